@@ -1,0 +1,223 @@
+//! The words in which operators and the engine talk about disk groups.
+
+use plinth_format::Redundancy;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What `CREATE DISKGROUP` asks for. Names are upper case.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewGroup {
+    pub name: String,
+    /// Mirrors: 1 external, 2 normal, 3 high.
+    #[serde(with = "redundancy")]
+    pub redundancy: Redundancy,
+    /// Bytes; `au_size` is not among `attributes`.
+    pub au_size: u64,
+    pub attributes: Vec<(String, String)>,
+    pub disks: Vec<NewDisk>,
+}
+
+/// One disk of `CREATE DISKGROUP`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewDisk {
+    /// One path, as discovery shows it.
+    pub path: String,
+    /// `GROUP_0000` if not given.
+    pub name: Option<String>,
+    /// The disk's own name if not given.
+    pub failure_group: Option<String>,
+    pub quorum: bool,
+    /// Bytes to use; all if not given.
+    pub size: Option<u64>,
+    /// Take it although something else lives on it.
+    pub force: bool,
+}
+
+/// Which disks a statement means.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Selection {
+    All,
+    Disks(Vec<String>),
+    FailureGroups(Vec<String>),
+}
+
+/// A stable code for each kind of refusal. `docs/sql.md` lists them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Code {
+    /// No such disk group.
+    NoGroup,
+    GroupExists,
+    NotMounted,
+    AlreadyMounted,
+    /// A path that discovery does not show.
+    UnknownDisk,
+    /// No disk or failure group of this name in the group.
+    NoSuchDisk,
+    /// The disk belongs to a group, or something else lives on it.
+    DiskInUse,
+    DiskTooSmall,
+    /// Sector or AU sizes that do not go together.
+    DiskMismatch,
+    CannotOpen,
+    /// Two devices carry one disk's identity.
+    DuplicateDisk,
+    NotEnoughFailureGroups,
+    /// Fewer than the voters needed are in sight.
+    NoQuorum,
+    /// Some extent would have, or has, no current mirror.
+    WouldLoseData,
+    /// Files are open, or a mount point is in use.
+    Busy,
+    /// Another engine holds the disks.
+    HeldElsewhere,
+    Invalid,
+    NotSupported,
+    NoSpace,
+    Io,
+    /// The catalog or another structure is damaged.
+    Damaged,
+}
+
+/// A refusal: what, which, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct AdminError {
+    pub code: Code,
+    /// One sentence that names the thing and the place.
+    pub message: String,
+    /// What the operator can do, if there is something.
+    pub hint: Option<String>,
+}
+
+impl AdminError {
+    #[must_use]
+    pub fn new(code: Code, message: impl fmt::Display) -> Self {
+        Self { code, message: message.to_string(), hint: None }
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+}
+
+/// One value of a query's result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Value {
+    Null,
+    Integer(i64),
+    Real(f64),
+    Text(String),
+    Blob(Vec<u8>),
+}
+
+/// A query's result.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Rows {
+    pub columns: Vec<String>,
+    /// The declared types, where there are any.
+    pub types: Vec<Option<String>>,
+    pub rows: Vec<Vec<Value>>,
+}
+
+/// What discovery says of one path: the rows of `v$asm_disk` that belong to no mounted group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Survey {
+    pub path: String,
+    pub header: HeaderStatus,
+    /// From the header, if there is one.
+    pub group: Option<String>,
+    pub group_id: Option<String>,
+    pub name: Option<String>,
+    pub failure_group: Option<String>,
+    pub number: Option<u16>,
+    pub quorum: bool,
+    /// Bytes; 0 if it cannot be opened.
+    pub size: u64,
+    pub logical_sector: u32,
+    pub physical_sector: u32,
+    pub can_discard: bool,
+    /// Why it is not a candidate: what lives on it, what is wrong with the header.
+    pub remark: Option<String>,
+}
+
+/// ASM's words for `HEADER_STATUS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeaderStatus {
+    /// Cannot be read.
+    Unknown,
+    /// Free to be taken.
+    Candidate,
+    /// A header of a later version.
+    Incompatible,
+    Member,
+    Former,
+    /// Two devices carry this disk's identity.
+    Conflict,
+    /// Something else lives on it.
+    Foreign,
+}
+
+impl fmt::Display for HeaderStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "UNKNOWN",
+            Self::Candidate => "CANDIDATE",
+            Self::Incompatible => "INCOMPATIBLE",
+            Self::Member => "MEMBER",
+            Self::Former => "FORMER",
+            Self::Conflict => "CONFLICT",
+            Self::Foreign => "FOREIGN",
+        })
+    }
+}
+
+/// What `CHECK` found.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Sentences, each naming a thing, a place and what was done or can be done.
+    pub problems: Vec<Problem>,
+    pub extents_checked: u64,
+    pub bytes_read: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    pub text: String,
+    pub repaired: bool,
+}
+
+/// A long operation under way or just ended: a row of `v$asm_operation`. AUs and AUs per minute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Operation {
+    /// `RESYNC`, `RECOVERY` ...
+    pub pass: String,
+    /// `WAIT`, `RUN`, `DONE`, `ERRS`.
+    pub state: String,
+    pub power: u32,
+    pub so_far: u64,
+    pub work: u64,
+    pub rate: u64,
+    /// Bytes copied.
+    pub bytes: u64,
+    pub error: Option<String>,
+}
+
+mod redundancy {
+    use plinth_format::Redundancy;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(value: &Redundancy, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u8(*value as u8)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Redundancy, D::Error> {
+        match u8::deserialize(deserializer)? {
+            1 => Ok(Redundancy::External),
+            2 => Ok(Redundancy::Normal),
+            3 => Ok(Redundancy::High),
+            other => Err(D::Error::custom(format!("redundancy {other}"))),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The words in which front ends and the engine talk about files.
+
+use crate::world::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// A file's number in its group: the inode number. Never reused with the same generation.
+pub type Node = u64;
+
+/// The root directory.
+pub const ROOT: Node = 1;
+
+/// Longest name of a directory entry, in bytes.
+pub const NAME_MAX: usize = 255;
+/// Longest symbolic link, in bytes.
+pub const SYMLINK_MAX: usize = 4095;
+/// Most hard links to one file.
+pub const LINK_MAX: u32 = 65_000;
+/// Longest extended attribute value, and longest list of names, in bytes.
+pub const XATTR_MAX: usize = 65_536;
+
+/// What a file is; the values are those of `S_IFMT`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u32)]
+pub enum Kind {
+    Fifo = 0o010_000,
+    CharDevice = 0o020_000,
+    Directory = 0o040_000,
+    BlockDevice = 0o060_000,
+    Regular = 0o100_000,
+    Symlink = 0o120_000,
+    Socket = 0o140_000,
+}
+
+impl Kind {
+    /// The kind in a mode's `S_IFMT` bits, if they name one. No bits at all mean a regular file, as in `mknod`.
+    #[must_use]
+    pub fn of_mode(mode: u32) -> Option<Self> {
+        Some(match mode & 0o170_000 {
+            0o010_000 => Self::Fifo,
+            0o020_000 => Self::CharDevice,
+            0o040_000 => Self::Directory,
+            0o060_000 => Self::BlockDevice,
+            0 | 0o100_000 => Self::Regular,
+            0o120_000 => Self::Symlink,
+            0o140_000 => Self::Socket,
+            _ => return None,
+        })
+    }
+}
+
+/// Everything `stat` tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attributes {
+    pub node: Node,
+    /// Differs between two files that had the same node number.
+    pub generation: u64,
+    pub kind: Kind,
+    /// Permission, set-id and sticky bits: `0o7777`.
+    pub mode: u32,
+    pub links: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Device number of a special file, as the kernel encodes it.
+    pub rdev: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Space taken before mirroring, in 512-byte units, as `st_blocks`.
+    pub blocks: u64,
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
+    pub changed: Timestamp,
+    pub created: Timestamp,
+}
+
+/// What `chmod`, `chown`, `truncate` and `utimensat` change. Set-id bits are
+/// cleared as ext4 does when owner or size change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub accessed: Option<SetTime>,
+    pub modified: Option<SetTime>,
+    /// The kernel asks that set-id bits go (a write or truncate by an unprivileged caller).
+    pub kill_set_id: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SetTime {
+    Now,
+    At(Timestamp),
+}
+
+/// Who asks for a new file: it becomes the owner, unless the directory's
+/// set-group-id bit says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caller {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// What a new file is to be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NewFile {
+    Regular,
+    Directory,
+    Symlink {
+        target: Vec<u8>,
+    },
+    /// FIFO, socket, character or block device.
+    Special {
+        kind: Kind,
+        rdev: u32,
+    },
+}
+
+/// `renameat2`'s flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RenameMode {
+    #[default]
+    Replace,
+    NoReplace,
+    Exchange,
+}
+
+/// One entry of a directory, without `.` and `..`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    pub name: Vec<u8>,
+    pub node: Node,
+    pub kind: Kind,
+    /// Where to go on after this entry: stable while other entries come and go. Never 0.
+    pub cookie: u64,
+}
+
+/// `fallocate`'s modes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allocate {
+    /// Reserve space; grow the file unless `keep_size`.
+    Reserve { keep_size: bool },
+    /// Free the space; the range reads as zeros. The size stays.
+    PunchHole,
+    /// The range reads as zeros and is reserved.
+    ZeroRange { keep_size: bool },
+}
+
+/// `lseek`'s two that need the file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seek {
+    Data,
+    Hole,
+}
+
+/// `setxattr`'s flags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SetXattr {
+    #[default]
+    Any,
+    Create,
+    Replace,
+}
+
+/// What `statfs` tells: usable space, after mirroring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileSystemSpace {
+    /// Bytes in a block of the counts below.
+    pub block_size: u32,
+    pub blocks: u64,
+    pub blocks_free: u64,
+    pub files: u64,
+    pub files_free: u64,
+}
+
+/// Something a front end may have cached has changed by another way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Invalidation {
+    /// Attributes and all pages of a file.
+    Node(Node),
+    /// The entry `name` of a directory, and the directory's attributes.
+    Entry { parent: Node, name: Vec<u8> },
+}
+
+/// A front end that caches, and wants to hear of changes made by others. Called
+/// on the thread that made the change, which may not be a thread of the front
+/// end; must not call the group back.
+pub trait Watcher: Send + Sync {
+    fn invalidate(&self, what: &Invalidation);
+}

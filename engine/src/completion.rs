@@ -1,0 +1,165 @@
+//! One I/O under way: who submitted it can wait for it, or stop waiting.
+//!
+//! A disk returns a [`Completion`] from `submit` and keeps the [`Completer`]. The
+//! I/O owns its memory until the device is done, whoever has stopped waiting (R2:
+//! a hung disk keeps its buffer, not its caller).
+//!
+//! ```text
+//!   pending --finish--> done        --await--> Done, with the buffer
+//!      |
+//!      +--expire--> overdue --overdue().await--> Overdue; still pending, may be awaited again
+//! ```
+//!
+//! A completion is awaited on the thread that submitted it: a real disk's ring is
+//! driven by that thread alone.
+
+use crate::buffer::Buffer;
+use std::{
+    fmt,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+/// The end of one I/O.
+#[derive(Debug)]
+pub struct Done {
+    /// `Ok` when every byte was transferred; there are no short transfers.
+    pub result: io::Result<()>,
+    /// The buffer of a read, filled if `result` is `Ok`. `None` for other I/O.
+    pub buffer: Option<Buffer>,
+}
+
+#[derive(Default)]
+struct State {
+    done: Option<Done>,
+    overdue: bool,
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Default)]
+struct Slot(Arc<Mutex<State>>);
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for one I/O. See the module's description.
+pub struct Completion(Slot);
+
+/// Ends one I/O; kept by the disk.
+pub struct Completer(Slot);
+
+/// Declares one I/O overdue; kept by whoever watches deadlines.
+#[derive(Clone)]
+pub struct Expiry(Slot);
+
+/// A completion and the means to end it.
+#[must_use]
+pub fn completion() -> (Completion, Completer) {
+    let slot = Slot::default();
+    (Completion(slot.clone()), Completer(slot))
+}
+
+impl Completion {
+    /// A completion that has already ended.
+    #[must_use]
+    pub fn ready(done: Done) -> Self {
+        let (completion, completer) = completion();
+        completer.finish(done);
+        completion
+    }
+
+    /// A handle by which this I/O can be declared overdue.
+    #[must_use]
+    pub fn expiry(&self) -> Expiry {
+        Expiry(self.0.clone())
+    }
+
+    /// Waits until the I/O has ended (`Some`) or was declared overdue (`None`).
+    /// After `None` the I/O goes on, and the completion can be awaited again.
+    pub async fn or_overdue(&mut self) -> Option<Done> {
+        std::future::poll_fn(|context| {
+            let mut state = self.0.lock();
+            if let Some(done) = state.done.take() {
+                return Poll::Ready(Some(done));
+            }
+            if state.overdue {
+                return Poll::Ready(None);
+            }
+            state.waker = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Future for Completion {
+    type Output = Done;
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
+        let mut state = self.0.lock();
+        match state.done.take() {
+            Some(done) => Poll::Ready(done),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl Completer {
+    /// Ends the I/O and wakes who waits for it.
+    pub fn finish(self, done: Done) {
+        let waker = {
+            let mut state = self.0.lock();
+            state.done = Some(done);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Expiry {
+    /// Declares the I/O overdue, unless it has ended.
+    pub fn expire(&self) {
+        let waker = {
+            let mut state = self.0.lock();
+            state.overdue = true;
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Whether the I/O has ended, or nobody can be waiting for it.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.lock().done.is_some() || Arc::strong_count(&self.0.0) == 1
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Completion")
+    }
+}
+
+impl fmt::Debug for Completer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Completer")
+    }
+}
+
+impl fmt::Debug for Expiry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Expiry")
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong, in the words of who has to act on it.
+
+use plinth_format::DiskId;
+use std::io;
+
+/// Why an operation on a file failed: what a front end turns into an `errno`.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error("no such file or directory")]
+    NotFound,
+    #[error("file exists")]
+    Exists,
+    #[error("not a directory")]
+    NotADirectory,
+    #[error("is a directory")]
+    IsADirectory,
+    #[error("directory not empty")]
+    NotEmpty,
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    #[error("name longer than {} bytes", crate::api::NAME_MAX)]
+    NameTooLong,
+    #[error("file too large")]
+    TooLarge,
+    #[error("too many links")]
+    TooManyLinks,
+    #[error("no space left in the disk group")]
+    NoSpace,
+    #[error("operation not permitted")]
+    NotPermitted,
+    #[error("operation not supported")]
+    NotSupported,
+    #[error("no data at or after this offset")]
+    NoData,
+    #[error("no such extended attribute")]
+    NoAttribute,
+    #[error("value does not fit")]
+    Range,
+    #[error("node {0} does not exist any more")]
+    Stale(u64),
+    #[error("the disk group is being dismounted")]
+    Dismounted,
+    #[error("file {file}: no good mirror of extent {extent} ({tried} tried); restore it from a backup")]
+    ExtentLost { file: u64, extent: u64, tried: usize },
+    #[error("{0}")]
+    Disk(#[from] DiskError),
+    #[error("catalog: {0}")]
+    Catalog(#[from] rusqlite::Error),
+}
+
+impl FileError {
+    /// The `errno` that says it to a program.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::NotFound => libc::ENOENT,
+            Self::Exists => libc::EEXIST,
+            Self::NotADirectory => libc::ENOTDIR,
+            Self::IsADirectory => libc::EISDIR,
+            Self::NotEmpty => libc::ENOTEMPTY,
+            Self::Invalid(_) => libc::EINVAL,
+            Self::NameTooLong => libc::ENAMETOOLONG,
+            Self::TooLarge => libc::EFBIG,
+            Self::TooManyLinks => libc::EMLINK,
+            Self::NoSpace => libc::ENOSPC,
+            Self::NotPermitted => libc::EPERM,
+            Self::NotSupported => libc::EOPNOTSUPP,
+            Self::NoData => libc::ENXIO,
+            Self::NoAttribute => libc::ENODATA,
+            Self::Range => libc::ERANGE,
+            Self::Stale(_) => libc::ESTALE,
+            Self::Dismounted | Self::ExtentLost { .. } | Self::Disk(_) | Self::Catalog(_) => libc::EIO,
+        }
+    }
+}
+
+/// An I/O on a disk that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("disk {disk} ({path}): {doing} {length} bytes at {offset}: {source}")]
+pub struct DiskError {
+    pub disk: DiskId,
+    pub path: String,
+    pub doing: &'static str,
+    pub offset: u64,
+    pub length: usize,
+    #[source]
+    pub source: io::Error,
+}

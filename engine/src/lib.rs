@@ -1,0 +1,9 @@
+//! Catalog, space, placement, data path, activity log: all that can lose data.
+pub mod admin;
+pub mod api;
+pub mod buffer;
+pub mod completion;
+pub mod error;
+pub mod event;
+pub mod group;
+pub mod world;

@@ -1,0 +1,122 @@
+//! Everything the engine may ask of the world, and nothing else.
+//!
+//! The engine has no clock, thread, socket or file of its own. In production the
+//! `server` crate implements these traits with real disks and threads; in
+//! simulation a seeded scheduler does, so that one seed is one history.
+//!
+//! What an implementation must hold:
+//!
+//!   1. An I/O transfers all its bytes or fails. It owns its memory until the
+//!      device is done with it, also when nobody waits any more.
+//!   2. `Flush` covers every write of the same disk that had ended when it was
+//!      submitted. A write is durable after that, not before.
+//!   3. A disk that was claimed can be claimed by nobody else until its last
+//!      clone is dropped *and* its last I/O has landed (R1).
+
+use crate::{
+    buffer::{Buffer, Slice},
+    completion::Completion,
+    event::Event,
+};
+use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
+
+/// A future that can move between threads.
+pub type Task<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Nanoseconds since 1970-01-01 00:00 UTC.
+pub type Timestamp = i64;
+
+/// One I/O on a disk. Offsets and lengths are bytes, multiples of the disk's
+/// logical sector.
+#[derive(Debug)]
+pub enum Io {
+    /// Fill the buffer, whole, from `offset`. It comes back in `Done`.
+    Read { offset: u64, buffer: Buffer },
+    /// Write the bytes at `offset`.
+    Write { offset: u64, data: Slice },
+    /// Make all ended writes durable.
+    Flush,
+    /// Say that the bytes are no longer needed. What they read as afterwards is undefined.
+    Discard { offset: u64, length: u64 },
+}
+
+/// The sizes a disk asks of its users, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sectors {
+    /// The unit of addressing: 512 or 4096.
+    pub logical: u32,
+    /// The unit that is written atomically: 512 or 4096, not below `logical`.
+    pub physical: u32,
+}
+
+/// An open disk.
+pub trait Disk: Send + Sync + fmt::Debug {
+    /// Where it was found, as the operator knows it.
+    fn path(&self) -> &str;
+    /// Bytes that can be addressed.
+    fn size(&self) -> u64;
+    fn sectors(&self) -> Sectors;
+    /// Whether `Discard` gives space back to whoever lends it.
+    fn can_discard(&self) -> bool;
+    /// Starts one I/O. It may start only when the thread next waits.
+    fn submit(&self, io: Io) -> Completion;
+    /// Takes the disk for writing, against every other engine on this host (R1),
+    /// and against other users of a block device. Until then only reads may be
+    /// submitted.
+    ///
+    /// # Errors
+    /// `WouldBlock` while another engine, or I/O it left behind, still holds the
+    /// disk; otherwise what the operating system said.
+    fn claim(&self) -> io::Result<()>;
+    /// What else lives on the disk, in words for the operator: a file system, an
+    /// LVM volume, a mount. `None` if nothing is recognised.
+    fn occupant(&self) -> Option<String>;
+}
+
+/// What a device is, however it is reached: two paths with the same identity are
+/// one device.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity(pub String);
+
+/// One match of the discovery string.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub path: String,
+    pub identity: Identity,
+    /// The disk, opened afresh and not claimed; or why it could not be opened.
+    pub disk: Result<Arc<dyn Disk>, Arc<io::Error>>,
+}
+
+/// The world around an engine.
+pub trait World: Send + Sync {
+    /// The wall clock, for times that people see. May jump.
+    fn now(&self) -> Timestamp;
+    /// Time since some fixed point, which never goes back.
+    fn monotonic(&self) -> Duration;
+    fn sleep(&self, duration: Duration) -> Task<'static, ()>;
+    /// Fills `bytes` with randomness that no other host repeats.
+    fn random(&self, bytes: &mut [u8]);
+    /// Changes when the host loses its memory: equal ids before and after mean
+    /// that a process died, not the power.
+    fn boot_id(&self) -> [u8; 16];
+    /// Runs a task to its end, beside the others.
+    fn spawn(&self, name: &str, task: Task<'static, ()>);
+    /// Runs synchronous code beside the tasks: the catalog. It waits by [`World::wait`] only.
+    fn spawn_synchronous(&self, name: &str, code: Box<dyn FnOnce() + Send>);
+    /// Waits for a task from inside synchronous code.
+    fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>);
+    /// Opens every disk that the discovery string matches, in a stable order.
+    fn discover(&self) -> Task<'static, Vec<Found>>;
+    /// Tells the operator. Never blocks.
+    fn event(&self, event: Event);
+}
+
+/// Waits for a task's value from inside synchronous code.
+pub fn wait_for<T: Send>(world: &dyn World, task: impl Future<Output = T> + Send) -> T {
+    let mut value = None;
+    {
+        let mut task = std::pin::pin!(async { value = Some(task.await) });
+        world.wait(task.as_mut());
+    }
+    value.expect("World::wait returns when the task has ended")
+}

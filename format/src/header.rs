@@ -1,0 +1,135 @@
+//! The disk header: whose the disk is, and how it is cut into AUs.
+//!
+//! Kept three times (first block, middle, end of the disk), each a 4 KiB block,
+//! never all rewritten at once. Of valid copies the highest sequence wins.
+
+use crate::{
+    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Redundancy,
+    envelope::{self, ENVELOPE_SIZE, Envelope},
+    is_name,
+    layout::Layout,
+    wire::*,
+};
+use std::{fmt, ops::Range};
+
+pub const HEADER_MAGIC: &[u8; 8] = b"PLINTHDK";
+
+pub const SEQUENCE: Range<usize> = 64..72; //         grows by one with every rewrite
+pub const CREATED: Range<usize> = 72..80; //          nanoseconds since 1970, signed
+pub const SIZE: Range<usize> = 80..88; //             bytes of the disk that the group uses
+pub const AU_SIZE: Range<usize> = 88..96; //          bytes, a power of two
+pub const LOGICAL_SECTOR: Range<usize> = 96..100; //  bytes: 512 or 4096
+pub const PHYSICAL_SECTOR: Range<usize> = 100..104; // bytes: 512 or 4096
+pub const DISK_NUMBER: Range<usize> = 104..106;
+pub const STATUS: Range<usize> = 106..107; //         1 member, 2 former
+pub const REDUNDANCY: Range<usize> = 107..108; //     1 external, 2 normal, 3 high
+pub const QUORUM: Range<usize> = 108..109; //         1: holds no data
+//                                  109..112           zero
+pub const GROUP_NAME: Range<usize> = 112..144; //     text, zero padded
+pub const DISK_NAME: Range<usize> = 144..176; //      text, zero padded
+pub const FAILURE_GROUP: Range<usize> = 176..208; //  text, zero padded
+pub const FEATURES: Range<usize> = 208..216; //       bits that a reader must know; none yet
+
+pub const HEADER_SIZE: usize = 216;
+const _: () = assert!(SEQUENCE.start == ENVELOPE_SIZE && HEADER_SIZE == FEATURES.end && HEADER_SIZE <= BLOCK_SIZE);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Status {
+    Member = 1,
+    /// It was a member, left in good order and can be taken again.
+    Former = 2,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiskHeader {
+    pub group: GroupId,
+    pub disk: DiskId,
+    pub sequence: u64,
+    /// When the disk became a member: nanoseconds since 1970.
+    pub created: i64,
+    pub layout: Layout,
+    pub logical_sector: u32,
+    pub physical_sector: u32,
+    pub number: DiskNumber,
+    pub status: Status,
+    pub redundancy: Redundancy,
+    pub quorum: bool,
+    pub group_name: String,
+    pub name: String,
+    pub failure_group: String,
+}
+
+impl DiskHeader {
+    /// The block to write at `place`.
+    #[must_use]
+    pub fn encode(&self, place: u64) -> [u8; BLOCK_SIZE] {
+        let mut block = [0; BLOCK_SIZE];
+        put(&mut block, SEQUENCE, &self.sequence.to_le_bytes());
+        put(&mut block, CREATED, &self.created.to_le_bytes());
+        put(&mut block, SIZE, &self.layout.size().to_le_bytes());
+        put(&mut block, AU_SIZE, &self.layout.au_size().to_le_bytes());
+        put(&mut block, LOGICAL_SECTOR, &self.logical_sector.to_le_bytes());
+        put(&mut block, PHYSICAL_SECTOR, &self.physical_sector.to_le_bytes());
+        put(&mut block, DISK_NUMBER, &self.number.0.to_le_bytes());
+        put(&mut block, STATUS, &[self.status as u8]);
+        put(&mut block, REDUNDANCY, &[self.redundancy as u8]);
+        put(&mut block, QUORUM, &[u8::from(self.quorum)]);
+        put_text(&mut block, GROUP_NAME, &self.group_name);
+        put_text(&mut block, DISK_NAME, &self.name);
+        put_text(&mut block, FAILURE_GROUP, &self.failure_group);
+        let envelope = Envelope { group: self.group, disk: self.disk, place };
+        envelope::seal(&mut block[..HEADER_SIZE], HEADER_MAGIC, envelope);
+        block
+    }
+
+    /// # Errors
+    /// If the block, read at `place`, is not a valid header.
+    pub fn decode(block: &[u8], place: u64) -> Result<Self, FormatError> {
+        let (envelope, record) = envelope::open(block, HEADER_MAGIC, "disk header", place)?;
+        if record.len() != HEADER_SIZE {
+            return Err(FormatError::Length { found: record.len(), limit: HEADER_SIZE });
+        }
+        let features = get_u64(record, FEATURES);
+        if features != 0 {
+            return Err(FormatError::Field { field: "a feature this program does not know", value: features });
+        }
+        let name = |at, field| {
+            let text = get_text(record, at, field)?;
+            if is_name(&text) { Ok(text) } else { Err(FormatError::Text { field }) }
+        };
+        let sector = |at, field| match get_u32(record, at) {
+            size @ (512 | 4096) => Ok(size),
+            size => Err(FormatError::Field { field, value: u64::from(size) }),
+        };
+        Ok(Self {
+            group: envelope.group,
+            disk: envelope.disk,
+            sequence: get_u64(record, SEQUENCE),
+            created: get_i64(record, CREATED),
+            layout: Layout::new(get_u64(record, SIZE), get_u64(record, AU_SIZE))?,
+            logical_sector: sector(LOGICAL_SECTOR, "logical sector size")?,
+            physical_sector: sector(PHYSICAL_SECTOR, "physical sector size")?,
+            number: DiskNumber(get_u16(record, DISK_NUMBER)),
+            status: match record[STATUS.start] {
+                1 => Status::Member,
+                2 => Status::Former,
+                other => return Err(FormatError::Field { field: "status", value: u64::from(other) }),
+            },
+            redundancy: Redundancy::decode(record[REDUNDANCY.start])?,
+            quorum: record[QUORUM.start] == 1,
+            group_name: name(GROUP_NAME, "group name")?,
+            name: name(DISK_NAME, "disk name")?,
+            failure_group: name(FAILURE_GROUP, "failure group name")?,
+        })
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Member => "MEMBER",
+            Self::Former => "FORMER",
+        })
+    }
+}
