@@ -44,6 +44,8 @@ pub enum FileError {
     ExtentLost { file: u64, extent: u64, tried: usize },
     #[error("{0}")]
     Disk(#[from] DiskError),
+    #[error("disk {disk}: {reason}; it stays online, because {why}")]
+    Refused { disk: String, reason: String, why: String },
     #[error("catalog: {0}")]
     Catalog(#[from] rusqlite::Error),
 }
@@ -69,7 +71,7 @@ impl FileError {
             Self::NoAttribute => libc::ENODATA,
             Self::Range => libc::ERANGE,
             Self::Stale(_) => libc::ESTALE,
-            Self::Dismounted | Self::ExtentLost { .. } | Self::Disk(_) | Self::Catalog(_) => libc::EIO,
+            Self::Dismounted | Self::ExtentLost { .. } | Self::Disk(_) | Self::Refused { .. } | Self::Catalog(_) => libc::EIO,
         }
     }
 }
