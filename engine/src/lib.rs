@@ -6,4 +6,5 @@ pub mod completion;
 pub mod error;
 pub mod event;
 pub mod group;
+pub mod space;
 pub mod world;
