@@ -2,6 +2,7 @@
 pub mod admin;
 pub mod api;
 pub mod buffer;
+pub mod choose;
 pub mod completion;
 pub mod error;
 pub mod event;
