@@ -2,8 +2,10 @@
 pub mod admin;
 pub mod api;
 pub mod buffer;
+pub mod choose;
 pub mod completion;
 pub mod error;
 pub mod event;
 pub mod group;
+pub mod space;
 pub mod world;
