@@ -85,8 +85,9 @@ struct Table {
     scale: u32,
 }
 
+/// Who holds it writes the log.
 #[derive(Debug, Default)]
-struct Writer {
+pub(crate) struct Writer {
     sequence: u64,
 }
 
@@ -372,9 +373,34 @@ impl Group {
         Ok(true)
     }
 
-    /// Writes the log as it is to every voter: after voters were added.
-    pub(crate) async fn rewrite_activity(&self) -> Result<(), FileError> {
-        self.write_activity(None).await
+    /// Gives a disk that is about to vote the log, and keeps the log from changing until the
+    /// guard is dropped: by then it votes and gets every later one.
+    pub(crate) async fn give_activity_to(
+        &self,
+        member: &Arc<Member>,
+    ) -> Result<async_lock::MutexGuard<'_, Writer>, FileError> {
+        let writer = self.activity.writer.lock().await;
+        let log = ActivityLog {
+            sequence: writer.sequence,
+            membership: self.voters.current().id,
+            boot: self.boot(),
+            regions: self.activity.regions(),
+        };
+        let place = ACTIVITY_PLACES[usize::from(writer.sequence % 2 == 1)];
+        let failed = self
+            .voters
+            .write_records(&BTreeSet::from([member.number]), place, |member| {
+                log.encode(Envelope { group: self.id, disk: member.id, place })
+            })
+            .await;
+        match failed.into_values().next() {
+            None => Ok(writer),
+            Some(reason) => Err(FileError::Refused {
+                disk: member.name.clone(),
+                reason,
+                why: "it must have the activity log before it votes".to_owned(),
+            }),
+        }
     }
 
     /// Closes regions that were idle since before `IDLE`, or all that are not in use.

@@ -22,6 +22,7 @@
 //!      the zone. It is dropped only when it is not `dirty`.
 //!   2. Marks change only inside catalog jobs, so memory and catalog agree in order.
 
+pub use crate::placement::Mirror;
 use crate::{bits::Bits, ranges::Ranges};
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -32,13 +33,6 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-
-/// One physical image of an extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mirror {
-    pub disk: DiskNumber,
-    pub au: u32,
-}
 
 /// What of an extent changes.
 #[derive(Debug, Default)]

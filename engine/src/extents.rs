@@ -11,7 +11,7 @@
 
 use crate::{
     error::FileError,
-    extent::{self, Extent, Extents, Mirror},
+    extent::{self, Extent, Extents},
     files::File,
     group::Group,
 };
@@ -363,6 +363,3 @@ pub(crate) fn set_blocks(connection: &Connection, file: &File, blocks: u64) -> R
     file.attributes().blocks = blocks;
     Ok(())
 }
-
-/// The mirrors of an extent as allocated.
-pub type Place = Vec<Mirror>;

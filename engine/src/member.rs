@@ -167,6 +167,11 @@ impl Member {
         lock(&self.disk).as_ref().map_or_else(String::new, |disk| disk.path().to_owned())
     }
 
+    #[must_use]
+    pub fn can_discard(&self) -> bool {
+        lock(&self.disk).as_ref().is_some_and(|disk| disk.can_discard())
+    }
+
     /// Lets the disk go. Its claim ends when its last I/O has landed.
     pub fn release(&self) {
         lock(&self.disk).take();

@@ -2,27 +2,28 @@
 //!
 //! A change of membership, one at a time:
 //!
-//!   1. Edit a copy of the one in force; give it a new id, the next generation and its ancestors.
-//!   2. Write it to every voter, old and new, and flush. Before that, make sure that enough
-//!      of the earlier voters are there to record it at all.
-//!   3. A voter that fails here is dropped by going back to 1 with it offline.
-//!   4. Recorded: members take their new states, the stamp is rewritten everywhere.
+//!   1. Begin a successor of the one in force: the change, disks that failed, one vote more or less.
+//!   2. Write it to the voters of both, and flush. It is in force once half of the earlier one's
+//!      voters hold it. Until then nothing else is begun: the change waits, and tries again.
+//!   3. In force: members take their new states. A voter that failed in 2, and votes still to be
+//!      changed, are the next successor's.
+//!   4. When nothing is left to change the stamp is rewritten on every writable disk.
 //!
-//! Until 4 the old membership holds. A crash during 2 leaves one that nobody has
-//! acknowledged; whichever the next mount picks is legal.
+//! A crash during 2 leaves a membership that nobody has acknowledged; whichever of the two the
+//! next mount picks is legal, and `choose.rs` has the proof that it misses none that was in force.
 //!
 //! Invariants:
 //!
-//!   1. A membership is recorded when all voters it names hold it, and at least half of the
-//!      voters of the last recorded one, *and of every attempt written since*: an attempt
-//!      that failed may still lie on a disk, and must never win alone.
+//!   1. At most one membership is begun and not in force, and it differs from its parent by one vote at most.
 //!   2. A disk with overdue I/O is written nothing more: the old write could land last.
 //!   3. A stamp n+1 is written nowhere until all writable disks hold n.
 //!   4. While there is no quorum, changes wait; what depends on them is not acknowledged.
 
 use crate::{
     buffer::Buffer,
+    choose,
     event::{Event, Severity},
+    identify,
     member::{Member, Settled},
     mirror_sets::MirrorSets,
     world::World,
@@ -31,7 +32,7 @@ use plinth_format::{
     DiskNumber, GroupId, MembershipId,
     envelope::Envelope,
     layout::{MEMBERSHIP_PLACES, STAMP_PLACES},
-    membership::{ANCESTORS_MAX, CatalogFile, DiskState, MemberDisk, Membership},
+    membership::{CatalogFile, DiskState, MemberDisk, Membership},
     stamp::Stamp,
 };
 use std::{
@@ -68,8 +69,8 @@ pub struct Voters {
     members: Arc<Members>,
     mirror_sets: Arc<MirrorSets>,
     current: Mutex<Arc<Membership>>,
-    /// Voters of the recorded membership and of each attempt since (invariant 1).
-    obligations: Mutex<Vec<BTreeSet<DiskNumber>>>,
+    /// Begun, and not in force yet (invariant 1).
+    begun: Mutex<Option<Arc<Membership>>>,
     turn: async_lock::Mutex<()>,
     stamp: AtomicU64,
     /// Whether every writable disk holds `stamp`.
@@ -97,7 +98,6 @@ impl Voters {
         membership: Membership,
         stamp: u64,
     ) -> Self {
-        let obligations = vec![membership.voters().map(|disk| disk.number).collect()];
         Self {
             world,
             group,
@@ -105,7 +105,7 @@ impl Voters {
             members,
             mirror_sets,
             current: Mutex::new(Arc::new(membership)),
-            obligations: Mutex::new(obligations),
+            begun: Mutex::new(None),
             turn: async_lock::Mutex::new(()),
             stamp: AtomicU64::new(stamp),
             stamped: AtomicBool::new(true),
@@ -113,11 +113,6 @@ impl Voters {
             closing: AtomicBool::new(false),
             on_offline: OnceLock::new(),
         }
-    }
-
-    /// An operator forces the mount without enough voters: what the missing ones hold is given up.
-    pub fn waive(&self) {
-        self.obligations.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// `hook` is called with the disks that each recorded membership took offline.
@@ -155,16 +150,16 @@ impl Voters {
         let now = self.world.now();
         let stamp = self.stamp.load(Ordering::Relaxed);
         let mut expelled = false;
+        let expelled_here = &mut expelled;
         self.change(|next| {
             if next.disk(number).is_none_or(|disk| disk.state == DiskState::Offline) {
-                expelled = false;
                 return Ok(false);
             }
             if !self.can_spare(next, number) {
                 return Err(Refusal::WouldLoseData);
             }
             take_offline(next, number, stamp, now, by_operator);
-            expelled = true;
+            *expelled_here = true;
             Ok(true)
         })
         .await?;
@@ -176,6 +171,40 @@ impl Voters {
             self.tell(Severity::Alarm, Some(number), text);
         }
         Ok(())
+    }
+
+    /// Records a disk that is back as SYNCING. It is stamped first: an image that was not in
+    /// step when it became SYNCING must not look as if it had been.
+    ///
+    /// # Errors
+    /// If the disk does not take its stamp, or the group is being dismounted.
+    pub async fn admit(&self, member: &Member, copy_whole: bool) -> Result<(), Refusal> {
+        {
+            let _turn = self.turn.lock().await;
+            let counter = self.stamp.load(Ordering::Relaxed);
+            let stamp =
+                Stamp { counter, written: self.world.now(), membership: self.current().id, clean: false };
+            let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
+            let failed = self
+                .write_records(&BTreeSet::from([member.number]), place, |member| {
+                    stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec()
+                })
+                .await;
+            if let Some(reason) = failed.get(&member.number) {
+                return Err(Refusal::Other(reason.clone()));
+            }
+        }
+        let number = member.number;
+        self.change(move |next| {
+            let Some(entry) = find(next, number) else { return Ok(false) };
+            // A quorum disk holds nothing that could be stale.
+            entry.state = if entry.quorum { DiskState::Online } else { DiskState::Syncing };
+            entry.copy_whole = copy_whole && !entry.quorum;
+            entry.by_operator = false;
+            Ok(true)
+        })
+        .await
+        .map(|_| ())
     }
 
     /// R5 for one disk, given the states in `membership`.
@@ -191,99 +220,143 @@ impl Voters {
             && has_catalog(CatalogFile::Wal)
     }
 
-    /// Records what `edit` makes of the membership in force. `edit` may run several
-    /// times, always on the membership in force; it returns false for "nothing to change".
+    /// Makes the change `edit`, and those that failing disks force. `edit` runs once, on the
+    /// membership in force; it returns false for "nothing to change". On return the change is in force.
     ///
     /// # Errors
     /// What `edit` refuses; [`Refusal::Closing`] when the group is dismounted by force meanwhile.
     pub async fn change(
         &self,
-        mut edit: impl FnMut(&mut Membership) -> Result<bool, Refusal>,
+        edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
     ) -> Result<Arc<Membership>, Refusal> {
         let _turn = self.turn.lock().await;
-        let mut generation = self.current().generation;
-        let mut attempts: Vec<MembershipId> = Vec::new();
+        let mut failed = self.bring_in_force().await?;
+        let mut next = (*self.current()).clone();
+        if !edit(&mut next)? && failed.is_empty() {
+            return Ok(self.current());
+        }
         loop {
-            let previous = self.current();
-            let mut next = (*previous).clone();
-            if !edit(&mut next)? {
-                return Ok(previous);
-            }
-            if let Some(recorded) = self.attempt(&previous, next, &mut generation, &mut attempts).await {
-                self.waiting.store(false, Ordering::Relaxed);
-                self.enforce(&previous, &recorded);
-                self.stamp_all(false, &mut generation).await;
+            self.settle(next, &mut failed).await?;
+            failed = self.stamp_all(false).await;
+            next = (*self.current()).clone();
+            if !self.drop_failed(&mut next, &failed) {
                 return Ok(self.current());
+            }
+        }
+    }
+
+    /// Writes failed disks into `next` as offline, where they can be spared. False if there was none.
+    fn drop_failed(&self, next: &mut Membership, failed: &BTreeMap<DiskNumber, String>) -> bool {
+        let mut dropped = false;
+        for (number, reason) in failed {
+            let is_serving = next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
+            if is_serving && self.can_spare(next, *number) {
+                take_offline(next, *number, self.stamp.load(Ordering::Relaxed), self.world.now(), false);
+                let name = next.disk(*number).map_or("", |disk| disk.name.as_str());
+                self.tell(Severity::Alarm, Some(*number), format!("disk {name} is offline: its metadata: {reason}"));
+                dropped = true;
+            }
+        }
+        dropped
+    }
+
+    /// Brings `next`, and the votes that follow from it, in force, one successor after the other.
+    async fn settle(&self, mut next: Membership, failed: &mut BTreeMap<DiskNumber, String>) -> Result<(), Refusal> {
+        let mut changed = true;
+        loop {
+            changed |= self.drop_failed(&mut next, failed);
+            let parent = self.current();
+            strike_offline(&mut next);
+            let now: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
+            let wanted = choose::voters(&next.disks, next.redundancy);
+            let gone = now.iter().copied().filter(|disk| !is_writable(&next, *disk)).collect();
+            let step = choose::voter_steps(&now, &wanted, &gone).into_iter().find(|voters| !voters.is_empty());
+            if !changed && step.is_none() {
+                return Ok(());
+            }
+            let votes = step.unwrap_or(now);
+            let mut id = MembershipId::default();
+            self.world.random(&mut id.0);
+            let stamp = self.stamp.load(Ordering::Relaxed);
+            let begun = choose::successor(&parent, id, |child| {
+                *child = next;
+                child.stamp = stamp;
+                for disk in &mut child.disks {
+                    disk.votes = votes.contains(&disk.number);
+                }
+            });
+            *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(begun));
+            *failed = self.bring_in_force().await?;
+            next = (*self.current()).clone();
+            changed = false;
+        }
+    }
+
+    /// Writes the membership that is begun, if there is one, until it is in force. Returns the
+    /// disks that did not take it.
+    async fn bring_in_force(&self) -> Result<BTreeMap<DiskNumber, String>, Refusal> {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(begun) = begun else { return Ok(BTreeMap::new()) };
+        let parent = self.current();
+        let old: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
+        let targets: BTreeSet<_> = begun.voters().map(|disk| disk.number).chain(old.iter().copied()).collect();
+        loop {
+            let failed = self.write_everywhere(&begun, &targets).await;
+            let holders = old.iter().filter(|disk| !failed.contains_key(disk)).count();
+            if choose::may_record(old.len(), holders) {
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&begun);
+                *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                if self.waiting.swap(false, Ordering::Relaxed) {
+                    self.tell(Severity::Note, None, "writes go on: enough voters are back".to_owned());
+                }
+                self.enforce(&parent, &begun);
+                return Ok(failed);
             }
             if self.is_closing() {
                 return Err(Refusal::Closing);
             }
             if !self.waiting.swap(true, Ordering::Relaxed) {
-                let voters: Vec<_> = previous.voters().map(|disk| disk.name.as_str()).collect();
+                let names: Vec<_> = parent.voters().map(|disk| disk.name.as_str()).collect();
                 let text = format!(
-                    "writes wait: fewer than half of the voters {} can be written. Bring their disks back, or \
-                     ALTER DISKGROUP {} DISMOUNT FORCE and then MOUNT FORCE to go on with what is left",
-                    voters.join(", "),
+                    "writes wait: {holders} of the {} voters {} can be written, at least half are needed. Bring the \
+                     disks back, or ALTER DISKGROUP {} DISMOUNT FORCE and then MOUNT FORCE to go on with what is left",
+                    names.len(),
+                    names.join(", "),
                     self.name
                 );
                 self.tell(Severity::Alarm, None, text);
             }
             self.world.sleep(Duration::from_secs(1)).await;
-        }
-    }
-
-    /// Writes `next`, dropping voters that fail, until it is recorded. `None` without a quorum.
-    async fn attempt(
-        &self,
-        previous: &Arc<Membership>,
-        mut next: Membership,
-        generation: &mut u64,
-        attempts: &mut Vec<MembershipId>,
-    ) -> Option<Arc<Membership>> {
-        loop {
-            *generation += 1;
-            next.generation = *generation;
-            self.world.random(&mut next.id.0);
-            next.stamp = self.stamp.load(Ordering::Relaxed);
-            next.ancestors = attempts.iter().rev().copied().chain([previous.id]).chain(previous.ancestors.clone()).collect();
-            next.ancestors.truncate(ANCESTORS_MAX);
-            strike_offline(&mut next);
-            crate::choose::assign_votes(&mut next);
-
-            let old = previous.voters().filter(|disk| is_writable(&next, disk.number));
-            let targets: BTreeSet<_> = old.chain(next.voters()).map(|disk| disk.number).collect();
-            let obligations = self.obligations.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if targets.is_empty() || !meets(&obligations, &targets) {
-                return None;
-            }
-            attempts.push(next.id);
-            self.obligations
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(next.voters().map(|disk| disk.number).collect());
-            let failed = self.write_everywhere(&next, &targets).await;
-            let holders: BTreeSet<_> = targets.iter().copied().filter(|disk| !failed.contains_key(disk)).collect();
-            if meets(&obligations, &holders) && next.voters().all(|disk| holders.contains(&disk.number)) {
-                let recorded = Arc::new(next);
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&recorded);
-                *self.obligations.lock().unwrap_or_else(PoisonError::into_inner) =
-                    vec![recorded.voters().map(|disk| disk.number).collect()];
-                return Some(recorded);
-            }
-            let now = self.world.now();
-            for (disk, reason) in &failed {
-                if !self.can_spare(&next, *disk) {
-                    return None;
+            for number in failed.keys() {
+                if let Some(member) = self.members.get(number) {
+                    self.reopen(member).await;
                 }
-                let name = next.disk(*disk).map_or_else(String::new, |disk| disk.name.clone());
-                self.tell(Severity::Warning, Some(*disk), format!("disk {name} did not take the membership: {reason}"));
-                take_offline(&mut next, *disk, self.stamp.load(Ordering::Relaxed), now, false);
             }
         }
     }
 
-    /// Writes `next` to the targets; returns those that failed and why.
-    async fn write_everywhere(
+    /// Tries to open a failed disk afresh: it may have come back as another device. Its
+    /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
+    async fn reopen(&self, member: &Member) {
+        for found in self.world.discover().await {
+            let Ok(disk) = found.disk else { continue };
+            let Some(header) = identify::read_header(&*disk).await else { continue };
+            if header.best.disk != member.id || header.best.group != self.group {
+                continue;
+            }
+            let before = member.disk();
+            member.release();
+            if disk.claim().is_ok() {
+                member.attach(disk);
+            } else if let Some(before) = before {
+                member.attach(before);
+            }
+            return;
+        }
+    }
+
+    /// Writes a membership to the targets; returns those that failed and why.
+    pub(crate) async fn write_everywhere(
         &self,
         next: &Membership,
         targets: &BTreeSet<DiskNumber>,
@@ -352,59 +425,41 @@ impl Voters {
 
     /// Rewrites the stamp on every writable disk. `clean`: the last act of a dismount.
     pub async fn restamp(&self, clean: bool) {
-        let _turn = self.turn.lock().await;
-        let mut generation = self.current().generation;
-        self.stamp_all(clean, &mut generation).await;
+        let failed = {
+            let _turn = self.turn.lock().await;
+            self.stamp_all(clean).await
+        };
+        for (disk, reason) in failed {
+            // R5 may keep it; then the next stamp tries the same counter again.
+            let _ = self.expel(disk, &format!("stamp: {reason}"), false).await;
+        }
     }
 
-    async fn stamp_all(&self, clean: bool, generation: &mut u64) {
-        loop {
-            let membership = self.current();
-            let counter = if self.stamped.load(Ordering::Relaxed) {
-                self.stamp.fetch_add(1, Ordering::Relaxed) + 1
-            } else {
-                self.stamp.load(Ordering::Relaxed)
-            };
-            self.stamped.store(false, Ordering::Relaxed);
-            let stamp = Stamp { counter, written: self.world.now(), membership: membership.id, clean };
-            let targets = membership.disks.iter().filter(|disk| disk.state != DiskState::Offline);
-            let targets: BTreeSet<_> = targets.map(|disk| disk.number).collect();
-            let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
-            let failed = self
-                .write_records(&targets, place, |member| {
-                    stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec()
-                })
-                .await;
-            if failed.is_empty() {
-                self.stamped.store(true, Ordering::Relaxed);
-                return;
-            }
-            let mut next = (*membership).clone();
-            let mut dropped = false;
-            for (disk, reason) in failed {
-                if self.can_spare(&next, disk) {
-                    take_offline(&mut next, disk, counter, self.world.now(), false);
-                    let name = next.disk(disk).map_or_else(String::new, |disk| disk.name.clone());
-                    self.tell(Severity::Alarm, Some(disk), format!("disk {name} is offline: its stamp: {reason}"));
-                    dropped = true;
-                }
-            }
-            if !dropped {
-                return;
-            }
-            let Some(recorded) = self.attempt(&membership, next, generation, &mut Vec::new()).await else { return };
-            self.enforce(&membership, &recorded);
-        }
+    /// Writes the next stamp; returns the disks that did not take it.
+    async fn stamp_all(&self, clean: bool) -> BTreeMap<DiskNumber, String> {
+        let membership = self.current();
+        let counter = if self.stamped.load(Ordering::Relaxed) {
+            self.stamp.fetch_add(1, Ordering::Relaxed) + 1
+        } else {
+            self.stamp.load(Ordering::Relaxed)
+        };
+        self.stamped.store(false, Ordering::Relaxed);
+        let stamp = Stamp { counter, written: self.world.now(), membership: membership.id, clean };
+        let targets = membership.disks.iter().filter(|disk| disk.state != DiskState::Offline);
+        let targets: BTreeSet<_> = targets.map(|disk| disk.number).collect();
+        let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
+        let failed = self
+            .write_records(&targets, place, |member| {
+                stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec()
+            })
+            .await;
+        self.stamped.store(failed.is_empty(), Ordering::Relaxed);
+        failed
     }
 
     fn tell(&self, severity: Severity, disk: Option<DiskNumber>, text: String) {
         self.world.event(Event { group: self.name.clone(), severity, disk, text });
     }
-}
-
-/// Whether `holders` has at least half of each set.
-fn meets(obligations: &[BTreeSet<DiskNumber>], holders: &BTreeSet<DiskNumber>) -> bool {
-    obligations.iter().all(|voters| 2 * voters.intersection(holders).count() >= voters.len())
 }
 
 fn is_writable(membership: &Membership, number: DiskNumber) -> bool {
