@@ -8,4 +8,6 @@ pub mod error;
 pub mod event;
 pub mod group;
 pub mod space;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod world;
