@@ -2,6 +2,7 @@
 pub mod admin;
 pub mod api;
 pub mod buffer;
+pub mod catalog;
 pub mod choose;
 pub mod completion;
 pub mod error;
