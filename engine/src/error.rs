@@ -48,6 +48,10 @@ pub enum FileError {
     Refused { disk: String, reason: String, why: String },
     #[error("catalog: {0}")]
     Catalog(#[from] rusqlite::Error),
+    #[error("the catalog has stopped: {0}; dismount the disk group and mount it again")]
+    CatalogStopped(std::sync::Arc<str>),
+    #[error("snapshot too old: the catalog could not keep the state this reads")]
+    SnapshotTooOld,
 }
 
 impl FileError {
@@ -71,7 +75,13 @@ impl FileError {
             Self::NoAttribute => libc::ENODATA,
             Self::Range => libc::ERANGE,
             Self::Stale(_) => libc::ESTALE,
-            Self::Dismounted | Self::ExtentLost { .. } | Self::Disk(_) | Self::Refused { .. } | Self::Catalog(_) => libc::EIO,
+            Self::SnapshotTooOld => libc::EAGAIN,
+            Self::Dismounted
+            | Self::ExtentLost { .. }
+            | Self::Disk(_)
+            | Self::Refused { .. }
+            | Self::Catalog(_)
+            | Self::CatalogStopped(_) => libc::EIO,
         }
     }
 }

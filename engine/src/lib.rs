@@ -2,10 +2,13 @@
 pub mod admin;
 pub mod api;
 pub mod buffer;
+pub mod catalog;
 pub mod choose;
 pub mod completion;
 pub mod error;
 pub mod event;
 pub mod group;
 pub mod space;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod world;
