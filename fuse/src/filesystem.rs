@@ -82,13 +82,16 @@ impl Files {
 
     /// The mount is gone: gives back what the kernel held.
     pub fn end(&self) {
-        for (node, count) in self.references.take_all() {
-            self.run(async {
+        self.give_back(self.references.take_all().into_iter().collect());
+    }
+
+    fn give_back(&self, references: Vec<(Node, u64)>) {
+        let _ = self.run(async {
+            for (node, count) in references {
                 self.session.forget(node, count).await;
-                Ok(())
-            })
-            .unwrap_or_default();
-        }
+            }
+            Ok(())
+        });
     }
 
     fn run<T: Send>(&self, task: impl Future<Output = Result<T>> + Send) -> io::Result<T> {
@@ -299,12 +302,15 @@ impl FileSystem for Files {
         })
     }
 
-    fn forget(&self, _: &Context, node: Node, count: u64) {
-        self.references.remove(node, count);
-        let _ = self.run(async {
-            self.session.forget(node, count).await;
-            Ok(())
-        });
+    fn forget(&self, context: &Context, node: Node, count: u64) {
+        self.batch_forget(context, vec![(node, count)]);
+    }
+
+    fn batch_forget(&self, _: &Context, requests: Vec<(Node, u64)>) {
+        for (node, count) in &requests {
+            self.references.remove(*node, *count);
+        }
+        self.give_back(requests);
     }
 
     fn getattr(&self, _: &Context, node: Node, _: Option<u64>) -> io::Result<(stat64, Duration)> {
