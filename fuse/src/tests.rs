@@ -11,7 +11,7 @@ use std::{
     future::Future,
     io::{Read, Write},
     os::{
-        fd::AsFd,
+        fd::{AsFd, OwnedFd},
         unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink},
     },
     path::{Path, PathBuf},
@@ -33,12 +33,23 @@ fn block_on(task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
     assert_eq!(task.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
 }
 
-fn serve(directory: &Path) -> Option<(FrontEnd, Session, Arc<dyn Watcher>)> {
-    if !rustix::process::geteuid().is_root() || File::open("/dev/fuse").is_err() {
+fn can_mount() -> bool {
+    let can = rustix::process::geteuid().is_root() && File::open("/dev/fuse").is_ok();
+    if !can {
         println!("not tried: mounting needs root and /dev/fuse");
+    }
+    can
+}
+
+fn serve(directory: &Path) -> Option<(FrontEnd, Session, Arc<dyn Watcher>)> {
+    if !can_mount() {
         return None;
     }
     let device = mount::mount("TEST", directory, MountOptions::default()).unwrap();
+    Some(serve_device(device))
+}
+
+fn serve_device(device: OwnedFd) -> (FrontEnd, Session, Arc<dyn Watcher>) {
     let group = Session::new();
     let kept = Mutex::new(None);
     let session = |watcher| {
@@ -47,7 +58,7 @@ fn serve(directory: &Path) -> Option<(FrontEnd, Session, Arc<dyn Watcher>)> {
     };
     let front_end = FrontEnd::serve(device, session, Arc::new(block_on), 2).unwrap();
     let watcher = kept.lock().unwrap().take().unwrap();
-    Some((front_end, group, watcher))
+    (front_end, group, watcher)
 }
 
 impl Mounted {
@@ -291,6 +302,29 @@ fn writes_that_must_wait_do_not_stop_reads() {
     });
     assert_eq!(fs::read(mounted.path("write 19")).unwrap(), b"late");
     mounted.unmount();
+}
+
+/// A server takes a request and dies with it. Its successor asks for it again, and the program that waits notices
+/// nothing. The request is the very first, so the successor also makes the agreement with the kernel.
+#[test]
+fn a_successor_answers_what_its_predecessor_took() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let device = mount::mount("TEST", directory.path(), MountOptions::default()).unwrap();
+    std::thread::scope(|scope| {
+        let program = scope.spawn(|| fs::metadata(directory.path()).unwrap().ino());
+        let mut taken = vec![0; 1 << 21];
+        rustix::io::read(&device, &mut taken).unwrap();
+        let held = device.try_clone().unwrap();
+        crate::resend(&device).unwrap();
+        let (front_end, ..) = serve_device(device);
+        assert_eq!(program.join().unwrap(), ROOT);
+        mount::unmount(directory.path(), false).unwrap();
+        front_end.join();
+        drop(held);
+    });
 }
 
 /// For the POSIX suites, by hand: serves `PLINTH_FUSE_DIRECTORY` until it is unmounted.
