@@ -268,7 +268,7 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
     }
     let mut warnings = sight.warnings.clone();
     if !histories.is_empty() {
-        histories.sort_by(|a, b| (b.generation, b.id).cmp(&(a.generation, a.id)));
+        histories.sort_by_key(|history| std::cmp::Reverse((history.generation, history.id)));
         histories.insert(0, sight.history(winner));
         if !force {
             return Err(Refusal::TwoHistories { group: group.to_owned(), histories, force_helps: true });

@@ -7,5 +7,6 @@ pub mod completion;
 pub mod error;
 pub mod event;
 pub mod group;
+pub mod placement;
 pub mod space;
 pub mod world;
