@@ -33,7 +33,7 @@ fn space(disks: &[DataDisk]) -> Space {
     space
 }
 
-fn of<'d>(disks: &'d [DataDisk], number: DiskNumber) -> &'d DataDisk {
+fn of(disks: &[DataDisk], number: DiskNumber) -> &DataDisk {
     disks.iter().find(|disk| disk.number == number).expect("known")
 }
 
