@@ -39,18 +39,21 @@
 //! # Why no acknowledged membership is ever missed (R3)
 //!
 //! Say a membership is *in force* once at least half of its parent's voters hold it; only then is anything acknowledged under it.
-//! What recording must keep to (a test below searches histories for a mount that misses one, and finds them as soon as
-//! any of the first three is broken):
+//! What recording must keep to (a test below searches histories for a mount that misses one, and finds it as soon as
+//! one of the first three is broken):
 //!
 //!   1. Two consecutive memberships differ by one voter at most: one joins or one leaves ([`voter_steps`]). Otherwise a majority of
 //!      the new voters and one of the old need not overlap, and a record that was begun but never came in force would split the group.
-//!   2. The next membership is recorded only when this one is in force. If it cannot be brought in force, writes wait.
-//!   3. A mount completes the winner before it records its successor: it writes it to the voters in sight until more than half
-//!      of its voters hold it ([`Decision::complete_on`]). What it found may never have come in force.
-//!   4. A disk that voted keeps its membership slots readable as long as it votes; one whose slots are unreadable is no witness.
+//!   2. The next membership is begun only when this one is in force. If it cannot be brought in force, writes wait.
+//!   3. The first successor that a mount records changes no vote, and counts as in force only when *more* than half of the
+//!      winner's voters hold it ([`may_mount`]). What an earlier engine began and never brought in force may lie on a disk out of
+//!      sight; with an even number of voters, half of them or one vote less would let that one mount beside ours.
+//!      FORCE waives it: the operator answers for what is out of sight.
+//!   4. A disk that votes keeps its membership slots readable; one whose slots are unreadable is no witness.
 //!
 //! Then: a mount that picks M has witnesses from more than half of M's voters. If a child of M is in force, at least half of M's voters
-//! hold it or something newer; so one witness does, and M was not the newest in sight.
+//! hold it or something newer; so one witness does, and M was not the newest in sight. And a sibling of M's line that was begun
+//! finds no majority that the first record after it did not reach.
 
 use crate::world::Identity;
 use plinth_format::{
@@ -88,8 +91,7 @@ pub struct Decision {
     pub disks: Vec<Verdict>,
     /// Sightings (by index) of the group's disks that the membership does not name: dropped, or of another history.
     pub strangers: Vec<usize>,
-    /// Witnesses that do not hold the winning membership itself. Unless it is written to enough of them that more than half
-    /// of its voters hold it (with FORCE: to all), no successor may be recorded.
+    /// Witnesses that do not hold the winning membership itself: it, or the first successor, is to be written to them too.
     pub complete_on: Vec<DiskNumber>,
     /// Sentences for the alert log.
     pub warnings: Vec<String>,
@@ -268,7 +270,7 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
     }
     let mut warnings = sight.warnings.clone();
     if !histories.is_empty() {
-        histories.sort_by(|a, b| (b.generation, b.id).cmp(&(a.generation, a.id)));
+        histories.sort_by_key(|history| std::cmp::Reverse((history.generation, history.id)));
         histories.insert(0, sight.history(winner));
         if !force {
             return Err(Refusal::TwoHistories { group: group.to_owned(), histories, force_helps: true });
@@ -587,7 +589,8 @@ fn newest_stamp(sighting: &Sighting) -> Option<Stamp> {
     sighting.stamps.iter().copied().max_by_key(|stamp| stamp.counter)
 }
 
-/// Whether a membership that `holders` of the `previous` voters hold is in force (R3): at least half, and one.
+/// Whether a membership that `holders` of the `previous` voters hold is in force (R3): at least half, and one. The first
+/// that a mount records needs [`may_mount`] instead.
 #[must_use]
 pub fn may_record(previous: usize, holders: usize) -> bool {
     holders > 0 && holders * 2 >= previous

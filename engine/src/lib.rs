@@ -8,6 +8,7 @@ pub mod completion;
 pub mod error;
 pub mod event;
 pub mod group;
+pub mod placement;
 pub mod space;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
