@@ -230,22 +230,25 @@ impl Group {
             let mut opening = None;
             let mut full = false;
             {
+                let last_used = self.world.monotonic();
                 let mut table = self.activity.lock();
-                match table.find(extent.id) {
-                    Some((first, entry)) if entry.phase == Phase::Open => {
+                let mut listed = false;
+                if let Some((first, entry)) = table.find(extent.id) {
+                    if entry.phase == Phase::Open {
                         entry.users += 1;
-                        entry.last_used = self.world.monotonic();
+                        entry.last_used = last_used;
                         return Ok(Active { activity: &self.activity, first });
                     }
-                    Some(_) => {}
-                    None if table.regions.len() >= REGIONS_MAX => full = true,
-                    None => {
-                        let region = table.region_around(extent.id);
-                        let last_used = self.world.monotonic();
-                        let entry = Entry { count: region.count, phase: Phase::Opening, users: 0, last_used, in_log: false };
-                        table.regions.insert(region.first, entry);
-                        opening = Some(region);
-                    }
+                    listed = true;
+                }
+                if !listed && table.regions.len() >= REGIONS_MAX {
+                    full = true;
+                } else if !listed {
+                    let region = table.region_around(extent.id);
+                    let entry =
+                        Entry { count: region.count, phase: Phase::Opening, users: 0, last_used, in_log: false };
+                    table.regions.insert(region.first, entry);
+                    opening = Some(region);
                 }
             }
             if full {

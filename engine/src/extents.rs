@@ -270,7 +270,7 @@ impl Group {
             .write(false, move |connection| {
                 connection
                     .prepare_cached("UPDATE file SET shared_extent = ?2, slot = ?3 WHERE number = ?1")?
-                    .execute(params![owner.node.cast_signed(), id.cast_signed(), piece])?;
+                    .execute(params![owner.node.cast_signed(), id.cast_signed(), piece as i64])?;
                 set_blocks(connection, &owner, PIECE_SIZE / 512)?;
                 extent::load(connection, id).map_err(FileError::from)
             })

@@ -48,6 +48,7 @@ use plinth_format::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    io::ErrorKind,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -281,10 +282,14 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     let store = DiskStore::new(Arc::clone(world), Arc::clone(&members), Arc::clone(&voters), space, new.au_size);
     let catalog = Catalog::create(world, Arc::new(store)).await.map_err(|error| catalog_trouble(&new.name, &error))?;
     let attributes = new.attributes.clone();
-    let root = crate::files::make_root(world.now());
+    let now = world.now();
     let stored = catalog
         .write(true, move |connection| {
-            root(connection)?;
+            connection.execute(
+                "INSERT OR IGNORE INTO file(number, generation, kind, mode, links, uid, gid, accessed, modified, changed, created)
+                 VALUES (1, 1, 16384, 493, 2, 0, 0, ?1, ?1, ?1, ?1)",
+                [now],
+            )?;
             for (name, value) in attributes {
                 crate::attributes::store(connection, &name, &value)?;
             }
@@ -521,7 +526,8 @@ async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
         // A second path to a device cannot be claimed as well, and need not be.
         if seen.insert(one.identity.clone()) {
             while let Err(error) = disk.claim() {
-                if error.kind() != std::io::ErrorKind::WouldBlock || waited >= CLAIM_WAIT {
+                let held = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy);
+                if !held || waited >= CLAIM_WAIT {
                     let text = format!("disk {} of disk group {name} is held by another engine: {error}", one.path);
                     return Err(AdminError::new(Code::HeldElsewhere, text).hint(
                         "the group is mounted already, or I/O of an engine that died is still under way; try again when it has ended",
@@ -592,12 +598,12 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Res
         decision.stamp,
     ));
     let failed = |error: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("disk group {name}: {error}"));
-    let complete: BTreeSet<_> = decision.complete_on.iter().copied().collect();
-    let missed = voters.write_everywhere(&found, &complete).await;
-    if let Some((disk, reason)) = missed.into_iter().next() {
-        return Err(failed(&format!("disk number {disk} does not take the membership: {reason}")));
+    if force {
+        voters.waive();
     }
     record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
+    // A disk that is offline in the membership was only opened to hear of it.
+    members.values().filter(|member| !member.is_writable()).for_each(|member| member.release());
 
     let mut space = Space::new();
     for member in members.values().filter(|member| !member.quorum) {
@@ -689,6 +695,7 @@ fn make_members(decision: &Decision, claimed: &Claimed) -> Result<Members> {
             matches!(verdict.standing, Standing::Current)
                 || (verdict.standing == Standing::Stale && entry.state == DiskState::Syncing)
         });
+        let serves = serves || decision.complete_on.contains(&entry.number);
         let disk = sighting.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
         let layout = Layout::new(entry.size, decision.membership.au_size)
             .map_err(|error| AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name)))?;

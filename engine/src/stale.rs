@@ -98,7 +98,10 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Stale> {
 /// # Errors
 /// What the catalog says.
 pub fn mark(connection: &Connection, disks: &[DiskNumber], regions: &[Region]) -> rusqlite::Result<()> {
-    let mut insert = connection.prepare_cached("INSERT INTO stale(disk, first, count) VALUES (?1, ?2, ?3)")?;
+    let mut insert = connection.prepare_cached(
+        "INSERT INTO stale(disk, first, count) VALUES (?1, ?2, ?3)
+         ON CONFLICT(disk, first) DO UPDATE SET count = max(count, excluded.count)",
+    )?;
     for disk in disks {
         for region in regions {
             insert.execute(params![disk.0, region.first.cast_signed(), region.count])?;

@@ -75,6 +75,9 @@ pub struct Voters {
     stamp: AtomicU64,
     /// Whether every writable disk holds `stamp`.
     stamped: AtomicBool,
+    /// The next membership is the first since the mount: more than half of the voters must
+    /// hold it, and it changes no vote (`choose.rs`, rule 3).
+    first: AtomicBool,
     waiting: AtomicBool,
     closing: AtomicBool,
     /// Called with the disks that a recorded membership took offline.
@@ -109,10 +112,16 @@ impl Voters {
             turn: async_lock::Mutex::new(()),
             stamp: AtomicU64::new(stamp),
             stamped: AtomicBool::new(true),
+            first: AtomicBool::new(true),
             waiting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             on_offline: OnceLock::new(),
         }
+    }
+
+    /// An operator forces the mount: what voters out of sight may hold is given up.
+    pub fn waive(&self) {
+        self.first.store(false, Ordering::Relaxed);
     }
 
     /// `hook` is called with the disks that each recorded membership took offline.
@@ -274,7 +283,7 @@ impl Voters {
             if !changed && step.is_none() {
                 return Ok(());
             }
-            let votes = step.unwrap_or(now);
+            let votes = step.filter(|_| !self.first.load(Ordering::Relaxed)).unwrap_or(now);
             let mut id = MembershipId::default();
             self.world.random(&mut id.0);
             let stamp = self.stamp.load(Ordering::Relaxed);
@@ -303,7 +312,10 @@ impl Voters {
         loop {
             let failed = self.write_everywhere(&begun, &targets).await;
             let holders = old.iter().filter(|disk| !failed.contains_key(disk)).count();
-            if choose::may_record(old.len(), holders) {
+            let first = self.first.load(Ordering::Relaxed);
+            let enough = if first { choose::may_mount } else { choose::may_record };
+            if enough(old.len(), holders) {
+                self.first.store(false, Ordering::Relaxed);
                 *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&begun);
                 *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 if self.waiting.swap(false, Ordering::Relaxed) {
