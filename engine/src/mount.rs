@@ -624,7 +624,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Res
         .await
         .map_err(|error| catalog_trouble(name, &error))?;
     if was_mounted {
-        tell(Severity::Warning, None, format!("the last stop was unclean; {} active regions; catalog: {recovery}", log.regions.len()));
+        tell(Severity::Warning, None, format!("the last stop was unclean; {} active regions; {} commits of the catalog replayed", log.regions.len(), recovery.commits));
     }
     // Step 6.
     if was_mounted && found.boot != world.boot_id() {

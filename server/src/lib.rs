@@ -1,1 +1,3 @@
-//! (being laid out)
+//! The plinth binary's parts: real disks and rings, processes, SQL.
+
+pub mod world;
