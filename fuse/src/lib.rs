@@ -126,6 +126,8 @@ impl FrontEnd {
         block_on: BlockOn,
         threads: usize,
     ) -> io::Result<Self> {
+        let keep = threads.clamp(1, WORKERS_MAX);
+        let ready = (0..keep).map(|_| Memory::new()).collect::<io::Result<Vec<_>>>()?;
         let device = Arc::new(device);
         let notifier = Notifier::start(Arc::clone(&device))?;
         let files = Arc::new(Files::new(session(notifier.watcher()), block_on));
@@ -134,12 +136,17 @@ impl FrontEnd {
             files,
             device,
             notifier,
-            keep: threads.clamp(1, WORKERS_MAX),
+            keep,
             workers: Mutex::default(),
         });
-        let ready = (0..shared.keep).map(|_| Memory::new()).collect::<io::Result<Vec<_>>>()?;
         for memory in ready {
-            shared.add_worker(Some(memory))?;
+            if let Err(error) = shared.add_worker(Some(memory)) {
+                // One is enough to go on with: it adds others as it needs them.
+                if shared.lock().all == 0 {
+                    shared.notifier.stop();
+                    return Err(error);
+                }
+            }
         }
         Ok(Self { shared })
     }
