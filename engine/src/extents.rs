@@ -12,8 +12,9 @@
 use crate::{
     error::FileError,
     extent::{self, Extent, Extents},
-    files::File,
+    files::{self, File},
     group::Group,
+    reclaim::Freeing,
 };
 use plinth_format::layout::PIECE_SIZE;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -60,6 +61,26 @@ pub struct Part {
     pub range: Range<usize>,
 }
 
+/// What the files ask of the data path.
+pub struct Releaser {
+    pub extents: Arc<Extents>,
+    pub freeing: Arc<Freeing>,
+}
+
+impl files::Data for Releaser {
+    fn release(&self, connection: &Connection, node: u64) -> Result<files::Released, FileError> {
+        let (freed, done) = release_some(connection, &self.extents, node)?;
+        let freeing = Arc::clone(&self.freeing);
+        Ok(files::Released { done, then: Box::new(move |commit| freeing.note(commit, freed)) })
+    }
+
+    fn is_idle(&self, file: &File) -> bool {
+        let Some(layout) = file.data.layout.try_read() else { return false };
+        let slot = layout.slot.iter().map(|slot| &slot.extent);
+        slot.chain(layout.extents.values()).all(|extent| extent.state().pending.is_empty())
+    }
+}
+
 impl Layout {
     /// Cuts bytes `offset .. offset + length` of the file along its extents.
     #[must_use]
@@ -104,30 +125,31 @@ impl Layout {
     }
 }
 
-/// Deletes the extents and the slot of a file inside a job that deletes the file.
-///
-/// # Errors
-/// What the catalog says.
-pub fn release_all(connection: &Connection, extents: &Extents, node: u64) -> rusqlite::Result<Freed> {
+/// Extents deleted in one job: more would hold up the other jobs.
+const RELEASE_MAX: usize = 512;
+
+/// Deletes extents of a file, and at last its slot, inside a job. False: there are more.
+fn release_some(connection: &Connection, extents: &Extents, node: u64) -> rusqlite::Result<(Freed, bool)> {
     let mut freed = Freed::default();
     {
-        let mut select = connection.prepare_cached(&format!("SELECT {} FROM extent WHERE file = ?1", extent::COLUMNS))?;
-        let mut rows = select.query([node.cast_signed()])?;
+        let mut select =
+            connection.prepare_cached(&format!("SELECT {} FROM extent WHERE file = ?1 LIMIT ?2", extent::COLUMNS))?;
+        let mut rows = select.query(params![node.cast_signed(), RELEASE_MAX as i64])?;
         while let Some(row) = rows.next()? {
             freed.extents.push(extents.intern(extent::from_row(row)?));
         }
     }
-    connection.prepare_cached("DELETE FROM extent WHERE file = ?1")?.execute([node.cast_signed()])?;
-    let slot = slot_of(connection, node)?;
-    if let Some((id, piece)) = slot {
-        clear_slot(connection, extents, id, piece)?;
-        freed.slots.push((id, piece));
-    }
     for extent in &freed.extents {
+        connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([extent.id.cast_signed()])?;
         extent.bury();
         extents.remove(extent.id);
     }
-    Ok(freed)
+    let done = freed.extents.len() < RELEASE_MAX;
+    if done && let Some((id, piece)) = slot_of(connection, node)? {
+        clear_slot(connection, extents, id, piece)?;
+        freed.slots.push((id, piece));
+    }
+    Ok((freed, done))
 }
 
 /// The slot that a file's row names.

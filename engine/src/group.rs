@@ -22,7 +22,7 @@ use crate::{
     member::{Member, TICK_MS},
     mirror_sets::MirrorSets,
     placement::Placement,
-    reclaim::Pending,
+    reclaim::Freeing,
     recovery::Suspects,
     resync::Progress,
     slots::Slots,
@@ -73,13 +73,13 @@ pub struct Group {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) activity: Activity,
     pub(crate) extents: Arc<Extents>,
-    pub(crate) files: Files,
+    pub(crate) files: Arc<Files>,
     pub(crate) stale: Arc<Mutex<Stale>>,
     pub(crate) suspects: Suspects,
     pub(crate) space: Arc<Mutex<Space>>,
     pub(crate) placement: Mutex<Option<(MembershipId, Arc<Placement>)>>,
     pub(crate) slots: Mutex<Slots>,
-    pub(crate) pending: Mutex<Pending>,
+    pub(crate) freeing: Arc<Freeing>,
     pub(crate) reclaiming: async_lock::Mutex<()>,
     pub(crate) onlining: async_lock::Mutex<()>,
     pub(crate) next_extent: AtomicU64,
@@ -107,10 +107,11 @@ pub(crate) struct Parts {
     pub catalog: Arc<Catalog>,
     pub activity: Activity,
     pub extents: Arc<Extents>,
-    pub files: Files,
+    pub files: Arc<Files>,
     pub stale: Arc<Mutex<Stale>>,
     pub suspects: BTreeSet<u64>,
     pub space: Arc<Mutex<Space>>,
+    pub freeing: Arc<Freeing>,
     pub slots: Slots,
     pub next_extent: u64,
     pub attributes: Attributes,
@@ -174,7 +175,7 @@ impl Group {
             space: parts.space,
             placement: Mutex::new(None),
             slots: Mutex::new(parts.slots),
-            pending: Mutex::default(),
+            freeing: parts.freeing,
             reclaiming: async_lock::Mutex::new(()),
             onlining: async_lock::Mutex::new(()),
             next_extent: AtomicU64::new(parts.next_extent),
@@ -234,7 +235,9 @@ impl Group {
         for member in self.members.values().filter(|member| member.state() == DiskState::Syncing) {
             self.spawn_resync(member);
         }
-        self.files.reap_orphans(self).await;
+        if let Err(error) = self.files.reap_orphans().await {
+            self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
+        }
         let offline: Vec<_> = self
             .members
             .values()
@@ -275,7 +278,6 @@ impl Group {
             self.tell(Severity::Warning, None, format!("file times are not stored: {error}"));
         }
         self.drop_cached_sums();
-        self.files.shed();
         self.extents.shed();
     }
 
@@ -536,5 +538,14 @@ impl Group {
     /// Whether no write is under way: what is counted twice must agree.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.activity.regions().is_empty()
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Group {
+    /// What a kill of the process does to its own tasks: they stop, nothing is written.
+    pub fn abandon(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.voters.close();
     }
 }

@@ -44,6 +44,8 @@ mod reclaim;
 mod recovery;
 mod resync;
 pub mod session;
+#[cfg(test)]
+mod stories;
 mod slots;
 pub mod space;
 mod stale;

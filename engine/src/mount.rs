@@ -26,11 +26,13 @@ use crate::{
     choose::{self, Decision, Sighting, Standing},
     event::{Event, Severity},
     extent::Extents,
+    extents::Releaser,
     files::Files,
     group::{Group, Parts},
     identify,
     member::{Member, Settled},
     mirror_sets::MirrorSets,
+    reclaim::Freeing,
     slots::Slots,
     space::Space,
     stale::{self, EVERYTHING, Runs},
@@ -282,14 +284,9 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     let store = DiskStore::new(Arc::clone(world), Arc::clone(&members), Arc::clone(&voters), space, new.au_size);
     let catalog = Catalog::create(world, Arc::new(store)).await.map_err(|error| catalog_trouble(&new.name, &error))?;
     let attributes = new.attributes.clone();
-    let now = world.now();
+    crate::files::make_root(&catalog, world.now()).await.map_err(|error| AdminError::new(Code::Io, error))?;
     let stored = catalog
         .write(true, move |connection| {
-            connection.execute(
-                "INSERT OR IGNORE INTO file(number, generation, kind, mode, links, uid, gid, accessed, modified, changed, created)
-                 VALUES (1, 1, 16384, 493, 2, 0, 0, ?1, ?1, ?1, ?1)",
-                [now],
-            )?;
             for (name, value) in attributes {
                 crate::attributes::store(connection, &name, &value)?;
             }
@@ -659,6 +656,12 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Res
         .read(|connection| crate::attributes::load(connection))
         .await
         .map_err(|error| failed(&error))?;
+    let extents = Arc::new(Extents::default());
+    let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
+    let releaser = Releaser { extents: Arc::clone(&extents), freeing: Arc::clone(&freeing) };
+    let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser))
+        .await
+        .map_err(|error| failed(&error))?;
     let group = Group::assemble(Parts {
         id: decision.group,
         name: name.to_owned(),
@@ -674,8 +677,9 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Res
         space,
         slots,
         activity,
-        extents: Arc::new(Extents::default()),
-        files: Files::new(),
+        extents,
+        files,
+        freeing,
         stale: Arc::new(Mutex::new(stale)),
         suspects: scan.suspects,
         next_extent,

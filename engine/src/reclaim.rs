@@ -16,19 +16,71 @@ use crate::{
     extent::{self, Extent},
     extents::Freed,
     group::Group,
+    mirror_sets::MirrorSets,
     placement::{Mirror, Placement},
     slots::Slots,
+    space::Space,
 };
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
-/// What was freed and may not be reused yet.
+/// What was freed and may not be reused yet, oldest first.
 #[derive(Debug, Default)]
-pub struct Pending {
+struct Pending {
     extents: VecDeque<(CommitNumber, Arc<Extent>)>,
     slots: VecDeque<(CommitNumber, u64, usize)>,
+}
+
+/// Takes what commits free. Apart from the group, because the jobs that free know no group.
+#[derive(Debug)]
+pub struct Freeing {
+    space: Arc<Mutex<Space>>,
+    mirror_sets: Arc<MirrorSets>,
+    pending: Mutex<Pending>,
+}
+
+impl Freeing {
+    #[must_use]
+    pub fn new(space: Arc<Mutex<Space>>, mirror_sets: Arc<MirrorSets>) -> Self {
+        Self { space, mirror_sets, pending: Mutex::default() }
+    }
+
+    /// A commit freed extents and slots.
+    pub fn note(&self, commit: CommitNumber, freed: Freed) {
+        {
+            let mut space = lock(&self.space);
+            for extent in &freed.extents {
+                self.mirror_sets.remove(extent.disks());
+                for mirror in &extent.mirrors {
+                    space.release(mirror.disk, mirror.au, commit.0);
+                }
+            }
+        }
+        let mut pending = lock(&self.pending);
+        pending.extents.extend(freed.extents.into_iter().map(|extent| (commit, extent)));
+        pending.slots.extend(freed.slots.into_iter().map(|(id, piece)| (commit, id, piece)));
+    }
+
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        let pending = lock(&self.pending);
+        !pending.extents.is_empty() || !pending.slots.is_empty()
+    }
+
+    /// Takes out what commits up to `durable` freed. Commits come nearly, not quite, in order.
+    fn take(&self, durable: CommitNumber) -> (Vec<Arc<Extent>>, Vec<(u64, usize)>) {
+        let mut pending = lock(&self.pending);
+        let (ready, rest) = pending.extents.drain(..).partition(|(commit, _)| *commit <= durable);
+        pending.extents = rest;
+        let ready: VecDeque<(CommitNumber, Arc<Extent>)> = ready;
+        let extents = ready.into_iter().map(|(_, extent)| extent).collect();
+        let (ready, rest) = pending.slots.drain(..).partition(|(commit, ..)| *commit <= durable);
+        pending.slots = rest;
+        let ready: VecDeque<(CommitNumber, u64, usize)> = ready;
+        (extents, ready.into_iter().map(|(_, id, piece)| (id, piece)).collect())
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -95,25 +147,12 @@ impl Group {
         self.next_extent.fetch_add(count, Ordering::Relaxed)
     }
 
-    /// A commit freed extents and slots.
     pub(crate) fn note_freed(&self, commit: CommitNumber, freed: Freed) {
-        {
-            let mut space = lock(&self.space);
-            for extent in &freed.extents {
-                self.mirror_sets.remove(extent.disks());
-                for mirror in &extent.mirrors {
-                    space.release(mirror.disk, mirror.au, commit.0);
-                }
-            }
-        }
-        let mut pending = lock(&self.pending);
-        pending.extents.extend(freed.extents.into_iter().map(|extent| (commit, extent)));
-        pending.slots.extend(freed.slots.into_iter().map(|(id, piece)| (commit, id, piece)));
+        self.freeing.note(commit, freed);
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        let pending = lock(&self.pending);
-        !pending.extents.is_empty() || !pending.slots.is_empty()
+        self.freeing.has_pending()
     }
 
     /// Makes freed space reusable, as far as its commits are durable; with `force` they
@@ -124,14 +163,7 @@ impl Group {
             self.catalog.durable_point().await?;
         }
         let durable = self.catalog.durable();
-        let (extents, slots) = {
-            let mut pending = lock(&self.pending);
-            let count = pending.extents.iter().take_while(|(commit, _)| *commit <= durable).count();
-            let extents: Vec<_> = pending.extents.drain(..count).map(|(_, extent)| extent).collect();
-            let count = pending.slots.iter().take_while(|(commit, ..)| *commit <= durable).count();
-            let slots: Vec<_> = pending.slots.drain(..count).map(|(_, id, piece)| (id, piece)).collect();
-            (extents, slots)
-        };
+        let (extents, slots) = self.freeing.take(durable);
         for extent in &extents {
             let _drained = extent.ranges.hold(0..self.blocks_per_au(), true).await;
         }
@@ -140,6 +172,7 @@ impl Group {
             if let Some(member) = self.members.get(disk)
                 && member.is_writable()
                 && member.can_discard()
+                && self.attributes().discard
             {
                 // A discard that fails leaves the AU as it is, which is as good.
                 let _ = member.start_discard(member.layout.au_offset(*au), self.au_size).settle().await;

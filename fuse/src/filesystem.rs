@@ -36,7 +36,7 @@ use fuse_backend_rs::{
     },
 };
 #[cfg(not(test))]
-use plinth_engine::group::Session;
+use plinth_engine::session::Session;
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
     error::FileError,

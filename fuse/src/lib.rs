@@ -49,7 +49,7 @@ use locked::Locked;
 use memory::Session;
 use plinth_engine::api::Watcher;
 #[cfg(not(test))]
-use plinth_engine::group::Session;
+use plinth_engine::session::Session;
 use rustix::io::Errno;
 use std::{
     future::Future,
