@@ -7,6 +7,7 @@ pub mod choose;
 pub mod completion;
 pub mod error;
 pub mod event;
+pub mod files;
 pub mod group;
 pub mod space;
 #[cfg(any(test, feature = "testing"))]
