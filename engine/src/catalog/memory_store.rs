@@ -27,7 +27,6 @@ struct State {
 /// after [`MemoryStore::reconnect`] older ones are dead.
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
-    sector: usize,
     /// Set by `reconnect` on the one it replaces: nothing it does reaches the disks.
     severed: std::sync::atomic::AtomicBool,
 }
@@ -54,7 +53,7 @@ impl MemoryStore {
             reads: [0; 2],
             fail_writes: false,
         };
-        Arc::new(Self { state: Arc::new(Mutex::new(state)), sector: 512, severed: false.into() })
+        Arc::new(Self { state: Arc::new(Mutex::new(state)), severed: false.into() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -74,13 +73,14 @@ impl MemoryStore {
         self.lock().dead
     }
 
-    /// Cuts the power and turns it on again: unflushed sectors survive or vanish by seed.
+    /// Cuts the power and turns it on again: unflushed sectors survive, vanish or are torn by seed.
     #[must_use]
     pub fn restart(&self, seed: u64) -> Arc<Self> {
         let mut numbers = Numbers::new(seed);
+        let sector = if seed.is_multiple_of(2) { 512 } else { 4096 };
         for mirror in &mut self.lock().mirrors {
             for image in mirror {
-                image.cut_power(&mut numbers, self.sector);
+                image.tear_and_cut_power(&mut numbers, sector);
             }
         }
         self.reconnect()
@@ -94,7 +94,7 @@ impl MemoryStore {
         state.fail_at = None;
         state.dead = false;
         drop(state);
-        Arc::new(Self { state: Arc::clone(&self.state), sector: self.sector, severed: false.into() })
+        Arc::new(Self { state: Arc::clone(&self.state), severed: false.into() })
     }
 
     /// Files cannot grow beyond these sizes.
