@@ -21,6 +21,7 @@ struct State {
     repairs: u64,
     reads: [u64; 2],
     fail_writes: bool,
+    lost: Vec<usize>,
 }
 
 /// See the module's description. A clone shares the disks but not the connection:
@@ -52,6 +53,7 @@ impl MemoryStore {
             repairs: 0,
             reads: [0; 2],
             fail_writes: false,
+            lost: Vec::new(),
         };
         Arc::new(Self { state: Arc::new(Mutex::new(state)), severed: false.into() })
     }
@@ -105,6 +107,11 @@ impl MemoryStore {
     /// Every write and flush fails from now on, or no longer.
     pub fn fail_writes(&self, fail: bool) {
         self.lock().fail_writes = fail;
+    }
+
+    /// A mirror is struck from the list.
+    pub fn lose(&self, mirror: usize) {
+        self.lock().lost.push(mirror);
     }
 
     /// Overwrites bytes of one mirror behind everybody's back.
@@ -179,7 +186,9 @@ impl Store for MemoryStore {
     }
 
     fn mirrors(&self, _file: CatalogFile) -> Vec<u8> {
-        (0..self.lock().mirrors.len()).map(|mirror| u8::try_from(mirror).expect("few")).collect()
+        let state = self.lock();
+        let current = (0..state.mirrors.len()).filter(|mirror| !state.lost.contains(mirror));
+        current.map(|mirror| u8::try_from(mirror).expect("few")).collect()
     }
 
     fn read(
@@ -195,8 +204,8 @@ impl Store for MemoryStore {
             if good(&buffer) {
                 let mut state = self.lock();
                 state.repairs += tried as u64;
-                for bad in 0..tried {
-                    state.mirrors[bad][index(file)].write(offset, &buffer);
+                for bad in &mirrors[..tried] {
+                    state.mirrors[usize::from(*bad)][index(file)].write(offset, &buffer);
                 }
                 return Ok(buffer);
             }
