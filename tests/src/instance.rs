@@ -250,6 +250,17 @@ impl Instance {
         point
     }
 
+    /// The folder on which [`Self::mount`] mounted the group, after the instance brought the mount back.
+    ///
+    /// # Panics
+    /// If it does not.
+    #[track_caller]
+    pub fn mount_again(&self, group: &str) -> PathBuf {
+        let point = self.path("mnt").join(group);
+        wait_for("the mount to be back", || is_mounted(&point) && fs::metadata(&point).is_ok());
+        point
+    }
+
     /// # Panics
     /// If it is refused.
     #[track_caller]
@@ -269,11 +280,8 @@ impl Instance {
     /// The process id of the engine of a group, if one runs.
     #[must_use]
     pub fn engine(&self, group: &str) -> Option<i32> {
-        let group = group.to_uppercase();
-        self.processes().into_iter().find_map(|(pid, arguments)| {
-            let is = |word: &str| arguments.iter().any(|argument| argument.to_uppercase() == word);
-            (is("ENGINE") && is(&group)).then_some(pid)
-        })
+        let pid = self.read(&format!("run/engine.{}.pid", group.to_uppercase())).trim().parse().ok()?;
+        self.processes().contains(&pid).then_some(pid)
     }
 
     /// `kill -9` to the engine of a group.
@@ -293,6 +301,15 @@ impl Instance {
         let mut server = self.server.take().expect("the instance runs");
         server.kill().expect("kill");
         let _ = server.wait();
+    }
+
+    /// Waits for the end of an instance that was told to shut down.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub fn stopped(&mut self) {
+        let mut server = self.server.take().expect("the instance ran");
+        wait_for("the instance to end", || server.try_wait().is_ok_and(|status| status.is_some()));
     }
 
     /// Waits until no operation is under way, and every disk of the group is online.
@@ -318,6 +335,19 @@ impl Instance {
         ))
     }
 
+    /// Waits until nothing written is under way any more: the group is dismounted and mounted again, as are its files.
+    ///
+    /// # Panics
+    /// If it is refused.
+    #[track_caller]
+    pub fn quiesce(&self, group: &str) {
+        let point = self.path("mnt").join(group);
+        self.unmount(&point);
+        self.sql(&format!("ALTER DISKGROUP {group} DISMOUNT"));
+        self.sql(&format!("ALTER DISKGROUP {group} MOUNT"));
+        self.mount(group);
+    }
+
     /// Every mirror of every extent is equal and right.
     ///
     /// # Panics
@@ -337,25 +367,22 @@ impl Instance {
         rows.into_iter().next().unwrap_or_else(|| panic!("v$asm_disk does not show {}", path.display()))
     }
 
-    /// All processes that work for this instance: those that have its directory among their
-    /// arguments or in their environment.
-    fn processes(&self) -> Vec<(i32, Vec<String>)> {
+    /// All processes that work for this instance: `plinth` with its directory among the arguments or in
+    /// the environment.
+    fn processes(&self) -> Vec<i32> {
         let dir = self.dir().display().to_string();
-        let mut found = Vec::new();
-        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-            let words = |file: &str| -> Vec<String> {
-                let bytes = fs::read(entry.path().join(file)).unwrap_or_default();
-                bytes.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-            };
-            let arguments = words("cmdline");
-            let ours = arguments.first().is_some_and(|program| program.ends_with("plinth"))
-                && arguments.iter().chain(&words("environ")).any(|word| word.contains(&dir));
-            if ours {
-                found.push((pid, arguments));
-            }
-        }
-        found
+        let ours = |process: &Path| {
+            let words = |file: &str| fs::read(process.join(file)).unwrap_or_default();
+            let arguments = String::from_utf8_lossy(&words("cmdline")).into_owned();
+            arguments.split('\0').next().is_some_and(|program| program.ends_with("plinth"))
+                && (arguments.contains(&dir) || String::from_utf8_lossy(&words("environ")).contains(&dir))
+        };
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        all.filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            ours(&entry.path()).then_some(pid)
+        })
+        .collect()
     }
 }
 
@@ -392,7 +419,7 @@ impl Drop for Instance {
             if left.is_empty() {
                 break;
             }
-            left.iter().for_each(|(pid, _)| kill(*pid));
+            left.into_iter().for_each(kill);
             std::thread::sleep(Duration::from_millis(50));
         }
         if let Some(mut server) = self.server.take() {

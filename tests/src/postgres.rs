@@ -228,6 +228,9 @@ impl Drop for Postgres {
         // A cluster whose storage is gone does not stop in good order.
         let _ =
             shell(r#"for pid in $(pgrep -f -- "-k $1" || true); do kill -9 $pid; done"#).arg(self.home.path()).finish();
+        if std::thread::panicking() {
+            return;
+        }
         wait_for("the cluster to end", || {
             shell(r#"! pgrep -f -- "-k $1" >/dev/null"#).arg(self.home.path()).finish().code == Some(0)
         });
