@@ -5,7 +5,7 @@ use std::{
     fs,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
@@ -27,15 +27,15 @@ fn everything_is_killed_under_pgbench() {
     let mut postgres = Postgres::new(&mount, "pg");
     postgres.fill(2);
     postgres.psql("CREATE TABLE told (n bigint PRIMARY KEY)");
-    let mut next = 0;
+    let next = AtomicU64::new(0);
     for round in 0..scaled(6, 50) {
-        let bench = postgres.bench(4, 60);
+        let bench = postgres.bench(4, 10);
+        let going = AtomicBool::new(true);
         let acknowledged = thread::scope(|scope| {
-            let going = AtomicBool::new(true);
             let client = scope.spawn(|| {
                 let mut told = Vec::new();
                 while going.load(Ordering::Relaxed) {
-                    next += 1;
+                    let next = next.fetch_add(1, Ordering::Relaxed);
                     if postgres.try_psql(&format!("INSERT INTO told VALUES ({next})")).code == Some(0) {
                         told.push(next);
                     }
