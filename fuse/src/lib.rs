@@ -1,1 +1,255 @@
-//! (being laid out)
+//! The FUSE front end: a disk group as a directory that every program can use.
+//!
+//! ```text
+//!   programs --system calls--> kernel --/dev/fuse--> workers (lib.rs) --> filesystem.rs --> Session
+//!                                 ^
+//!                                 +---- watcher.rs: "forget what you cached" <-- changes made by others
+//! ```
+//!
+//! 1. The caller mounts (`mount.rs`) and keeps a duplicate of the device: while one is open, the mount lives.
+//! 2. [`FrontEnd::serve`] starts workers. Each reads one request, runs it to its end, answers, reads the next.
+//! 3. `umount` makes the kernel answer ENODEV to every worker. The last one to leave gives back all references.
+//!
+//! A killed front end leaves the mount waiting, not broken: another process that has the device can serve it
+//! from where this one stopped. That is why nothing here is state that matters:
+//!
+//! Invariants:
+//!
+//!   1. A node id is a file's number in the group, and its generation is the file's. A handle carries nothing but
+//!      a constant that says how the kernel moves the data. Neither refers to memory of this process.
+//!   2. Every request that wants an answer gets one, also a malformed one: whoever waits for it cannot be killed.
+//!   3. The memory that requests are read into and answers are made in is locked before the first read. A page
+//!      fault inside the kernel's copy, in a process that is being killed, would end the request with EIO.
+//!   4. A request never waits for a notification to the kernel (see watcher.rs).
+//!   5. While requests wait (for disks, for space, for voters), there is always one more worker to read the next,
+//!      up to [`WORKERS_MAX`]: writes that must wait do not stop reads.
+
+mod filesystem;
+mod handshake;
+mod locked;
+#[cfg(test)]
+mod memory;
+pub mod mount;
+mod references;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod watcher;
+
+use filesystem::Files;
+use fuse_backend_rs::{
+    api::server::Server,
+    transport::{FuseBuf, FuseDevWriter, Reader},
+};
+use handshake::Header;
+use locked::Locked;
+#[cfg(test)]
+use memory::Session;
+use plinth_engine::api::Watcher;
+#[cfg(not(test))]
+use plinth_engine::group::Session;
+use rustix::io::Errno;
+use std::{
+    future::Future,
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    pin::Pin,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+use watcher::Notifier;
+
+/// Runs a task to its end on the calling thread.
+pub type BlockOn = Arc<dyn Fn(Pin<&mut (dyn Future<Output = ()> + Send)>) + Send + Sync>;
+
+/// Most workers at one time. Each has 2 MiB of locked memory; more than this many requests that all wait is a group
+/// that has stopped.
+pub const WORKERS_MAX: usize = 128;
+
+/// The most data in one request, in bytes: what the kernel's default limit of 256 pages allows.
+pub(crate) const DATA_MAX: usize = 1 << 20;
+/// Room for the headers of a request or an answer.
+const HEADERS_MAX: usize = 4096;
+
+/// A mount that is being served.
+pub struct FrontEnd {
+    shared: Arc<Shared>,
+    /// Ends with this.
+    _notifier: Notifier,
+}
+
+struct Shared {
+    files: Arc<Files>,
+    server: Server<Arc<Files>>,
+    device: Arc<OwnedFd>,
+    /// Workers that are kept although idle.
+    keep: usize,
+    workers: Mutex<Workers>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Workers {
+    all: usize,
+    /// Those that wait for a request.
+    idle: usize,
+    /// The kernel ended the connection.
+    ended: bool,
+}
+
+impl FrontEnd {
+    /// Serves `device`, on which a mount was made, until it is unmounted. `session` makes the way into the group,
+    /// given who wants to hear of changes; `block_on` runs what the group is asked for; `threads` workers are kept
+    /// ready.
+    ///
+    /// # Errors
+    /// If memory cannot be locked or no thread can be started. Nothing was read from the device then.
+    pub fn serve(
+        device: OwnedFd,
+        session: impl FnOnce(Arc<dyn Watcher>) -> Session,
+        block_on: BlockOn,
+        threads: usize,
+    ) -> io::Result<Self> {
+        let device = Arc::new(device);
+        let notifier = Notifier::start(Arc::clone(&device))?;
+        let files = Arc::new(Files::new(session(notifier.watcher()), block_on));
+        let shared = Arc::new(Shared {
+            server: Server::new(Arc::clone(&files)),
+            files,
+            device,
+            keep: threads.clamp(1, WORKERS_MAX),
+            workers: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let front_end = Self { shared, _notifier: notifier };
+        let mut ready = Vec::new();
+        for _ in 0..front_end.shared.keep {
+            ready.push(Memory::new()?);
+        }
+        for memory in ready {
+            front_end.shared.add_worker(memory)?;
+        }
+        Ok(front_end)
+    }
+
+    /// Waits until the mount was unmounted and its last request answered.
+    pub fn join(self) {
+        let mut workers = self.shared.lock();
+        while workers.all > 0 {
+            workers = self.shared.changed.wait(workers).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Whether the mount is gone.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.shared.lock().ended
+    }
+}
+
+/// A worker's memory, for one request and its answer.
+struct Memory {
+    request: Locked,
+    answer: Locked,
+}
+
+impl Memory {
+    fn new() -> io::Result<Self> {
+        Ok(Self { request: Locked::new(DATA_MAX + HEADERS_MAX)?, answer: Locked::new(DATA_MAX + HEADERS_MAX)? })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Workers> {
+        self.workers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_worker(self: &Arc<Self>, memory: Memory) -> io::Result<()> {
+        {
+            let mut workers = self.lock();
+            workers.all += 1;
+            workers.idle += 1;
+        }
+        let shared = Arc::clone(self);
+        let started = thread::Builder::new().name("fuse".into()).spawn(move || shared.work(memory));
+        if started.is_err() {
+            let mut workers = self.lock();
+            workers.all -= 1;
+            workers.idle -= 1;
+        }
+        started.map(drop)
+    }
+
+    /// One worker's life.
+    fn work(self: &Arc<Self>, mut memory: Memory) {
+        while let Some(length) = self.next_request(&mut memory.request) {
+            self.took_one();
+            self.answer(&mut memory, length);
+            let mut workers = self.lock();
+            if workers.idle >= self.keep && !workers.ended {
+                workers.all -= 1;
+                return;
+            }
+            workers.idle += 1;
+        }
+        let last = {
+            let mut workers = self.lock();
+            workers.ended = true;
+            workers.idle -= 1;
+            workers.all == 1
+        };
+        if last {
+            // The mount is gone, and with it the kernel's references, of which it does not tell.
+            self.files.end();
+        }
+        self.lock().all -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Reads the next request, and tells its length. `None` when the mount is gone.
+    fn next_request(&self, into: &mut Locked) -> Option<usize> {
+        loop {
+            match rustix::io::read(&*self.device, &mut into[..]) {
+                Ok(0) => return None,
+                Ok(length) => return Some(length),
+                // ENOENT: the request was taken back while it was being read.
+                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
+                // ENODEV: unmounted. Anything else: the kernel has given the connection up.
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Keeps invariant 5.
+    fn took_one(self: &Arc<Self>) {
+        let add = {
+            let mut workers = self.lock();
+            workers.idle -= 1;
+            workers.idle == 0 && workers.all < WORKERS_MAX && !workers.ended
+        };
+        if add {
+            // Without memory or threads, those there are must do: the next request waits a little.
+            let _ = Memory::new().and_then(|memory| self.add_worker(memory));
+        }
+    }
+
+    fn answer(&self, memory: &mut Memory, length: usize) {
+        let device = self.device.as_raw_fd();
+        let Some(header) = Header::parse(&memory.request[..length]) else { return };
+        if header.opcode == handshake::INIT {
+            let reply = handshake::answer(&memory.request[..length], &header);
+            let _ = rustix::io::write(&*self.device, &reply);
+            return;
+        }
+        let handled = Reader::<()>::from_fuse_buffer(FuseBuf::new(&mut memory.request[..length]))
+            .and_then(|request| Ok((request, FuseDevWriter::<()>::new(device, &mut memory.answer[..])?)))
+            .map_err(|error| error.to_string())
+            .and_then(|(request, answer)| {
+                self.server.handle_message(request, answer.into(), None, None).map_err(|error| error.to_string())
+            });
+        // Invariant 2. If an answer was sent after all, the kernel knows no such request any more and says so.
+        if handled.is_err() && header.wants_answer() {
+            let _ = rustix::io::write(&*self.device, &header.error(libc::EIO));
+        }
+    }
+}

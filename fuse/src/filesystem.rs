@@ -1,0 +1,677 @@
+//! What each request means: the kernel's words to the group's, and back.
+//!
+//! Who checks what:
+//!
+//! - Permissions, sticky bits, read-only mounts, `ETXTBSY`, `ELOOP`, path lengths and locks are the kernel's
+//!   (`default_permissions`); so is the clearing of the set-group-id bit in `chmod` by a stranger to the group.
+//! - Names, links, kinds of file, times, set-id bits after a write and space are the group's ([`Session`]).
+//! - Between the two, here: lengths of names, flags, namespaces of extended attributes, `.` and `..`.
+//!
+//! Caching: entries (also of names that do not exist) and attributes are good until we say otherwise, because every
+//! change comes through the kernel or through a watcher's notification. Pages stay over close and open.
+//!
+//! Opening needs nothing from the group. Its answer says how data goes:
+//!
+//! - without `O_DIRECT`: through the page cache, written through. The kernel sends an FSYNC after a write that was
+//!   asked to be synchronous;
+//! - with `O_DIRECT`: straight to us, writes inside the file in parallel. The kernel sends no FSYNC after a
+//!   synchronous write, so the write itself is made durable before it is answered ([`DIRECT`] marks such a handle).
+//!
+//! What ext4 has and this has not: access times that follow reads (they change by `utimensat` only), POSIX ACLs,
+//! `O_TMPFILE`, `RENAME_WHITEOUT`, collapse and insert in `fallocate`, `FS_IOC_*`, and `syncfs`, which Linux does
+//! not pass on to a FUSE file system: it returns at once, so use `fsync`.
+
+#[cfg(test)]
+use crate::memory::Session;
+use crate::{
+    BlockOn,
+    references::References,
+    transfer::{Sink, Source, direct_open, no_space},
+};
+use fuse_backend_rs::{
+    abi::fuse_abi::{CreateIn, WRITE_KILL_PRIV, stat64, statvfs64},
+    api::filesystem::{
+        Context, DirEntry, Entry, FileSystem, GetxattrReply, IoctlData, ListxattrReply, OpenOptions, SetattrValid,
+        ZeroCopyReader, ZeroCopyWriter,
+    },
+};
+#[cfg(not(test))]
+use plinth_engine::group::Session;
+use plinth_engine::{
+    api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
+    error::FileError,
+    world::Timestamp,
+};
+use std::{ffi::CStr, future::Future, io, pin::pin, time::Duration};
+
+/// How long the kernel may believe what it was told. Notifications make it exact; this bounds the harm if one is lost.
+const VALID: Duration = Duration::from_secs(3600);
+
+/// The handle of a file opened with `O_DIRECT`. All others are 0.
+const DIRECT: u64 = 1;
+
+/// Directory offsets: 1 follows `.`, 2 follows `..`, then the group's cookies, moved by this much.
+const COOKIE_BASE: u64 = 2;
+
+/// Bytes in `st_blksize` and the unit of `st_blocks`, as on ext4.
+const BLOCK_SIZE: i64 = 4096;
+
+const NANOSECONDS: i64 = 1_000_000_000;
+
+/// The group as the kernel asks for it.
+pub(crate) struct Files {
+    session: Session,
+    block_on: BlockOn,
+    references: References,
+}
+
+type Result<T> = std::result::Result<T, FileError>;
+
+fn errno(code: i32) -> io::Error {
+    io::Error::from_raw_os_error(code)
+}
+
+fn reply(error: &FileError) -> io::Error {
+    errno(error.errno())
+}
+
+impl Files {
+    pub fn new(session: Session, block_on: BlockOn) -> Self {
+        Self { session, block_on, references: References::default() }
+    }
+
+    /// The mount is gone: gives back what the kernel held.
+    pub fn end(&self) {
+        for (node, count) in self.references.take_all() {
+            self.run(async {
+                self.session.forget(node, count).await;
+                Ok(())
+            })
+            .unwrap_or_default();
+        }
+    }
+
+    fn run<T: Send>(&self, task: impl Future<Output = Result<T>> + Send) -> io::Result<T> {
+        let mut value = None;
+        {
+            let mut task = pin!(async { value = Some(task.await) });
+            (self.block_on)(task.as_mut());
+        }
+        value.expect("a runner returns when the task has ended").map_err(|error| reply(&error))
+    }
+
+    /// An answer that makes the kernel hold one more reference.
+    fn entry(&self, attributes: &Attributes) -> Entry {
+        self.session.remember(attributes.node, 1);
+        self.references.add(attributes.node);
+        known(attributes)
+    }
+
+    fn make(&self, context: &Context, parent: Node, name: &CStr, new: NewFile, mode: u32) -> io::Result<Entry> {
+        let name = checked(name)?;
+        let caller = Caller { uid: context.uid, gid: context.gid };
+        let made = self.run(self.session.create(parent, name, new, mode & 0o7777, caller))?;
+        Ok(self.entry(&made))
+    }
+
+    /// Calls `add` with the entries after `offset` until it returns `false`. `.` and `..` come with the others.
+    fn list(
+        &self,
+        directory: Node,
+        offset: u64,
+        count: usize,
+        add: &mut dyn FnMut(DirEntry<'_>) -> io::Result<bool>,
+    ) -> io::Result<()> {
+        let dots = [(b".".as_slice(), directory), (b"..".as_slice(), 0)];
+        for (index, (name, node)) in dots.into_iter().enumerate().skip(usize::try_from(offset).unwrap_or(2).min(2)) {
+            let ino = if node == 0 { self.run(self.session.parent(directory))? } else { node };
+            let next = index as u64 + 1;
+            if !add(DirEntry { ino, offset: next, type_: Kind::Directory as u32 >> 12, name })? {
+                return Ok(());
+            }
+        }
+        let mut cookie = offset.saturating_sub(COOKIE_BASE);
+        loop {
+            let entries = self.run(self.session.read_directory(directory, cookie, count))?;
+            for entry in &entries {
+                cookie = entry.cookie;
+                let offset = cookie + COOKIE_BASE;
+                let type_ = entry.kind as u32 >> 12;
+                if !add(DirEntry { ino: entry.node, offset, type_, name: &entry.name })? {
+                    return Ok(());
+                }
+            }
+            if entries.len() < count {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A name of a directory entry, if the group can have it.
+fn checked(name: &CStr) -> io::Result<&[u8]> {
+    match name.to_bytes() {
+        [] => Err(errno(libc::ENOENT)),
+        name if name.len() > NAME_MAX => Err(errno(libc::ENAMETOOLONG)),
+        name => Ok(name),
+    }
+}
+
+/// The name of an extended attribute, if it is in a namespace that we keep.
+fn checked_xattr(name: &CStr) -> io::Result<&[u8]> {
+    let name = name.to_bytes();
+    for namespace in [b"user.".as_slice(), b"trusted.", b"security."] {
+        if let Some(rest) = name.strip_prefix(namespace) {
+            return if rest.is_empty() { Err(errno(libc::EINVAL)) } else { Ok(name) };
+        }
+    }
+    Err(errno(libc::EOPNOTSUPP))
+}
+
+fn known(attributes: &Attributes) -> Entry {
+    Entry {
+        inode: attributes.node,
+        generation: attributes.generation,
+        attr: stat_of(attributes),
+        attr_flags: 0,
+        attr_timeout: VALID,
+        entry_timeout: VALID,
+    }
+}
+
+/// A name that does not exist, which the kernel may remember.
+fn nothing() -> Entry {
+    Entry { entry_timeout: VALID, ..Entry::default() }
+}
+
+fn stat_of(attributes: &Attributes) -> stat64 {
+    // The library's own conversion gives a zeroed one.
+    let mut stat = stat64::from(fuse_backend_rs::abi::fuse_abi::Attr::default());
+    stat.st_ino = attributes.node;
+    stat.st_mode = attributes.kind as u32 | (attributes.mode & 0o7777);
+    stat.st_nlink = attributes.links.into();
+    stat.st_uid = attributes.uid;
+    stat.st_gid = attributes.gid;
+    stat.st_rdev = attributes.rdev.into();
+    stat.st_size = i64::try_from(attributes.size).unwrap_or(i64::MAX);
+    stat.st_blksize = BLOCK_SIZE;
+    stat.st_blocks = i64::try_from(attributes.blocks).unwrap_or(i64::MAX);
+    (stat.st_atime, stat.st_atime_nsec) = split(attributes.accessed);
+    (stat.st_mtime, stat.st_mtime_nsec) = split(attributes.modified);
+    (stat.st_ctime, stat.st_ctime_nsec) = split(attributes.changed);
+    stat
+}
+
+fn split(time: Timestamp) -> (i64, i64) {
+    (time.div_euclid(NANOSECONDS), time.rem_euclid(NANOSECONDS))
+}
+
+/// Times beyond what 64 bits of nanoseconds hold (1677 to 2262) become the nearest that they do.
+fn joined(seconds: i64, nanoseconds: i64) -> Timestamp {
+    seconds.saturating_mul(NANOSECONDS).saturating_add(nanoseconds)
+}
+
+fn changes_of(stat: &stat64, valid: SetattrValid) -> Changes {
+    let time = |set: SetattrValid, now: SetattrValid, seconds, nanoseconds| {
+        if valid.contains(now) {
+            Some(SetTime::Now)
+        } else if valid.contains(set) {
+            Some(SetTime::At(joined(seconds, nanoseconds)))
+        } else {
+            None
+        }
+    };
+    Changes {
+        mode: valid.contains(SetattrValid::MODE).then_some(stat.st_mode & 0o7777),
+        uid: valid.contains(SetattrValid::UID).then_some(stat.st_uid),
+        gid: valid.contains(SetattrValid::GID).then_some(stat.st_gid),
+        size: valid.contains(SetattrValid::SIZE).then_some(stat.st_size.cast_unsigned()),
+        accessed: time(SetattrValid::ATIME, SetattrValid::ATIME_NOW, stat.st_atime, stat.st_atime_nsec),
+        modified: time(SetattrValid::MTIME, SetattrValid::MTIME_NOW, stat.st_mtime, stat.st_mtime_nsec),
+        kill_set_id: valid.contains(SetattrValid::KILL_SUIDGID),
+    }
+}
+
+fn allocate_of(mode: u32) -> Option<Allocate> {
+    const KEEP: i32 = libc::FALLOC_FL_KEEP_SIZE;
+    let mode = mode.cast_signed();
+    let keep_size = mode & KEEP != 0;
+    match mode & !KEEP {
+        0 => Some(Allocate::Reserve { keep_size }),
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(Allocate::PunchHole),
+        libc::FALLOC_FL_ZERO_RANGE => Some(Allocate::ZeroRange { keep_size }),
+        _ => None,
+    }
+}
+
+fn rename_of(flags: u32) -> Option<RenameMode> {
+    match flags {
+        0 => Some(RenameMode::Replace),
+        libc::RENAME_NOREPLACE => Some(RenameMode::NoReplace),
+        libc::RENAME_EXCHANGE => Some(RenameMode::Exchange),
+        _ => None,
+    }
+}
+
+/// Whether a write with these open flags must be durable before it is answered, and if so whether its times need not be.
+fn durable(handle: u64, flags: u32) -> Option<bool> {
+    let flags = flags.cast_signed();
+    let ours = handle == DIRECT || flags & libc::O_DIRECT != 0;
+    (ours && flags & libc::O_DSYNC != 0).then_some(flags & libc::O_SYNC != libc::O_SYNC)
+}
+
+fn open_answer(flags: u32) -> (Option<u64>, OpenOptions) {
+    if flags.cast_signed() & libc::O_DIRECT != 0 {
+        (Some(DIRECT), direct_open())
+    } else {
+        (None, OpenOptions::KEEP_CACHE)
+    }
+}
+
+impl FileSystem for Files {
+    type Inode = Node;
+    type Handle = u64;
+
+    fn lookup(&self, _: &Context, parent: Node, name: &CStr) -> io::Result<Entry> {
+        let name = checked(name)?;
+        self.run(async {
+            match self.session.lookup(parent, name).await {
+                Ok(attributes) => Ok(self.entry(&attributes)),
+                Err(FileError::NotFound) => Ok(nothing()),
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn forget(&self, _: &Context, node: Node, count: u64) {
+        self.references.remove(node, count);
+        let _ = self.run(async {
+            self.session.forget(node, count).await;
+            Ok(())
+        });
+    }
+
+    fn getattr(&self, _: &Context, node: Node, _: Option<u64>) -> io::Result<(stat64, Duration)> {
+        let attributes = self.run(self.session.attributes(node))?;
+        Ok((stat_of(&attributes), VALID))
+    }
+
+    fn setattr(
+        &self,
+        _: &Context,
+        node: Node,
+        stat: stat64,
+        _: Option<u64>,
+        valid: SetattrValid,
+    ) -> io::Result<(stat64, Duration)> {
+        let attributes = self.run(self.session.change(node, changes_of(&stat, valid)))?;
+        Ok((stat_of(&attributes), VALID))
+    }
+
+    fn readlink(&self, _: &Context, node: Node) -> io::Result<Vec<u8>> {
+        self.run(self.session.read_link(node))
+    }
+
+    fn symlink(&self, context: &Context, target: &CStr, parent: Node, name: &CStr) -> io::Result<Entry> {
+        self.make(context, parent, name, NewFile::Symlink { target: target.to_bytes().to_vec() }, 0o777)
+    }
+
+    fn mknod(&self, context: &Context, parent: Node, name: &CStr, mode: u32, rdev: u32, _: u32) -> io::Result<Entry> {
+        let new = match Kind::of_mode(mode) {
+            Some(Kind::Regular) => NewFile::Regular,
+            Some(Kind::Directory | Kind::Symlink) | None => return Err(errno(libc::EINVAL)),
+            Some(kind @ (Kind::CharDevice | Kind::BlockDevice)) => NewFile::Special { kind, rdev },
+            Some(kind @ (Kind::Fifo | Kind::Socket)) => NewFile::Special { kind, rdev: 0 },
+        };
+        self.make(context, parent, name, new, mode)
+    }
+
+    fn mkdir(&self, context: &Context, parent: Node, name: &CStr, mode: u32, _: u32) -> io::Result<Entry> {
+        self.make(context, parent, name, NewFile::Directory, mode)
+    }
+
+    fn unlink(&self, _: &Context, parent: Node, name: &CStr) -> io::Result<()> {
+        let name = checked(name)?;
+        self.run(self.session.unlink(parent, name))
+    }
+
+    fn rmdir(&self, _: &Context, parent: Node, name: &CStr) -> io::Result<()> {
+        let name = checked(name)?;
+        self.run(self.session.remove_directory(parent, name))
+    }
+
+    fn rename(
+        &self,
+        _: &Context,
+        from: Node,
+        from_name: &CStr,
+        to: Node,
+        to_name: &CStr,
+        flags: u32,
+    ) -> io::Result<()> {
+        let mode = rename_of(flags).ok_or_else(|| errno(libc::EINVAL))?;
+        let (from_name, to_name) = (checked(from_name)?, checked(to_name)?);
+        self.run(self.session.rename((from, from_name), (to, to_name), mode))
+    }
+
+    fn link(&self, _: &Context, node: Node, parent: Node, name: &CStr) -> io::Result<Entry> {
+        let name = checked(name)?;
+        let attributes = self.run(self.session.link(node, parent, name))?;
+        Ok(self.entry(&attributes))
+    }
+
+    fn open(&self, _: &Context, _: Node, flags: u32, _: u32) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
+        let (handle, options) = open_answer(flags);
+        Ok((handle, options, None))
+    }
+
+    fn create(
+        &self,
+        context: &Context,
+        parent: Node,
+        name: &CStr,
+        arguments: CreateIn,
+    ) -> io::Result<(Entry, Option<u64>, OpenOptions, Option<u32>)> {
+        // The kernel takes what we return here for a file that the caller just made, and checks no permission on it.
+        // So if another session was quicker, the kernel must look again (ESTALE) and open what it finds.
+        let taken = if arguments.flags.cast_signed() & libc::O_EXCL != 0 { libc::EEXIST } else { libc::ESTALE };
+        let made = self
+            .make(context, parent, name, NewFile::Regular, arguments.mode)
+            .map_err(|error| if error.raw_os_error() == Some(libc::EEXIST) { errno(taken) } else { error })?;
+        let (handle, options) = open_answer(arguments.flags);
+        Ok((made, handle, options, None))
+    }
+
+    fn read(
+        &self,
+        _: &Context,
+        node: Node,
+        _: u64,
+        answer: &mut dyn ZeroCopyWriter,
+        size: u32,
+        offset: u64,
+        _: Option<u64>,
+        _: u32,
+    ) -> io::Result<usize> {
+        if size == 0 {
+            return Ok(0);
+        }
+        let mut source = Source(|into: &mut [u8], offset| self.run(self.session.read(node, offset, into)));
+        answer.write_from(&mut source, size as usize, offset)
+    }
+
+    fn write(
+        &self,
+        _: &Context,
+        node: Node,
+        handle: u64,
+        request: &mut dyn ZeroCopyReader,
+        size: u32,
+        offset: u64,
+        _: Option<u64>,
+        _: bool,
+        flags: u32,
+        fuse_flags: u32,
+    ) -> io::Result<usize> {
+        if size == 0 {
+            return Ok(0);
+        }
+        let kill_set_id = fuse_flags & WRITE_KILL_PRIV != 0;
+        let mut sink = Sink(|bytes: &[u8], offset| {
+            if bytes.len() != size as usize {
+                return Err(errno(libc::EINVAL));
+            }
+            self.run(async {
+                self.session.write(node, offset, bytes, kill_set_id).await?;
+                match durable(handle, flags) {
+                    Some(data_only) => self.session.sync(node, data_only).await,
+                    None => Ok(()),
+                }
+            })?;
+            Ok(bytes.len())
+        });
+        request.read_to(&mut sink, size as usize, offset)
+    }
+
+    fn release(&self, _: &Context, _: Node, _: u32, _: u64, _: bool, _: bool, _: Option<u64>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn fsync(&self, _: &Context, node: Node, data_only: bool, _: u64) -> io::Result<()> {
+        self.run(self.session.sync(node, data_only))
+    }
+
+    fn fsyncdir(&self, _: &Context, node: Node, _: bool, _: u64) -> io::Result<()> {
+        self.run(self.session.sync_directory(node))
+    }
+
+    fn fallocate(&self, _: &Context, node: Node, _: u64, mode: u32, offset: u64, length: u64) -> io::Result<()> {
+        let mode = allocate_of(mode).ok_or_else(|| errno(libc::EOPNOTSUPP))?;
+        self.run(self.session.allocate(node, offset, length, mode))
+    }
+
+    fn lseek(&self, _: &Context, node: Node, _: u64, offset: u64, whence: u32) -> io::Result<u64> {
+        let what = match whence.cast_signed() {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return Err(errno(libc::EINVAL)),
+        };
+        self.run(self.session.seek(node, offset, what))
+    }
+
+    fn statfs(&self, _: &Context, _: Node) -> io::Result<statvfs64> {
+        let space = self.run(self.session.space())?;
+        let mut answer = no_space();
+        answer.f_bsize = space.block_size.into();
+        answer.f_frsize = space.block_size.into();
+        answer.f_blocks = space.blocks;
+        answer.f_bfree = space.blocks_free;
+        answer.f_bavail = space.blocks_free;
+        answer.f_files = space.files;
+        answer.f_ffree = space.files_free;
+        answer.f_favail = space.files_free;
+        answer.f_namemax = NAME_MAX as u64;
+        Ok(answer)
+    }
+
+    fn setxattr(&self, _: &Context, node: Node, name: &CStr, value: &[u8], flags: u32) -> io::Result<()> {
+        let name = checked_xattr(name)?;
+        let mode = match flags.cast_signed() {
+            0 => SetXattr::Any,
+            libc::XATTR_CREATE => SetXattr::Create,
+            libc::XATTR_REPLACE => SetXattr::Replace,
+            _ => return Err(errno(libc::EINVAL)),
+        };
+        self.run(self.session.set_xattr(node, name, value, mode))
+    }
+
+    fn getxattr(&self, _: &Context, node: Node, name: &CStr, size: u32) -> io::Result<GetxattrReply> {
+        let name = checked_xattr(name)?;
+        let value = self.run(self.session.xattr(node, name))?;
+        match fit(value.len(), size)? {
+            Fit::Value => Ok(GetxattrReply::Value(value)),
+            Fit::Count(count) => Ok(GetxattrReply::Count(count)),
+        }
+    }
+
+    fn listxattr(&self, context: &Context, node: Node, size: u32) -> io::Result<ListxattrReply> {
+        let mut list = Vec::new();
+        for name in self.run(self.session.xattrs(node))? {
+            // As on ext4, for the administrator's eyes only; the kernel does not tell us of capabilities.
+            if context.uid == 0 || !name.starts_with(b"trusted.") {
+                list.extend_from_slice(&name);
+                list.push(0);
+            }
+        }
+        match fit(list.len(), size)? {
+            Fit::Value => Ok(ListxattrReply::Names(list)),
+            Fit::Count(count) => Ok(ListxattrReply::Count(count)),
+        }
+    }
+
+    fn removexattr(&self, _: &Context, node: Node, name: &CStr) -> io::Result<()> {
+        let name = checked_xattr(name)?;
+        self.run(self.session.remove_xattr(node, name))
+    }
+
+    /// The kernel opens directories itself once it has heard this.
+    fn opendir(&self, _: &Context, _: Node, _: u32) -> io::Result<(Option<u64>, OpenOptions)> {
+        Err(errno(libc::ENOSYS))
+    }
+
+    fn readdir(
+        &self,
+        _: &Context,
+        node: Node,
+        _: u64,
+        size: u32,
+        offset: u64,
+        add_entry: &mut dyn FnMut(DirEntry<'_>) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        self.list(node, offset, likely_entries(size, 0), &mut |entry| Ok(add_entry(entry)? > 0))
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Context,
+        node: Node,
+        _: u64,
+        size: u32,
+        offset: u64,
+        add_entry: &mut dyn FnMut(DirEntry<'_>, Entry) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        self.list(node, offset, likely_entries(size, PLUS), &mut |entry| {
+            // Node 0 says that nothing is told about the file: for the dots, and for what was removed meanwhile.
+            let attributes = if entry.name == b"." || entry.name == b".." {
+                None
+            } else {
+                self.run(self.session.attributes(entry.ino)).ok()
+            };
+            let plus = attributes.as_ref().map_or_else(Entry::default, known);
+            if add_entry(entry, plus)? == 0 {
+                return Ok(false);
+            }
+            if let Some(attributes) = attributes {
+                self.entry(&attributes);
+            }
+            Ok(true)
+        })
+    }
+
+    fn ioctl(
+        &self,
+        _: &Context,
+        _: Node,
+        _: u64,
+        _: u32,
+        _: u32,
+        _: IoctlData<'_>,
+        _: u32,
+    ) -> io::Result<IoctlData<'_>> {
+        Err(errno(libc::ENOTTY))
+    }
+}
+
+/// Bytes that attributes add to an entry of a listing.
+const PLUS: usize = 128;
+
+/// How many entries probably fit in an answer of `size` bytes: names of about 16 bytes.
+fn likely_entries(size: u32, extra: usize) -> usize {
+    (size as usize / (24 + 16 + extra)).clamp(8, 4096)
+}
+
+enum Fit {
+    Value,
+    Count(u32),
+}
+
+/// A caller that gives no room asks for the length.
+fn fit(length: usize, room: u32) -> io::Result<Fit> {
+    let length = u32::try_from(length).map_err(|_| errno(libc::E2BIG))?;
+    match room {
+        0 => Ok(Fit::Count(length)),
+        room if length > room => Err(errno(libc::ERANGE)),
+        _ => Ok(Fit::Value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_before_1970_and_far_away_survive() {
+        for time in [0, 1, -1, -NANOSECONDS, 4_294_967_296 * NANOSECONDS + 5, i64::MAX, i64::MIN + NANOSECONDS] {
+            let (seconds, nanoseconds) = split(time);
+            assert!((0..NANOSECONDS).contains(&nanoseconds));
+            assert_eq!(joined(seconds, nanoseconds), time);
+        }
+        assert_eq!(joined(i64::MAX, 0), i64::MAX);
+        assert_eq!(joined(i64::MIN, 0), i64::MIN);
+    }
+
+    #[test]
+    fn only_the_fallocate_modes_we_have_are_taken() {
+        let mode = |flags: i32| allocate_of(flags.cast_unsigned());
+        assert_eq!(mode(0), Some(Allocate::Reserve { keep_size: false }));
+        assert_eq!(mode(libc::FALLOC_FL_KEEP_SIZE), Some(Allocate::Reserve { keep_size: true }));
+        assert_eq!(mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE), Some(Allocate::PunchHole));
+        assert_eq!(mode(libc::FALLOC_FL_PUNCH_HOLE), None);
+        assert_eq!(mode(libc::FALLOC_FL_ZERO_RANGE), Some(Allocate::ZeroRange { keep_size: false }));
+        for other in [libc::FALLOC_FL_COLLAPSE_RANGE, libc::FALLOC_FL_INSERT_RANGE, libc::FALLOC_FL_UNSHARE_RANGE] {
+            assert_eq!(mode(other), None);
+            assert_eq!(mode(other | libc::FALLOC_FL_KEEP_SIZE), None);
+        }
+    }
+
+    #[test]
+    fn a_synchronous_direct_write_is_made_durable_by_us_and_a_cached_one_by_the_kernel() {
+        let flags = |flags: i32| flags.cast_unsigned();
+        assert_eq!(durable(DIRECT, flags(libc::O_DSYNC)), Some(true));
+        assert_eq!(durable(DIRECT, flags(libc::O_SYNC)), Some(false));
+        assert_eq!(durable(0, flags(libc::O_DSYNC | libc::O_DIRECT)), Some(true));
+        assert_eq!(durable(0, flags(libc::O_SYNC)), None);
+        assert_eq!(durable(DIRECT, flags(libc::O_DIRECT)), None);
+    }
+
+    #[test]
+    fn names_and_namespaces_are_checked() {
+        let code = |result: io::Result<&[u8]>| result.map(<[u8]>::len).map_err(|error| error.raw_os_error());
+        let long = std::ffi::CString::new(vec![b'x'; 256]).unwrap();
+        assert_eq!(code(checked(&long)), Err(Some(libc::ENAMETOOLONG)));
+        assert_eq!(code(checked(c"")), Err(Some(libc::ENOENT)));
+        assert_eq!(code(checked(c"name")), Ok(4));
+        assert_eq!(code(checked_xattr(c"user.")), Err(Some(libc::EINVAL)));
+        assert_eq!(code(checked_xattr(c"user.a")), Ok(6));
+        for other in [c"system.posix_acl_access", c"system.posix_acl_default", c"nothing", c"os2.x"] {
+            assert_eq!(code(checked_xattr(other)), Err(Some(libc::EOPNOTSUPP)));
+        }
+    }
+
+    #[test]
+    fn a_caller_without_room_learns_the_length() {
+        assert!(matches!(fit(5, 0), Ok(Fit::Count(5))));
+        assert!(matches!(fit(5, 5), Ok(Fit::Value)));
+        assert_eq!(fit(5, 4).err().and_then(|error| error.raw_os_error()), Some(libc::ERANGE));
+    }
+
+    #[test]
+    fn what_the_kernel_asks_to_change_is_what_changes() {
+        let mut stat = stat_of(&crate::memory::some_attributes());
+        (stat.st_mode, stat.st_size, stat.st_mtime, stat.st_mtime_nsec) = (0o104_755, 9, -2, 7);
+        let changes = changes_of(
+            &stat,
+            SetattrValid::MODE | SetattrValid::SIZE | SetattrValid::MTIME | SetattrValid::KILL_SUIDGID,
+        );
+        let expected = Changes {
+            mode: Some(0o4755),
+            size: Some(9),
+            modified: Some(SetTime::At(-2 * NANOSECONDS + 7)),
+            kill_set_id: true,
+            ..Changes::default()
+        };
+        assert_eq!(changes, expected);
+        let now = changes_of(&stat, SetattrValid::ATIME | SetattrValid::ATIME_NOW);
+        assert_eq!(now, Changes { accessed: Some(SetTime::Now), ..Changes::default() });
+    }
+}

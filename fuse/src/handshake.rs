@@ -1,0 +1,207 @@
+//! What the kernel and this front end agree on at the first request, and the two headers of the protocol.
+//!
+//! The agreement is a constant. The kernel asks once in the life of a mount, and a successor that takes the mount
+//! over must behave as if it had been asked. The library would do this too, but does not know `DIRECT_IO_ALLOW_MMAP`.
+//!
+//! What is taken, and why:
+//!
+//! | flag | because |
+//! | --- | --- |
+//! | ASYNC_READ, ASYNC_DIO, PARALLEL_DIROPS | the group serves any number of requests at a time |
+//! | BIG_WRITES, MAX_PAGES | up to 1 MiB in one request |
+//! | EXPLICIT_INVAL_DATA | pages stay cached until our notification; a program's own writes never drop them |
+//! | HANDLE_KILLPRIV_V2 | set-id bits go in the same step as the write that clears them, and the kernel need not ask for `security.capability` before each write |
+//! | DO_READDIRPLUS, READDIRPLUS_AUTO | `ls -l` costs one request per buffer; plain `ls` does not pay for attributes |
+//! | CACHE_SYMLINKS | a symbolic link never changes |
+//! | DIRECT_IO_ALLOW_MMAP | a file opened with `O_DIRECT` can be mapped, as on ext4 |
+//! | NO_OPENDIR_SUPPORT | directories are opened in the kernel and their pages cached |
+//! | INIT_EXT, HAS_RESEND | a successor asks for what was not answered |
+//!
+//! What is not taken:
+//!
+//! | flag | because |
+//! | --- | --- |
+//! | WRITEBACK_CACHE | the kernel would accept bytes before we can say ENOSPC |
+//! | ATOMIC_O_TRUNC | without it, opening needs nothing from the group: the kernel truncates first |
+//! | NO_OPEN_SUPPORT | OPEN is answered, because only its answer allows parallel direct writes; it costs one short trip |
+//! | DONT_MASK | the kernel applies the umask |
+//! | AUTO_INVAL_DATA | the opposite of EXPLICIT_INVAL_DATA |
+//! | POSIX_LOCKS, FLOCK_LOCKS | locks stay in the kernel, which survives us |
+//! | POSIX_ACL, EXPORT_SUPPORT, SECURITY_CTX | left out |
+
+use crate::DATA_MAX;
+
+/// Opcodes that the worker must tell apart.
+pub(crate) const INIT: u32 = 26;
+const FORGET: u32 = 2;
+const INTERRUPT: u32 = 36;
+const BATCH_FORGET: u32 = 42;
+
+/// The protocol we speak: 7.38 brought what we use. The kernel takes the lower of its own and ours.
+const MAJOR: u32 = 7;
+const MINOR: u32 = 38;
+/// The oldest kernel that we serve speaks this: 7.31, Linux 5.4.
+const MINOR_MIN: u32 = 31;
+
+/// Requests that the kernel may queue in the background (readahead, asynchronous direct I/O): as many as its type holds.
+const BACKGROUND_MAX: u16 = u16::MAX;
+
+mod flag {
+    pub const ASYNC_READ: u64 = 1;
+    pub const BIG_WRITES: u64 = 1 << 5;
+    pub const DO_READDIRPLUS: u64 = 1 << 13;
+    pub const READDIRPLUS_AUTO: u64 = 1 << 14;
+    pub const ASYNC_DIO: u64 = 1 << 15;
+    pub const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub const MAX_PAGES: u64 = 1 << 22;
+    pub const CACHE_SYMLINKS: u64 = 1 << 23;
+    pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
+    pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
+    pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub const INIT_EXT: u64 = 1 << 30;
+    pub const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub const HAS_RESEND: u64 = 1 << 39;
+}
+
+const WANTED: u64 = flag::ASYNC_READ
+    | flag::BIG_WRITES
+    | flag::DO_READDIRPLUS
+    | flag::READDIRPLUS_AUTO
+    | flag::ASYNC_DIO
+    | flag::PARALLEL_DIROPS
+    | flag::MAX_PAGES
+    | flag::CACHE_SYMLINKS
+    | flag::NO_OPENDIR_SUPPORT
+    | flag::EXPLICIT_INVAL_DATA
+    | flag::HANDLE_KILLPRIV_V2
+    | flag::INIT_EXT
+    | flag::DIRECT_IO_ALLOW_MMAP
+    | flag::HAS_RESEND;
+
+const REQUEST_HEADER: usize = 40;
+const ANSWER_HEADER: usize = 16;
+const INIT_ANSWER: usize = 64;
+
+/// The part of a request's header that a worker needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub opcode: u32,
+    pub unique: u64,
+}
+
+impl Header {
+    /// `None` if the bytes are no request.
+    pub fn parse(request: &[u8]) -> Option<Self> {
+        let length = u32_at(request, 0)?;
+        (length as usize == request.len() && request.len() >= REQUEST_HEADER)
+            .then_some(())
+            .and_then(|()| Some(Self { opcode: u32_at(request, 4)?, unique: u64_at(request, 8)? }))
+    }
+
+    pub fn wants_answer(&self) -> bool {
+        !matches!(self.opcode, FORGET | BATCH_FORGET | INTERRUPT)
+    }
+
+    /// The answer that says only that it failed.
+    pub fn error(&self, errno: i32) -> [u8; ANSWER_HEADER] {
+        let mut answer = [0; ANSWER_HEADER];
+        answer[0..4].copy_from_slice(&(ANSWER_HEADER as u32).to_ne_bytes());
+        answer[4..8].copy_from_slice(&(-errno).to_ne_bytes());
+        answer[8..16].copy_from_slice(&self.unique.to_ne_bytes());
+        answer
+    }
+}
+
+/// The answer to INIT. What the kernel does not offer is not taken; a kernel too old gets EPROTO.
+pub(crate) fn answer(request: &[u8], header: &Header) -> Vec<u8> {
+    let body = &request[REQUEST_HEADER..];
+    let word = |index: usize| u32_at(body, index * 4).unwrap_or(0);
+    let (major, minor, readahead) = (word(0), word(1), word(2));
+    if major < MAJOR || (major == MAJOR && minor < MINOR_MIN) {
+        return header.error(libc::EPROTO).to_vec();
+    }
+    let mut offered = u64::from(word(3));
+    if offered & flag::INIT_EXT != 0 {
+        offered |= u64::from(word(4)) << 32;
+    }
+    let taken = offered & WANTED;
+    let mut answer = Vec::with_capacity(ANSWER_HEADER + INIT_ANSWER);
+    answer.extend(((ANSWER_HEADER + INIT_ANSWER) as u32).to_ne_bytes());
+    answer.extend(0_i32.to_ne_bytes());
+    answer.extend(header.unique.to_ne_bytes());
+    // struct fuse_init_out, in its order.
+    answer.extend(MAJOR.to_ne_bytes());
+    answer.extend(MINOR.to_ne_bytes());
+    answer.extend(readahead.to_ne_bytes());
+    answer.extend((taken as u32).to_ne_bytes());
+    answer.extend(BACKGROUND_MAX.to_ne_bytes());
+    answer.extend((BACKGROUND_MAX / 4 * 3).to_ne_bytes()); // congestion threshold
+    answer.extend((DATA_MAX as u32).to_ne_bytes()); // longest write
+    answer.extend(1_u32.to_ne_bytes()); // time granularity, ns
+    answer.extend(((DATA_MAX / rustix::param::page_size()).clamp(1, u16::MAX.into()) as u16).to_ne_bytes());
+    answer.extend(0_u16.to_ne_bytes()); // map alignment
+    answer.extend(((taken >> 32) as u32).to_ne_bytes());
+    answer.resize(ANSWER_HEADER + INIT_ANSWER, 0);
+    answer
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(major: u32, minor: u32, flags: u64) -> Vec<u8> {
+        let mut bytes = vec![0; REQUEST_HEADER];
+        bytes[4..8].copy_from_slice(&INIT.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&7_u64.to_ne_bytes());
+        for word in [major, minor, 131_072, flags as u32, (flags >> 32) as u32] {
+            bytes.extend(word.to_ne_bytes());
+        }
+        bytes.resize(REQUEST_HEADER + 64, 0);
+        let length = bytes.len() as u32;
+        bytes[0..4].copy_from_slice(&length.to_ne_bytes());
+        bytes
+    }
+
+    fn taken(answer: &[u8]) -> u64 {
+        u64::from(u32_at(answer, 16 + 12).unwrap()) | u64::from(u32_at(answer, 16 + 32).unwrap()) << 32
+    }
+
+    #[test]
+    fn only_what_is_offered_and_wanted_is_taken() {
+        let all = request(7, 45, u64::MAX);
+        let header = Header::parse(&all).unwrap();
+        let reply = answer(&all, &header);
+        assert_eq!(reply.len(), 80);
+        assert_eq!(taken(&reply), WANTED);
+        assert_eq!(u32_at(&reply, 0), Some(80));
+        assert_eq!(u64_at(&reply, 8), Some(7));
+
+        let old = request(7, 31, flag::ASYNC_READ | flag::HAS_RESEND);
+        assert_eq!(taken(&answer(&old, &header)), flag::ASYNC_READ, "without INIT_EXT the upper half says nothing");
+    }
+
+    #[test]
+    fn an_old_kernel_is_refused() {
+        let old = request(7, 12, u64::MAX);
+        let header = Header::parse(&old).unwrap();
+        assert_eq!(answer(&old, &header), header.error(libc::EPROTO));
+    }
+
+    #[test]
+    fn bytes_that_are_no_request_are_no_request() {
+        assert_eq!(Header::parse(&[]), None);
+        assert_eq!(Header::parse(&[0; 39]), None);
+        assert_eq!(Header::parse(&[0; 40]), None);
+        let mut short = request(7, 45, 0);
+        short.pop();
+        assert_eq!(Header::parse(&short), None);
+    }
+}

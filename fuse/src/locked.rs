@@ -1,0 +1,54 @@
+//! Memory that is never absent: every page is there before it is used, and stays.
+#![allow(unsafe_code)]
+
+use plinth_engine::buffer::Buffer;
+use std::{
+    io,
+    ops::{Deref, DerefMut},
+};
+
+/// A page-aligned buffer, locked in memory while it lives.
+pub(crate) struct Locked(Buffer);
+
+impl Locked {
+    /// # Errors
+    /// If the system does not allow that much memory to be locked.
+    pub fn new(length: usize) -> io::Result<Self> {
+        let mut buffer = Buffer::zeroed(length);
+        // Zeroed memory may be a promise; writing to it makes it real.
+        for page in buffer.chunks_mut(4096) {
+            page[0] = 1;
+        }
+        // SAFETY: the range is the buffer's own; locking changes no byte of it.
+        unsafe { rustix::mm::mlock(buffer.as_mut_ptr().cast(), buffer.len()) }.map_err(|errno| {
+            io::Error::new(
+                io::Error::from(errno).kind(),
+                format!(
+                    "locking {length} bytes of memory for file requests: {errno}; \
+                     raise RLIMIT_MEMLOCK (systemd: LimitMEMLOCK=infinity)"
+                ),
+            )
+        })?;
+        Ok(Self(buffer))
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // SAFETY: the range is the buffer's own, and was locked by `new`.
+        let _ = unsafe { rustix::mm::munlock(self.0.as_mut_ptr().cast(), self.0.len()) };
+    }
+}
+
+impl Deref for Locked {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
