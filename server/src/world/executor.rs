@@ -1,0 +1,343 @@
+//! Runs a future on the thread that asks: [`block_on`].
+//!
+//! Each thread has a driver: a ring for its disk I/O (made when it first submits
+//! any), its timers, and a parker by which others wake it. One turn:
+//!
+//! ```text
+//!   poll --pending--> woken meanwhile? --yes--> submit, do not wait ----------+
+//!     ^                    | no                                              |
+//!     |       I/O in flight: wait in the ring, one system call                |
+//!     |       submits and waits; none: park the thread                        |
+//!     |                    |                                                  v
+//!     +--------------------+--<-- wake what has ended: I/O, then due timers <--+
+//! ```
+//!
+//! The state of a parker, and who changes it:
+//!
+//! ```text
+//!   RUNNING --owner--> PARKED | IN_RING --waker--> WOKEN --owner--> RUNNING
+//!      +-------------------waker---------------------^
+//! ```
+//!
+//! A waker that finds PARKED unparks the thread; one that finds IN_RING writes to
+//! the event descriptor, a read of which is in the ring.
+//!
+//! Invariants:
+//!
+//!   1. The future is polled after every wake-up; a wake-up between two polls is never
+//!      lost, one too many does no harm.
+//!   2. A nested `block_on` may take a wake-up that was meant for the outer one, so
+//!      at its end it wakes the outer one.
+//!   3. When the outermost `block_on` returns, or the thread ends, no I/O is left in
+//!      the ring: what is still in flight is the reaper's.
+
+use super::{
+    op::Op,
+    reaper,
+    ring::{Ring, Wait},
+};
+use rustix::event::{EventfdFlags, eventfd};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::Future,
+    io,
+    os::fd::OwnedFd,
+    pin::{Pin, pin},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+const RUNNING: u8 = 0;
+const WOKEN: u8 = 1;
+const PARKED: u8 = 2;
+const IN_RING: u8 = 3;
+
+struct Parker {
+    state: AtomicU8,
+    thread: Thread,
+    bell: OnceLock<Arc<OwnedFd>>,
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        match self.state.swap(WOKEN, Ordering::AcqRel) {
+            PARKED => self.thread.unpark(),
+            IN_RING => self.ring_bell(),
+            _ => {}
+        }
+    }
+}
+
+impl Parker {
+    fn ring_bell(&self) {
+        let bell = self.bell.get().expect("a thread is in its ring only after it made one");
+        // It can fail only when the counter is full, and then the bell rings already.
+        let _ = rustix::io::write(&**bell, &1u64.to_ne_bytes());
+    }
+
+    /// Announces that the owner is about to wait. `false`: it was woken, and must not.
+    fn park(&self, how: u8) -> bool {
+        self.state.compare_exchange(RUNNING, how, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+enum RingState {
+    None,
+    Ready(Box<Ring>),
+    /// It could not be made; this thread uses the disks' pools.
+    Refused,
+}
+
+struct Driver {
+    parker: Arc<Parker>,
+    waker: Waker,
+    depth: Cell<usize>,
+    ring: RefCell<RingState>,
+    timers: RefCell<BTreeMap<(Instant, u64), Waker>>,
+}
+
+thread_local! {
+    static DRIVER: Driver = Driver::new();
+}
+
+/// Runs a future to its end on this thread. May be nested.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    DRIVER.with(|driver| {
+        let _entered = Entered::new(driver);
+        let mut context = Context::from_waker(&driver.waker);
+        loop {
+            // What woke us before this poll is seen by this poll.
+            driver.parker.state.swap(RUNNING, Ordering::AcqRel);
+            if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+                return value;
+            }
+            driver.turn();
+        }
+    })
+}
+
+/// A future that ends when `duration` is over. Runs inside [`block_on`] only.
+#[must_use]
+pub fn sleep(duration: Duration) -> Sleep {
+    const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    Sleep {
+        deadline: Instant::now() + duration.min(FOREVER),
+        id: NEXT.fetch_add(1, Ordering::Relaxed),
+        registered: false,
+    }
+}
+
+/// See [`sleep`].
+#[derive(Debug)]
+pub struct Sleep {
+    deadline: Instant,
+    id: u64,
+    registered: bool,
+}
+
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if Instant::now() >= self.deadline {
+            return Poll::Ready(());
+        }
+        self.registered = true;
+        let key = (self.deadline, self.id);
+        DRIVER.with(|driver| driver.timers.borrow_mut().insert(key, context.waker().clone()));
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if self.registered {
+            // Dropped on another thread than the one that polled it, it leaves a wake-up too many there.
+            let key = (self.deadline, self.id);
+            let waker = DRIVER.try_with(|driver| driver.timers.borrow_mut().remove(&key));
+            drop(waker);
+        }
+    }
+}
+
+/// Starts an operation on this thread's ring. Gives it back if the thread has none.
+pub(super) fn submit(op: Op) -> Result<(), Op> {
+    let mut op = Some(op);
+    // A thread that is ending has no driver any more; then the operation comes back, too.
+    let _ = DRIVER.try_with(|driver| {
+        let mut state = driver.ring.borrow_mut();
+        if matches!(*state, RingState::None) {
+            *state = driver.new_ring().map_or(RingState::Refused, RingState::Ready);
+        }
+        if let RingState::Ready(ring) = &mut *state {
+            op.take().into_iter().for_each(|op| ring.start(op));
+        }
+    });
+    op.map_or(Ok(()), Err)
+}
+
+/// Gives this thread a ring of a given size.
+#[cfg(test)]
+pub(super) fn use_ring_of(submissions: u32, completions: u32) {
+    DRIVER.with(|driver| {
+        driver.new_ring().expect("io_uring");
+        let bell = Arc::clone(driver.parker.bell.get().expect("made with the ring"));
+        let ring = Ring::with_sizes(bell, submissions, completions).expect("io_uring");
+        *driver.ring.borrow_mut() = RingState::Ready(Box::new(ring));
+    });
+}
+
+impl Driver {
+    fn new() -> Self {
+        let parker =
+            Arc::new(Parker { state: AtomicU8::new(RUNNING), thread: thread::current(), bell: OnceLock::new() });
+        Self {
+            waker: Waker::from(Arc::clone(&parker)),
+            parker,
+            depth: Cell::new(0),
+            ring: RefCell::new(RingState::None),
+            timers: RefCell::default(),
+        }
+    }
+
+    fn new_ring(&self) -> io::Result<Box<Ring>> {
+        reaper::start()?;
+        let bell = match self.parker.bell.get() {
+            Some(bell) => Arc::clone(bell),
+            None => {
+                let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
+                Arc::clone(self.parker.bell.get_or_init(|| bell))
+            }
+        };
+        Ok(Box::new(Ring::new(bell)?))
+    }
+
+    /// Waits until there may be a reason to poll again; see the module's picture.
+    fn turn(&self) {
+        let wait = match self.timers.borrow().first_key_value() {
+            None => Wait::Forever,
+            Some(((deadline, _), _)) => match deadline.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => Wait::No,
+                time => Wait::AtMost(time),
+            },
+        };
+        let mut state = self.ring.borrow_mut();
+        match &mut *state {
+            RingState::Ready(ring) if !ring.is_idle() => {
+                let wait = if wait != Wait::No && self.parker.park(IN_RING) { wait } else { Wait::No };
+                ring.enter(wait);
+                drop(state);
+            }
+            _ => {
+                drop(state);
+                if wait != Wait::No && self.parker.park(PARKED) {
+                    match wait {
+                        Wait::AtMost(time) => thread::park_timeout(time),
+                        Wait::Forever | Wait::No => thread::park(),
+                    }
+                }
+            }
+        }
+        self.finish_ended();
+        self.fire_timers();
+    }
+
+    /// Tells who waits for I/O that has ended. The ring is not borrowed meanwhile: a
+    /// waker is somebody else's code.
+    fn finish_ended(&self) {
+        loop {
+            let ended = match &mut *self.ring.borrow_mut() {
+                RingState::Ready(ring) => ring.reap(),
+                RingState::None | RingState::Refused => None,
+            };
+            match ended {
+                Some((op, result)) => op.finish(result),
+                None => return,
+            }
+        }
+    }
+
+    fn fire_timers(&self) {
+        if self.timers.borrow().is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        loop {
+            let waker = {
+                let mut timers = self.timers.borrow_mut();
+                match timers.first_entry() {
+                    Some(entry) if entry.key().0 <= now => entry.remove(),
+                    _ => return,
+                }
+            };
+            waker.wake();
+        }
+    }
+
+    /// Leaves no I/O in the ring (invariant 3).
+    fn leave_ring(&self) {
+        let RingState::Ready(mut ring) = self.ring.replace(RingState::None) else { return };
+        if ring.is_idle() {
+            self.ring.replace(RingState::Ready(ring));
+            return;
+        }
+        // Give the kernel all it will take, and take our wake-up read out, so that it
+        // does not swallow a wake-up of the next ring. What ends meanwhile is finished.
+        if ring.is_armed() {
+            self.parker.ring_bell();
+        }
+        while ring.is_armed() || !ring.is_submitted() {
+            ring.enter(Wait::No);
+            if ring.is_armed() {
+                ring.enter(Wait::Forever);
+            }
+            while let Some((op, result)) = ring.reap() {
+                op.finish(result);
+            }
+        }
+        if ring.is_idle() {
+            self.ring.replace(RingState::Ready(ring));
+        } else {
+            reaper::adopt(ring);
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.leave_ring();
+    }
+}
+
+/// One `block_on` under way on this thread.
+struct Entered<'a>(&'a Driver);
+
+impl<'a> Entered<'a> {
+    fn new(driver: &'a Driver) -> Self {
+        driver.depth.set(driver.depth.get() + 1);
+        Self(driver)
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let depth = self.0.depth.get() - 1;
+        self.0.depth.set(depth);
+        if depth > 0 {
+            self.0.parker.state.store(WOKEN, Ordering::Release); // invariant 2
+        } else {
+            self.0.leave_ring();
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The real world: disks, threads, clocks. The counterpart of `plinth_engine::world`.
+//!
+//! ```text
+//!   mod       RealWorld: what the engine is given
+//!   executor  block_on: a future, a thread, its ring, its timers
+//!   ring      one io_uring            pool      blocking threads of one disk
+//!   op        one I/O on its way      reaper    rings that were left behind
+//!   disk      open, claim, submit     discover  paths to disks      occupant  who else lives there
+//!   sys       two system calls
+//! ```
+//!
+//! Which I/O engine: io_uring where the kernel lets us, else threads. Containers often
+//! forbid io_uring, so this is asked once, at the start, and shown to the operator.
+
+mod discover;
+mod disk;
+mod executor;
+mod occupant;
+mod op;
+mod pool;
+mod reaper;
+mod ring;
+mod sys;
+#[cfg(test)]
+mod tests;
+
+pub use discover::BadDiskstring;
+pub use executor::{block_on, sleep};
+
+use disk::RealDisk;
+use plinth_engine::{
+    event::Event,
+    world::{Disk, Found, Task, Timestamp, World},
+};
+use std::{
+    future::Future,
+    io,
+    pin::Pin,
+    str::FromStr,
+    sync::{Arc, PoisonError, RwLock},
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// Which I/O engine is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IoChoice {
+    /// io_uring if the kernel lets us, else threads.
+    #[default]
+    Auto,
+    Uring,
+    Threads,
+}
+
+/// Which I/O engine is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoEngine {
+    Uring,
+    Threads,
+}
+
+/// A word that names no I/O engine.
+#[derive(Debug, thiserror::Error)]
+#[error("unknown I/O engine {0:?}; one of auto, uring, threads")]
+pub struct UnknownIoEngine(String);
+
+impl FromStr for IoChoice {
+    type Err = UnknownIoEngine;
+    fn from_str(word: &str) -> Result<Self, UnknownIoEngine> {
+        match word {
+            "" | "auto" => Ok(Self::Auto),
+            "uring" => Ok(Self::Uring),
+            "threads" => Ok(Self::Threads),
+            other => Err(UnknownIoEngine(other.to_owned())),
+        }
+    }
+}
+
+impl IoChoice {
+    /// What the environment says: `PLINTH_IO`.
+    ///
+    /// # Errors
+    /// If it names no I/O engine.
+    pub fn from_environment() -> Result<Self, UnknownIoEngine> {
+        std::env::var("PLINTH_IO").map_or(Ok(Self::Auto), |word| word.parse())
+    }
+
+    fn resolve(self) -> io::Result<IoEngine> {
+        match (self, ring::probe()) {
+            (Self::Threads, _) | (Self::Auto, Err(_)) => Ok(IoEngine::Threads),
+            (Self::Auto | Self::Uring, Ok(())) => Ok(IoEngine::Uring),
+            (Self::Uring, Err(error)) => Err(io::Error::new(
+                error.kind(),
+                format!(
+                    "io_uring was asked for and is refused: {error}; see /proc/sys/kernel/io_uring_disabled, or use PLINTH_IO=threads"
+                ),
+            )),
+        }
+    }
+}
+
+/// The host, as an engine sees it.
+pub struct RealWorld {
+    diskstring: RwLock<String>,
+    engine: IoEngine,
+    hanging: Arc<discover::Hanging>,
+    boot_id: [u8; 16],
+    sink: Box<dyn Fn(Event) + Send + Sync>,
+}
+
+impl RealWorld {
+    /// # Errors
+    /// If the wanted I/O engine is refused, or the host does not tell its boot id.
+    pub fn new(choice: IoChoice, sink: impl Fn(Event) + Send + Sync + 'static) -> io::Result<Self> {
+        Ok(Self {
+            diskstring: RwLock::default(),
+            engine: choice.resolve()?,
+            hanging: Arc::default(),
+            boot_id: boot_id()?,
+            sink: Box::new(sink),
+        })
+    }
+
+    /// Where disks are looked for: patterns, separated by commas.
+    ///
+    /// # Errors
+    /// If one of them is no pattern; then the old string stays.
+    pub fn set_diskstring(&self, diskstring: &str) -> Result<(), BadDiskstring> {
+        discover::patterns(diskstring)?;
+        diskstring.clone_into(&mut self.diskstring.write().unwrap_or_else(PoisonError::into_inner));
+        Ok(())
+    }
+
+    #[must_use]
+    pub fn diskstring(&self) -> String {
+        self.diskstring.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The I/O engine in use, in the operator's words.
+    #[must_use]
+    pub fn io_engine_name(&self) -> &'static str {
+        match self.engine {
+            IoEngine::Uring => "io_uring",
+            IoEngine::Threads => "threads",
+        }
+    }
+
+    /// Opens one disk by its path, whatever the discovery string says. May hang as long as the device does.
+    ///
+    /// # Errors
+    /// What the operating system says, or that this cannot be a disk.
+    pub fn open(&self, path: &str) -> io::Result<Arc<dyn Disk>> {
+        Ok(Arc::new(RealDisk::open(path, self.engine)?))
+    }
+
+    fn start(name: &str, code: impl FnOnce() + Send + 'static) {
+        // An engine without one of its threads would wait for it for ever: better to end and be restarted.
+        if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(code) {
+            panic!("cannot start the thread {name:?}: {error}; raise the limit on processes");
+        }
+    }
+}
+
+fn boot_id() -> io::Result<[u8; 16]> {
+    const PATH: &str = "/proc/sys/kernel/random/boot_id";
+    let text = std::fs::read_to_string(PATH)
+        .map_err(|error| io::Error::new(error.kind(), format!("{PATH}: {error}; mount /proc")))?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    match u128::from_str_radix(&digits, 16) {
+        Ok(id) if digits.len() == 32 => Ok(id.to_be_bytes()),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{PATH}: {:?} is no boot id", text.trim()))),
+    }
+}
+
+impl World for RealWorld {
+    fn now(&self) -> Timestamp {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => i64::try_from(since.as_nanos()).unwrap_or(i64::MAX),
+            Err(before) => i64::try_from(before.duration().as_nanos()).map_or(i64::MIN, |nanos| -nanos),
+        }
+    }
+
+    fn monotonic(&self) -> Duration {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
+    fn sleep(&self, duration: Duration) -> Task<'static, ()> {
+        Box::pin(executor::sleep(duration))
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match rustix::rand::getrandom(&mut *rest, rustix::rand::GetRandomFlags::empty()) {
+                Ok(filled) => rest = &mut rest[filled..],
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => panic!("the kernel gives no random bytes: {error}"),
+            }
+        }
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        self.boot_id
+    }
+
+    fn spawn(&self, name: &str, task: Task<'static, ()>) {
+        Self::start(name, move || block_on(task));
+    }
+
+    fn spawn_synchronous(&self, name: &str, code: Box<dyn FnOnce() + Send>) {
+        Self::start(name, code);
+    }
+
+    fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
+        block_on(task);
+    }
+
+    fn discover(&self) -> Task<'static, Vec<Found>> {
+        let patterns = discover::patterns(&self.diskstring()).unwrap_or_default();
+        let (engine, hanging) = (self.engine, Arc::clone(&self.hanging));
+        let (tell, told) = futures::channel::oneshot::channel();
+        Self::start("discovery", move || drop(tell.send(discover::discover(&patterns, engine, &hanging))));
+        Box::pin(async { told.await.unwrap_or_default() })
+    }
+
+    fn event(&self, event: Event) {
+        (self.sink)(event);
+    }
+}

@@ -1,0 +1,111 @@
+//! One I/O on its way: what both engines, ring and threads, carry about.
+//!
+//! An operation owns its memory and a share of the open file. Both live until the
+//! kernel is done with them, whoever has stopped waiting (R2), and the lock of a
+//! claimed disk lives as long as the file (R1).
+//!
+//! ```text
+//!   submitted --landed: part of it--> submitted again for the rest
+//!       |
+//!       +--landed: all, or an error--> finished: file let go, then the waiter told
+//! ```
+
+use super::sys;
+use plinth_engine::{
+    buffer::{Buffer, Slice},
+    completion::{Completer, Done},
+};
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// One system call transfers at most this much; the kernel's own limit is 2 GiB less a page.
+pub(super) const TRANSFER_MAX: usize = 1 << 30;
+
+/// A transfer that stops in the middle of a sector has met the end of the medium.
+const SECTOR: usize = 512;
+
+pub(super) struct Op {
+    pub(super) file: Arc<File>,
+    pub(super) work: Work,
+    pub(super) completer: Completer,
+}
+
+/// `done` counts the bytes transferred so far.
+pub(super) enum Work {
+    Read { offset: u64, buffer: Buffer, done: usize },
+    Write { offset: u64, data: Slice, done: usize },
+    Flush,
+    Punch { offset: u64, length: u64, possible: Arc<AtomicBool> },
+    Trim { offset: u64, length: u64, possible: Arc<AtomicBool> },
+}
+
+impl Op {
+    /// Takes note of what one system call returned. `Some` when the operation has
+    /// ended, `None` when the rest must be submitted again.
+    pub(super) fn landed(&mut self, returned: io::Result<usize>) -> Option<io::Result<()>> {
+        let transferred = match returned {
+            Ok(transferred) => transferred,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => return None,
+            Err(error) => return Some(Err(error)),
+        };
+        let (done, length, short) = match &mut self.work {
+            Work::Read { buffer, done, .. } => (done, buffer.len(), io::ErrorKind::UnexpectedEof),
+            Work::Write { data, done, .. } => (done, data.len(), io::ErrorKind::WriteZero),
+            Work::Flush | Work::Punch { .. } | Work::Trim { .. } => return Some(Ok(())),
+        };
+        *done += transferred;
+        if *done >= length {
+            return Some(Ok(()));
+        }
+        let stuck = transferred == 0 || !done.is_multiple_of(SECTOR);
+        stuck.then(|| Err(io::Error::new(short, format!("the disk ends {} bytes early", length - *done))))
+    }
+
+    /// Does the operation here and now, blocking.
+    pub(super) fn run(mut self) {
+        loop {
+            let returned = match &mut self.work {
+                Work::Read { offset, buffer, done } => self.file.read_at(&mut buffer[*done..], *offset + *done as u64),
+                Work::Write { offset, data, done } => self.file.write_at(&data[*done..], *offset + *done as u64),
+                Work::Flush => self.file.sync_data().map(|()| 0),
+                Work::Punch { offset, length, .. } => {
+                    use rustix::fs::FallocateFlags as Flags;
+                    rustix::fs::fallocate(&*self.file, Flags::PUNCH_HOLE | Flags::KEEP_SIZE, *offset, *length)
+                        .map(|()| 0)
+                        .map_err(io::Error::from)
+                }
+                Work::Trim { offset, length, .. } => sys::trim(&self.file, *offset, *length).map(|()| 0),
+            };
+            if let Some(result) = self.landed(returned) {
+                return self.finish(result);
+            }
+        }
+    }
+
+    /// Lets go of the file, then tells who waits.
+    pub(super) fn finish(self, mut result: io::Result<()>) {
+        let Self { file, work, completer } = self;
+        drop(file);
+        let buffer = match work {
+            Work::Read { buffer, .. } => Some(buffer),
+            Work::Punch { possible, .. } | Work::Trim { possible, .. } => {
+                // A discard is a hint. A disk that cannot take it says so once and is not asked again.
+                let refused = |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS));
+                if result.as_ref().is_err_and(refused) {
+                    possible.store(false, Ordering::Relaxed);
+                    result = Ok(());
+                }
+                None
+            }
+            Work::Write { .. } | Work::Flush => None,
+        };
+        completer.finish(Done { result, buffer });
+    }
+}

@@ -1,0 +1,310 @@
+#![allow(unsafe_code)]
+//! An io_uring and the operations that are in it.
+//!
+//! Belongs to one thread (`executor`), which alone submits; when that thread leaves
+//! with I/O in flight, to the `reaper`, which only reaps.
+//!
+//! ```text
+//!   start --> backlog --room--> slot + submission queue --enter--> kernel --> completion queue
+//!                ^                                                                 |
+//!                +------------- short transfer, submitted again --------- reap ----+--> ended
+//! ```
+//!
+//! Invariants:
+//!
+//!   1. An operation stays in its slot from the moment its entry is in the
+//!      submission queue until its completion is reaped. So its memory and its
+//!      descriptor are valid whenever the kernel looks.
+//!   2. Each entry has exactly one completion (no multishot, no links).
+//!   3. Never more entries in flight than the completion queue has places: it cannot
+//!      overflow, and a full queue delays an operation instead of blocking anyone.
+//!   4. A ring that is dropped with operations in it leaks them rather than free
+//!      what the kernel may still write.
+
+use super::op::{Op, TRANSFER_MAX, Work};
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+use std::{
+    cell::UnsafeCell,
+    collections::VecDeque,
+    io,
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+/// Entries submitted by one system call at most.
+const SUBMISSIONS: u32 = 128;
+/// Operations in flight at most: more than any disk's queue is deep.
+const COMPLETIONS: u32 = 1024;
+/// Kernel threads per ring for what cannot be done without blocking. The default,
+/// four per processor, is few enough for one hung disk to stop all others.
+const WORKERS: u32 = 64;
+
+/// What the completion of the wake-up read carries instead of a slot.
+const WAKE: u64 = u64::MAX;
+
+/// Where wake-up reads put the counter of the event descriptor. Nobody looks at it.
+struct Sink(UnsafeCell<u64>);
+// SAFETY: only the kernel writes to it and nobody ever reads it.
+unsafe impl Sync for Sink {}
+static SINK: Sink = Sink(UnsafeCell::new(0));
+
+/// How long [`Ring::enter`] may wait for something to happen.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wait {
+    No,
+    Forever,
+    AtMost(Duration),
+}
+
+pub(super) struct Ring {
+    ring: IoUring,
+    slots: Vec<Option<Op>>,
+    free: Vec<usize>,
+    /// Operations in slots.
+    in_flight: usize,
+    in_flight_max: usize,
+    /// Operations waiting for room, first come first served.
+    backlog: VecDeque<Op>,
+    /// Written to by other threads that want this one to return from `enter`.
+    wake: Arc<OwnedFd>,
+    /// Whether a read of `wake` is in the ring.
+    armed: bool,
+}
+
+/// Whether this kernel lets us use io_uring, and one that can do what we need.
+pub(super) fn probe() -> io::Result<()> {
+    let ring = build(4, 8)?;
+    let unsupported =
+        |what| Err(io::Error::new(io::ErrorKind::Unsupported, format!("this kernel's io_uring has no {what}")));
+    if !ring.params().is_feature_ext_arg() || !ring.params().is_feature_nodrop() {
+        return unsupported("waits with a timeout (Linux 5.11 has)");
+    }
+    let mut probe = Probe::new();
+    ring.submitter().register_probe(&mut probe)?;
+    let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
+    if needed.iter().any(|code| !probe.is_supported(*code)) {
+        return unsupported("read, write, fsync or fallocate");
+    }
+    Ok(())
+}
+
+/// The best ring that this kernel gives. `COOP_TASKRUN` and not `DEFER_TASKRUN`: with the latter
+/// completions appear only when the owner enters, and the reaper could not take over.
+fn build(submissions: u32, completions: u32) -> io::Result<IoUring> {
+    let mut last = None;
+    for level in (0..3).rev() {
+        let mut builder = IoUring::builder();
+        builder.setup_cqsize(completions);
+        if level >= 1 {
+            builder.setup_coop_taskrun().setup_taskrun_flag();
+        }
+        if level >= 2 {
+            builder.setup_single_issuer();
+        }
+        match builder.build(submissions) {
+            Ok(ring) => return Ok(ring),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| io::ErrorKind::Unsupported.into()))
+}
+
+impl Ring {
+    pub(super) fn new(wake: Arc<OwnedFd>) -> io::Result<Self> {
+        Self::with_sizes(wake, SUBMISSIONS, COMPLETIONS)
+    }
+
+    /// A ring of a given size; at least two submissions and four completions.
+    pub(super) fn with_sizes(wake: Arc<OwnedFd>, submissions: u32, completions: u32) -> io::Result<Self> {
+        let ring = build(submissions, completions)?;
+        // Older kernels cannot; then the default has to do.
+        drop(ring.submitter().register_iowq_max_workers(&mut [WORKERS, 0]));
+        let in_flight_max = ring.params().cq_entries() as usize - 1; // one place for the wake-up
+        Ok(Self {
+            ring,
+            slots: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            in_flight_max,
+            backlog: VecDeque::new(),
+            wake,
+            armed: false,
+        })
+    }
+
+    /// Takes an operation. It starts at the next `enter`, or earlier.
+    pub(super) fn start(&mut self, op: Op) {
+        if self.backlog.is_empty() && self.has_room() {
+            self.queue(op);
+        } else {
+            self.backlog.push_back(op);
+        }
+    }
+
+    /// Whether there is anything to wait for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.backlog.is_empty()
+    }
+
+    /// Whether an event descriptor read is in the ring.
+    pub(super) fn is_armed(&self) -> bool {
+        self.armed
+    }
+
+    /// Whether everything taken is in the kernel's hands, apart from the backlog.
+    pub(super) fn is_submitted(&mut self) -> bool {
+        self.ring.submission().is_empty()
+    }
+
+    /// What the kernel has not been given yet, nor will be: for a ring that goes to the reaper.
+    pub(super) fn take_backlog(&mut self) -> Vec<Op> {
+        self.backlog.drain(..).collect()
+    }
+
+    /// Readable when there is something to reap.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring keeps its descriptor open for as long as `self` is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+
+    /// Submits what there is and waits until there is something to reap, another
+    /// thread writes to the event descriptor, the time is over, or for no reason.
+    pub(super) fn enter(&mut self, wait: Wait) {
+        self.fill();
+        while !self.backlog.is_empty() && self.in_flight < self.in_flight_max {
+            if self.call(Wait::No) == 0 {
+                break;
+            }
+            self.fill();
+        }
+        if wait != Wait::No && !self.armed {
+            self.arm();
+        }
+        let nothing_to_wait_for = wait == Wait::No || !self.ring.completion().is_empty();
+        if nothing_to_wait_for {
+            let submission = self.ring.submission();
+            if submission.is_empty() && !submission.taskrun() {
+                return;
+            }
+        }
+        self.call(if nothing_to_wait_for { Wait::No } else { wait });
+    }
+
+    /// Takes the next operation that has ended out of the ring.
+    pub(super) fn reap(&mut self) -> Option<(Op, io::Result<()>)> {
+        loop {
+            let entry: cqueue::Entry = self.ring.completion().next()?;
+            if entry.user_data() == WAKE {
+                self.armed = false;
+                continue;
+            }
+            let slot = entry.user_data() as usize;
+            let mut op = self.slots[slot].take().expect("each submission has one completion (invariant 2)");
+            self.free.push(slot);
+            self.in_flight -= 1;
+            let returned = match entry.result() {
+                error @ ..0 => Err(io::Error::from_raw_os_error(-error)),
+                transferred => Ok(transferred as usize),
+            };
+            match op.landed(returned) {
+                Some(result) => return Some((op, result)),
+                None => self.backlog.push_front(op),
+            }
+        }
+    }
+
+    /// Room for one more operation; the last place is the wake-up's.
+    fn has_room(&mut self) -> bool {
+        let submission = self.ring.submission();
+        submission.len() + 1 < submission.capacity() && self.in_flight < self.in_flight_max
+    }
+
+    fn fill(&mut self) {
+        while !self.backlog.is_empty() && self.has_room() {
+            if let Some(op) = self.backlog.pop_front() {
+                self.queue(op);
+            }
+        }
+    }
+
+    fn queue(&mut self, op: Op) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        let op = self.slots[slot].insert(op);
+        let entry = entry_for(op).user_data(slot as u64);
+        self.in_flight += 1;
+        // SAFETY: memory and descriptor belong to the slot until the completion is reaped (invariant 1).
+        unsafe { self.ring.submission().push(&entry) }.expect("`has_room` was asked");
+    }
+
+    /// Lets a write to the event descriptor end a wait.
+    fn arm(&mut self) {
+        let entry = opcode::Read::new(types::Fd(self.wake.as_raw_fd()), SINK.0.get().cast(), 8).build().user_data(WAKE);
+        // SAFETY: the sink is static, and the ring holds a share of the descriptor.
+        if unsafe { self.ring.submission().push(&entry) }.is_ok() {
+            self.armed = true;
+        }
+    }
+
+    /// One system call. Returns how many entries the kernel took.
+    fn call(&mut self, wait: Wait) -> usize {
+        let submitter = self.ring.submitter();
+        let result = match wait {
+            Wait::No => submitter.submit(),
+            Wait::Forever => submitter.submit_and_wait(1),
+            Wait::AtMost(time) => {
+                let time = types::Timespec::from(time);
+                submitter.submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
+            }
+        };
+        match result {
+            Ok(taken) => taken,
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINTR | libc::ETIME) => 0,
+                // The kernel is short of memory: what is in flight will end and free some.
+                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+                    thread::yield_now();
+                    0
+                }
+                _ => panic!("io_uring_enter: {error}"),
+            },
+        }
+    }
+}
+
+fn entry_for(op: &mut Op) -> squeue::Entry {
+    let file = types::Fd(op.file.as_raw_fd());
+    match &mut op.work {
+        Work::Read { offset, buffer, done } => {
+            let rest = &mut buffer[*done..];
+            opcode::Read::new(file, rest.as_mut_ptr(), length_of(rest)).offset(*offset + *done as u64).build()
+        }
+        Work::Write { offset, data, done } => {
+            let rest = &data[*done..];
+            opcode::Write::new(file, rest.as_ptr(), length_of(rest)).offset(*offset + *done as u64).build()
+        }
+        Work::Flush => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
+        Work::Punch { offset, length, .. } => opcode::Fallocate::new(file, *length)
+            .offset(*offset)
+            .mode(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE)
+            .build(),
+        Work::Trim { .. } => unreachable!("a disk sends trims to its pool"),
+    }
+}
+
+fn length_of(bytes: &[u8]) -> u32 {
+    bytes.len().min(TRANSFER_MAX) as u32
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if self.in_flight > 0 {
+            std::mem::forget(std::mem::take(&mut self.slots)); // invariant 4
+        }
+    }
+}

@@ -1,0 +1,43 @@
+#![allow(unsafe_code)]
+//! The system calls that no library offers safely: open-file-description locks
+//! and the discard of a block device.
+
+use std::{fs::File, io, os::fd::AsRawFd};
+
+/// Takes the write lock on the whole file for this open file description (R1).
+/// It is held until the description is gone: closed by everybody who shares it,
+/// and with no I/O of it in flight.
+///
+/// # Errors
+/// `WouldBlock` if another description holds it.
+pub(super) fn lock(file: &File) -> io::Result<()> {
+    // The locks of an open file description want `l_pid` zero, and length zero means "to the end".
+    let mut lock = libc::flock { l_type: 0, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the descriptor is open, and `lock` is a `struct flock` that outlives the call.
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    match result {
+        -1 => {
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                // Either may say that the lock is held: fcntl(2).
+                Some(libc::EAGAIN | libc::EACCES) => Err(io::ErrorKind::WouldBlock.into()),
+                _ => Err(error),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tells a block device that it may forget these bytes. Blocks until it has.
+pub(super) fn trim(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    /// `_IO(0x12, 119)` of linux/fs.h.
+    const BLKDISCARD: libc::c_ulong = 0x1277;
+    let range = [offset, length];
+    // SAFETY: the descriptor is open, and BLKDISCARD reads two u64 from `range`, which outlives the call.
+    match unsafe { libc::ioctl(file.as_raw_fd(), BLKDISCARD as _, range.as_ptr()) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
