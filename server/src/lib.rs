@@ -1,5 +1,10 @@
 //! The `plinth` binary: real disks and rings, engine and instance processes, SQL, the command line.
 
+pub mod alert;
+pub mod engine;
+pub mod frames;
+pub mod paths;
+mod process;
 pub mod refusal;
 pub mod sql;
 pub mod world;
