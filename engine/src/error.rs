@@ -44,8 +44,14 @@ pub enum FileError {
     ExtentLost { file: u64, extent: u64, tried: usize },
     #[error("{0}")]
     Disk(#[from] DiskError),
+    #[error("disk {disk}: {reason}; it stays online, because {why}")]
+    Refused { disk: String, reason: String, why: String },
     #[error("catalog: {0}")]
     Catalog(#[from] rusqlite::Error),
+    #[error("the catalog has stopped: {0}; dismount the disk group and mount it again")]
+    CatalogStopped(std::sync::Arc<str>),
+    #[error("snapshot too old: the catalog could not keep the state this reads")]
+    SnapshotTooOld,
 }
 
 impl FileError {
@@ -69,7 +75,13 @@ impl FileError {
             Self::NoAttribute => libc::ENODATA,
             Self::Range => libc::ERANGE,
             Self::Stale(_) => libc::ESTALE,
-            Self::Dismounted | Self::ExtentLost { .. } | Self::Disk(_) | Self::Catalog(_) => libc::EIO,
+            Self::SnapshotTooOld => libc::EAGAIN,
+            Self::Dismounted
+            | Self::ExtentLost { .. }
+            | Self::Disk(_)
+            | Self::Refused { .. }
+            | Self::Catalog(_)
+            | Self::CatalogStopped(_) => libc::EIO,
         }
     }
 }

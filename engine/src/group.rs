@@ -1,182 +1,551 @@
-//! A mounted disk group, as its front ends see it.
+//! A mounted disk group: what belongs together while an engine owns it.
+//!
+//! Front ends come in through [`Session`](crate::session::Session); operators through the methods here.
+//!
+//! Tasks that run as long as the group is mounted:
+//!
+//!   - the watchdog ticks, so that I/O can become overdue (R2)
+//!   - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
+//!   - the stamp is rewritten every minute
+//!   - after an unclean stop, recovery; for SYNCING disks, resync
 
 use crate::{
-    admin::{AdminError, NewGroup, Operation, Report, Rows, Selection, Survey},
-    api::{
-        Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, NewFile, Node, RenameMode, Seek, SetXattr,
-        Watcher,
-    },
+    activity::Activity,
+    admin::{AdminError, Code, NewGroup, Operation, Report, Rows, Selection, Survey},
+    attributes::{self, Attributes},
+    catalog::Catalog,
+    choose::Decision,
     error::FileError,
-    world::World,
+    event::Severity,
+    extent::Extents,
+    files::Files,
+    member::{Member, TICK_MS},
+    mirror_sets::MirrorSets,
+    placement::Placement,
+    reclaim::Freeing,
+    recovery::Suspects,
+    resync::Progress,
+    slots::Slots,
+    space::Space,
+    stale::Stale,
+    store::DiskStore,
+    voters::{Members, Voters},
+    world::{Timestamp, World},
 };
-use std::sync::Arc;
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber, GroupId, MembershipId, Redundancy,
+    layout::PIECE_SIZE,
+    membership::DiskState,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-/// A mounted disk group.
-pub struct Group {}
+type Result<T> = std::result::Result<T, AdminError>;
 
-#[allow(unused_variables, clippy::todo, clippy::unused_async)]
+/// How often the caretaker looks.
+const CARE: Duration = Duration::from_secs(1);
+/// How often the stamp is rewritten.
+const STAMP: Duration = Duration::from_secs(60);
+/// Memory for checksums of extents that are not active, in bytes: with AUs of 4 MiB the
+/// checksums of 64 GiB.
+const SUMS_MAX: usize = 64 << 20;
+
+/// A mounted disk group. See the module's description.
+pub struct Group {
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) id: GroupId,
+    pub(crate) name: String,
+    pub(crate) redundancy: Redundancy,
+    pub(crate) au_size: u64,
+    /// When the group was created, and mounted: nanoseconds since 1970.
+    pub(crate) created: Timestamp,
+    pub(crate) mounted: Timestamp,
+    pub(crate) members: Arc<Members>,
+    pub(crate) mirror_sets: Arc<MirrorSets>,
+    pub(crate) voters: Arc<Voters>,
+    pub(crate) store: Arc<DiskStore>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) activity: Activity,
+    pub(crate) extents: Arc<Extents>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) stale: Arc<Mutex<Stale>>,
+    pub(crate) suspects: Suspects,
+    pub(crate) space: Arc<Mutex<Space>>,
+    pub(crate) placement: Mutex<Option<(MembershipId, Arc<Placement>)>>,
+    pub(crate) slots: Mutex<Slots>,
+    pub(crate) freeing: Arc<Freeing>,
+    pub(crate) reclaiming: async_lock::Mutex<()>,
+    pub(crate) onlining: async_lock::Mutex<()>,
+    pub(crate) next_extent: AtomicU64,
+    pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
+    /// Counts the caretaker's rounds: what `Extent::last_used` is in.
+    pub(crate) ticks: AtomicU64,
+    pub(crate) attributes: Mutex<Attributes>,
+    stopping: AtomicBool,
+    weak: OnceLock<Weak<Self>>,
+}
+
+/// What a mount puts together.
+pub(crate) struct Parts {
+    pub world: Arc<dyn World>,
+    pub id: GroupId,
+    pub name: String,
+    pub redundancy: Redundancy,
+    pub au_size: u64,
+    pub created: Timestamp,
+    pub mounted: Timestamp,
+    pub members: Arc<Members>,
+    pub mirror_sets: Arc<MirrorSets>,
+    pub voters: Arc<Voters>,
+    pub store: Arc<DiskStore>,
+    pub catalog: Arc<Catalog>,
+    pub activity: Activity,
+    pub extents: Arc<Extents>,
+    pub files: Arc<Files>,
+    pub stale: Arc<Mutex<Stale>>,
+    pub suspects: BTreeSet<u64>,
+    pub space: Arc<Mutex<Space>>,
+    pub freeing: Arc<Freeing>,
+    pub slots: Slots,
+    pub next_extent: u64,
+    pub attributes: Attributes,
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group {}", self.name)
+    }
+}
+
 impl Group {
     /// Looks at every disk that discovery shows, without mounting anything.
     pub async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
-        todo!()
+        crate::mount::survey(world).await
     }
+
     /// Makes a group and leaves it dismounted.
-    pub async fn create(world: &Arc<dyn World>, new: NewGroup) -> AdminResult<()> {
-        todo!()
+    ///
+    /// # Errors
+    /// What is wrong with the request or a disk; then nothing was taken, unless a disk failed half way.
+    pub async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
+        let mut scratch = Attributes::default();
+        for (name, value) in &new.attributes {
+            if name != "sector_size" {
+                scratch.set(name, value)?;
+            }
+        }
+        crate::mount::create(world, new).await
     }
-    /// Mounts a group. `force`: with fewer than half of its voters, or from the newer of two histories.
-    pub async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> AdminResult<Arc<Self>> {
-        todo!()
+
+    /// Mounts a group. `force`: although fewer voters are in sight than it takes.
+    ///
+    /// # Errors
+    /// Why it cannot be mounted, and what to do.
+    pub async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Result<Arc<Self>> {
+        crate::mount::mount(world, name, force).await
     }
-    /// Ends the use of the group in good order and lets the disks go. `force`: although front ends hold files.
-    pub async fn dismount(&self, force: bool) -> AdminResult<()> {
-        todo!()
+
+    pub(crate) fn assemble(parts: Parts) -> Arc<Self> {
+        let suspects = Suspects::default();
+        suspects.begin(parts.suspects);
+        Arc::new(Self {
+            world: parts.world,
+            id: parts.id,
+            name: parts.name,
+            redundancy: parts.redundancy,
+            au_size: parts.au_size,
+            created: parts.created,
+            mounted: parts.mounted,
+            members: parts.members,
+            mirror_sets: parts.mirror_sets,
+            voters: parts.voters,
+            store: parts.store,
+            catalog: parts.catalog,
+            activity: parts.activity,
+            extents: parts.extents,
+            files: parts.files,
+            stale: parts.stale,
+            suspects,
+            space: parts.space,
+            placement: Mutex::new(None),
+            slots: Mutex::new(parts.slots),
+            freeing: parts.freeing,
+            reclaiming: async_lock::Mutex::new(()),
+            onlining: async_lock::Mutex::new(()),
+            next_extent: AtomicU64::new(parts.next_extent),
+            resyncs: Mutex::default(),
+            ticks: AtomicU64::new(1),
+            attributes: Mutex::new(parts.attributes),
+            stopping: AtomicBool::new(false),
+            weak: OnceLock::new(),
+        })
     }
+
+    /// Begins to serve: the last step of a mount.
+    pub(crate) async fn start(self: &Arc<Self>, decision: &Decision) {
+        let _ = self.weak.set(Arc::downgrade(self));
+        let weak = Arc::downgrade(self);
+        self.voters.on_offline(Box::new(move |disks| {
+            if let Some(group) = weak.upgrade() {
+                let disks = disks.to_vec();
+                let world = Arc::clone(&group.world);
+                world.spawn("offline", Box::pin(async move { group.went_offline(&disks).await }));
+            }
+        }));
+        for verdict in &decision.disks {
+            if let Some(member) = self.members.get(&verdict.number)
+                && member.is_writable()
+                && let Err(reason) = self.repair_header(member).await
+            {
+                self.tell(Severity::Warning, Some(member.number), format!("header of disk {}: {reason}", member.name));
+            }
+        }
+        self.spawn_while_mounted("watchdog", |group| async move {
+            loop {
+                group.upgrade()?.world.sleep(Duration::from_millis(TICK_MS)).await;
+                let group = group.upgrade().filter(|group| !group.is_stopping())?;
+                let deadline = group.attributes().disk_timeout_ticks;
+                group.members.values().for_each(|member| member.tick(deadline));
+            }
+        });
+        self.spawn_while_mounted("caretaker", |group| async move {
+            loop {
+                group.upgrade()?.world.sleep(CARE).await;
+                let group = group.upgrade().filter(|group| !group.is_stopping())?;
+                group.take_care().await;
+            }
+        });
+        self.spawn_while_mounted("stamp", |group| async move {
+            loop {
+                group.upgrade()?.world.sleep(STAMP).await;
+                let group = group.upgrade().filter(|group| !group.is_stopping())?;
+                group.voters.restamp(false).await;
+            }
+        });
+        if self.suspects.left() > 0 {
+            let group = Arc::clone(self);
+            self.world.spawn("recovery", Box::pin(group.recover_all()));
+        }
+        for member in self.members.values().filter(|member| member.state() == DiskState::Syncing) {
+            self.spawn_resync(member);
+        }
+        if let Err(error) = self.files.reap_orphans().await {
+            self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
+        }
+        let offline: Vec<_> = self
+            .members
+            .values()
+            .filter(|member| member.state() == DiskState::Offline)
+            .map(|member| member.name.as_str())
+            .collect();
+        let rest = if offline.is_empty() { String::new() } else { format!("; offline: {}", offline.join(", ")) };
+        self.tell(Severity::Note, None, format!("disk group mounted, {} disks{rest}", self.members.len()));
+    }
+
+    /// Runs a task that ends when the group is gone or stopping.
+    fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
+    where
+        F: Future<Output = Option<()>> + Send + 'static,
+    {
+        let task = task(Arc::downgrade(self));
+        self.world.spawn(
+            name,
+            Box::pin(async move {
+                let _ = task.await;
+            }),
+        );
+    }
+
+    async fn take_care(&self) {
+        self.ticks.fetch_add(1, Ordering::Relaxed);
+        if let Err(error) = self.close_idle(false).await {
+            self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
+        }
+        if self.has_pending() {
+            // What a busy group frees is made durable by its own syncs; an idle one needs a push.
+            let result = self.reclaim(true).await;
+            if let Err(error) = result {
+                self.tell(Severity::Warning, None, format!("freed space is not reusable yet: {error}"));
+            }
+        }
+        if let Err(error) = self.files.store_times(&self.catalog).await {
+            self.tell(Severity::Warning, None, format!("file times are not stored: {error}"));
+        }
+        self.drop_cached_sums();
+        self.extents.shed();
+    }
+
+    /// Drops the checksums of extents that were not used lately, when there are too many.
+    fn drop_cached_sums(&self) {
+        let size = self.blocks_per_au() * 4;
+        let mut cached: Vec<_> = self
+            .extents
+            .all()
+            .into_iter()
+            .filter(|extent| {
+                let state = extent.state();
+                state.sums.is_some() && !state.dirty && !self.activity.has(extent.id)
+            })
+            .map(|extent| (extent.last_used.load(Ordering::Relaxed), extent))
+            .collect();
+        let excess = (cached.len() * size).saturating_sub(SUMS_MAX) / size;
+        if excess == 0 {
+            return;
+        }
+        cached.sort_by_key(|(last_used, extent)| (*last_used, extent.id));
+        for (_, extent) in cached.into_iter().take(excess) {
+            let mut state = extent.state();
+            if !state.dirty && !self.activity.has(extent.id) {
+                state.sums = None;
+            }
+        }
+    }
+
+    /// A recorded membership took disks offline: what they miss is put on record (R4).
+    async fn went_offline(&self, disks: &[DiskNumber]) {
+        self.store.free_struck();
+        let data: Vec<_> = disks
+            .iter()
+            .copied()
+            .filter(|disk| self.members.get(disk).is_some_and(|member| !member.quorum))
+            .collect();
+        let regions = self.activity.regions();
+        loop {
+            match self.mark_stale(&data, &regions).await {
+                Ok(()) => break,
+                Err(error) => {
+                    if self.is_stopping() || self.catalog.failure().is_some() {
+                        // Nothing that depends on it will be acknowledged.
+                        return;
+                    }
+                    self.tell(Severity::Alarm, None, format!("writes wait: stale marks cannot be stored: {error}"));
+                    self.world.sleep(Duration::from_secs(1)).await;
+                }
+            }
+        }
+        for disk in disks {
+            if let Some(member) = self.members.get(disk) {
+                member.settle();
+            }
+        }
+        // The catalog may have lost a mirror with the disk.
+        let store = Arc::clone(&self.store);
+        let rebuilt = self
+            .catalog
+            .write(false, move |_| {
+                store.rebuild().map_err(|error| FileError::Refused {
+                    disk: "the catalog".to_owned(),
+                    reason: error.to_string(),
+                    why: "its other mirrors serve".to_owned(),
+                })
+            })
+            .await;
+        if let Err(error) = rebuilt {
+            self.tell(Severity::Warning, None, format!("no new catalog mirror: {error}"));
+        }
+    }
+
+    /// Takes a disk offline without waiting: the caller has what it needs from another.
+    pub(crate) fn expel_in_background(&self, member: &Arc<Member>, reason: String) {
+        let (voters, number) = (Arc::clone(&self.voters), member.number);
+        self.world.spawn(
+            "expel",
+            Box::pin(async move {
+                let _ = voters.expel(number, &reason, false).await;
+            }),
+        );
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the group is being dismounted.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn attributes(&self) -> Attributes {
+        *self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn boot(&self) -> [u8; 16] {
+        self.voters.current().boot
+    }
+
+    pub(crate) fn blocks_per_au(&self) -> usize {
+        usize::try_from(self.au_size).expect("64 MiB at most") / BLOCK_SIZE
+    }
+
+    /// Bytes of one AU's checksums in the zone.
+    pub(crate) fn sums_length(&self) -> usize {
+        (self.blocks_per_au() * 4).max(BLOCK_SIZE)
+    }
+
+    /// Ends the use of the group in good order and lets the disks go. `force`: without
+    /// waiting for what cannot end; the next mount recovers.
+    ///
+    /// # Errors
+    /// If something cannot be made durable: then the group stays mounted, unless `force`.
+    pub async fn dismount(&self, force: bool) -> Result<()> {
+        let orderly = if force && self.voters.is_waiting() { Err(None) } else { self.stop_orderly().await.map_err(Some) };
+        if let Err(Some(error)) = &orderly
+            && !force
+        {
+            self.stopping.store(false, Ordering::Release);
+            return Err(AdminError::new(Code::Io, format!("disk group {} is not dismounted: {error}", self.name))
+                .hint(format!("ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers", self.name)));
+        }
+        self.stopping.store(true, Ordering::Release);
+        self.voters.close();
+        for member in self.members.values() {
+            member.settle();
+            member.release();
+        }
+        let how = if orderly.is_ok() { "" } else { " by force; the next mount recovers" };
+        self.tell(Severity::Note, None, format!("disk group dismounted{how}"));
+        Ok(())
+    }
+
+    async fn stop_orderly(&self) -> std::result::Result<(), FileError> {
+        self.sync_everything().await?;
+        self.stopping.store(true, Ordering::Release);
+        // Recovery and resync stop at their next step; suspect regions stay listed.
+        while self.close_idle(true).await? {}
+        let clean = self.activity.regions().is_empty();
+        self.catalog.close().await?;
+        if clean {
+            let changed = self
+                .voters
+                .change(|next| {
+                    next.mounted = false;
+                    Ok(true)
+                })
+                .await;
+            changed.map_err(|refusal| FileError::Refused {
+                disk: self.name.clone(),
+                reason: refusal.to_string(),
+                why: "the end of the mount could not be recorded".to_owned(),
+            })?;
+            self.voters.restamp(true).await;
+        }
+        Ok(())
+    }
+
     /// Frees the disks of a mounted group and dismounts it. Refused unless `contents` when it holds files.
-    pub async fn drop_group(&self, contents: bool) -> AdminResult<()> {
-        todo!()
+    ///
+    /// # Errors
+    /// If it holds files, or a disk cannot be written.
+    pub async fn drop_group(&self, contents: bool) -> Result<()> {
+        let count: i64 = self
+            .catalog
+            .read(|connection| Ok(connection.query_row("SELECT count(*) FROM entry", [], |row| row.get(0))?))
+            .await
+            .map_err(|error| AdminError::new(Code::Io, error))?;
+        if count > 0 && !contents {
+            let text = format!("disk group {} holds {count} files", self.name);
+            return Err(AdminError::new(Code::Busy, text)
+                .hint(format!("DROP DISKGROUP {} INCLUDING CONTENTS drops them too", self.name)));
+        }
+        self.stopping.store(true, Ordering::Release);
+        let _ = self.catalog.close().await;
+        self.retire_headers().await.map_err(|error| AdminError::new(Code::Io, error))?;
+        self.voters.close();
+        self.members.values().for_each(|member| member.release());
+        self.tell(Severity::Note, None, "disk group dropped".to_owned());
+        Ok(())
     }
-    pub async fn offline(&self, selection: Selection) -> AdminResult<()> {
-        todo!()
+
+    /// # Errors
+    /// If some extent would keep no current mirror.
+    pub async fn offline(&self, selection: Selection) -> Result<()> {
+        self.take_offline(&selection).await
     }
+
     /// Starts the resync of the disks and returns; `operations` shows it.
-    pub async fn online(self: &Arc<Self>, selection: Selection) -> AdminResult<()> {
-        todo!()
+    ///
+    /// # Errors
+    /// Which disk cannot come back, and why; the others are started.
+    pub async fn online(self: &Arc<Self>, selection: Selection) -> Result<()> {
+        self.bring_online(&selection).await
     }
-    pub async fn check(&self, repair: bool) -> AdminResult<Report> {
-        todo!()
+
+    /// Checks everything: catalog, space, mirrors, checksums.
+    ///
+    /// # Errors
+    /// If the check itself cannot go on.
+    pub async fn check(&self, repair: bool) -> Result<Report> {
+        self.check_all(repair).await.map_err(|error| AdminError::new(Code::Io, error))
     }
-    pub async fn set_attribute(&self, name: &str, value: &str) -> AdminResult<()> {
-        todo!()
+
+    /// # Errors
+    /// If there is no such attribute, or it cannot be this.
+    pub async fn set_attribute(&self, name: &str, value: &str) -> Result<()> {
+        let name = name.to_ascii_lowercase();
+        let mut attributes = self.attributes();
+        attributes.set(&name, value)?;
+        let (stored, text) = (name.clone(), value.to_owned());
+        self.catalog
+            .write(true, move |connection| attributes::store(connection, &stored, &text))
+            .await
+            .map_err(|error| AdminError::new(Code::Io, error))?;
+        *self.attributes.lock().unwrap_or_else(PoisonError::into_inner) = attributes;
+        self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
+        Ok(())
     }
+
     #[must_use]
     pub fn operations(&self) -> Vec<Operation> {
-        todo!()
+        self.list_operations()
     }
-    /// Runs a SELECT over the views of `views.sql` on a snapshot. GROUP_NUMBER is 0 there: the instance numbers groups.
-    pub async fn query(&self, sql: &str) -> AdminResult<Rows> {
-        todo!()
+
+    /// Runs a SELECT over the views of `views.sql` on a snapshot. `GROUP_NUMBER` is 0
+    /// there: the instance numbers groups.
+    ///
+    /// # Errors
+    /// What is wrong with the statement.
+    pub async fn query(&self, sql: &str) -> Result<Rows> {
+        self.catalog.query(sql, self.live(), crate::catalog::QueryLimits::default()).await
+    }
+
+    /// Space as `statfs` tells it.
+    pub(crate) fn file_system_space(&self) -> crate::api::FileSystemSpace {
+        let placement = self.placement();
+        let (free, total) = {
+            let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+            (placement.allocatable(&space), placement.usable(&space).total)
+        };
+        let units = self.au_size / BLOCK_SIZE as u64;
+        let slots = self.slots().free() as u64 * (PIECE_SIZE / BLOCK_SIZE as u64);
+        let mirrors = self.redundancy.mirrors() as u64;
+        crate::api::FileSystemSpace {
+            block_size: BLOCK_SIZE as u32,
+            blocks: total * units / mirrors,
+            blocks_free: free * units,
+            files: u64::from(u32::MAX),
+            files_free: u64::from(u32::MAX) - slots.min(1),
+        }
+    }
+
+    /// Whether no write is under way: what is counted twice must agree.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.activity.regions().is_empty()
     }
 }
 
-/// One front end's way into a group. Clones share the same identity.
-///
-/// Changes made through one session are told to the watchers of all others.
-#[derive(Clone)]
-pub struct Session {
-    #[allow(dead_code)]
-    group: Arc<Group>,
-}
-
-type Result<T> = std::result::Result<T, FileError>;
-type AdminResult<T> = std::result::Result<T, AdminError>;
-
-#[allow(unused_variables, clippy::todo, clippy::unused_async)]
-impl Session {
-    #[must_use]
-    pub fn new(group: Arc<Group>, watcher: Option<Arc<dyn Watcher>>) -> Self {
-        todo!()
-    }
-    /// Name of the disk group, upper case.
-    #[must_use]
-    pub fn group_name(&self) -> &str {
-        todo!()
-    }
-    /// Resolves one name. `NotFound` if there is none. Handles neither `.` nor `..`.
-    pub async fn lookup(&self, parent: Node, name: &[u8]) -> Result<Attributes> {
-        todo!()
-    }
-    /// The directory that holds directory `node`; the root's is the root.
-    pub async fn parent(&self, node: Node) -> Result<Node> {
-        todo!()
-    }
-    pub async fn attributes(&self, node: Node) -> Result<Attributes> {
-        todo!()
-    }
-    pub async fn change(&self, node: Node, changes: Changes) -> Result<Attributes> {
-        todo!()
-    }
-    /// Makes a file. `mode` has the permission bits after the umask; the group
-    /// and set-group-id bit follow the directory's as on ext4. `Exists` if the name is taken.
-    pub async fn create(
-        &self,
-        parent: Node,
-        name: &[u8],
-        new: NewFile,
-        mode: u32,
-        caller: Caller,
-    ) -> Result<Attributes> {
-        todo!()
-    }
-    pub async fn link(&self, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
-        todo!()
-    }
-    /// Removes a name that is not a directory's. The file stays while it is
-    /// remembered (`remember`), and goes with its last `forget`.
-    pub async fn unlink(&self, parent: Node, name: &[u8]) -> Result<()> {
-        todo!()
-    }
-    pub async fn remove_directory(&self, parent: Node, name: &[u8]) -> Result<()> {
-        todo!()
-    }
-    pub async fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
-        todo!()
-    }
-    pub async fn read_link(&self, node: Node) -> Result<Vec<u8>> {
-        todo!()
-    }
-    /// Up to `count` entries after `cookie` (0: from the start), in a stable order.
-    pub async fn read_directory(&self, node: Node, cookie: u64, count: usize) -> Result<Vec<Entry>> {
-        todo!()
-    }
-    /// Fills `into` from `offset`; fewer bytes only at the end of the file.
-    pub async fn read(&self, node: Node, offset: u64, into: &mut [u8]) -> Result<usize> {
-        todo!()
-    }
-    /// Writes all of `bytes`, or fails. `kill_set_id`: the kernel asks that set-id bits go.
-    pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
-        todo!()
-    }
-    /// Makes what was written and acknowledged durable; with `data_only`, times may stay behind.
-    pub async fn sync(&self, node: Node, data_only: bool) -> Result<()> {
-        todo!()
-    }
-    /// Makes all acknowledged changes of names durable.
-    pub async fn sync_directory(&self, node: Node) -> Result<()> {
-        todo!()
-    }
-    /// Makes everything acknowledged durable.
-    pub async fn sync_all(&self) -> Result<()> {
-        todo!()
-    }
-    pub async fn allocate(&self, node: Node, offset: u64, length: u64, mode: Allocate) -> Result<()> {
-        todo!()
-    }
-    /// The next data or hole at or after `offset`; `NoData` past the end.
-    pub async fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64> {
-        todo!()
-    }
-    pub async fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>> {
-        todo!()
-    }
-    pub async fn xattrs(&self, node: Node) -> Result<Vec<Vec<u8>>> {
-        todo!()
-    }
-    pub async fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
-        todo!()
-    }
-    pub async fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<()> {
-        todo!()
-    }
-    pub async fn space(&self) -> Result<FileSystemSpace> {
-        todo!()
-    }
-    /// The front end holds `count` more references to the file: it outlives its last name.
-    pub fn remember(&self, node: Node, count: u64) {
-        todo!()
-    }
-    /// The front end gives references back; a file without names and references is freed.
-    pub async fn forget(&self, node: Node, count: u64) {
-        todo!()
+#[cfg(any(test, feature = "testing"))]
+impl Group {
+    /// What a kill of the process does to its own tasks: they stop, nothing is written.
+    pub fn abandon(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.voters.close();
     }
 }

@@ -1,9 +1,56 @@
 //! Catalog, space, placement, data path, activity log: all that can lose data.
+//!
+//! The engine has no clock, thread, socket or file of its own: see [`world`].
+//!
+//! ```text
+//!   session   what front ends call           group     what operators call
+//!      |                                        |
+//!   files     names and attributes           mount, resync, recovery, check
+//!   file_io   reads, writes, syncs              |
+//!      |                                        |
+//!   extents   where a file's bytes are       choose    which membership, which disk counts
+//!   blocks    blocks on all mirrors          voters    recording memberships and stamps
+//!   activity  where writes are under way     store     the catalog on disks
+//!      |                                        |
+//!   member    one disk: I/O, deadline        catalog   SQLite on the store
+//! ```
+
+pub mod activity;
 pub mod admin;
 pub mod api;
+pub mod attributes;
+mod bits;
+mod blocks;
 pub mod buffer;
+pub mod catalog;
+mod check;
+pub mod choose;
 pub mod completion;
 pub mod error;
 pub mod event;
+mod extent;
+mod extents;
+mod file_io;
+pub mod files;
 pub mod group;
+pub mod identify;
+mod live;
+mod member;
+mod mirror_sets;
+mod mount;
+pub mod placement;
+mod ranges;
+mod reclaim;
+mod recovery;
+mod resync;
+pub mod session;
+#[cfg(test)]
+mod stories;
+mod slots;
+pub mod space;
+mod stale;
+mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod voters;
 pub mod world;

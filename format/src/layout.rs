@@ -45,7 +45,7 @@ impl Layout {
         let zone_units = (u64::from(au_count) * Self::sums_size(au_size)).div_ceil(au_size);
         let zone_units = u32::try_from(zone_units).map_err(|_| too_small.clone())?;
         let layout = Self { size, au_size, au_count, zone_units };
-        if layout.data_units().count() < DATA_UNITS_MIN as usize {
+        if layout.data_units().take(DATA_UNITS_MIN as usize).count() < DATA_UNITS_MIN as usize {
             return Err(too_small);
         }
         Ok(layout)
@@ -114,6 +114,14 @@ impl Layout {
     pub fn is_data(&self, au: u32) -> bool {
         let holds_header = |place: &u64| place / self.au_size == u64::from(au);
         au > self.zone_units && au < self.au_count && !self.header_places().iter().any(holds_header)
+    }
+
+    /// Whether all of `first .. first + count` hold data.
+    #[must_use]
+    pub fn is_data_run(&self, first: u32, count: u32) -> bool {
+        let Some(end) = first.checked_add(count) else { return false };
+        let holds_header = |place: &u64| (u64::from(first)..u64::from(end)).contains(&(place / self.au_size));
+        first > self.zone_units && end <= self.au_count && !self.header_places().iter().any(holds_header)
     }
 
     /// The AUs that hold data, ascending.

@@ -232,9 +232,7 @@ impl Membership {
                 .disk(run.disk)
                 .ok_or(FormatError::Field { field: "catalog on an unknown disk", value: run.disk.0.into() })?;
             let layout = Layout::new(known.size, self.au_size)?;
-            let fits = run.at.checked_add(run.count).is_some()
-                && run.first.checked_add(run.count).is_some_and(|end| end <= layout.au_count())
-                && (run.first..run.first + run.count).all(|au| layout.is_data(au));
+            let fits = run.at.checked_add(run.count).is_some() && layout.is_data_run(run.first, run.count);
             if !fits || run.count == 0 {
                 return Err(FormatError::Field { field: "catalog run at AU", value: run.first.into() });
             }

@@ -36,7 +36,7 @@ use fuse_backend_rs::{
     },
 };
 #[cfg(not(test))]
-use plinth_engine::group::Session;
+use plinth_engine::session::Session;
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
     error::FileError,
@@ -82,13 +82,16 @@ impl Files {
 
     /// The mount is gone: gives back what the kernel held.
     pub fn end(&self) {
-        for (node, count) in self.references.take_all() {
-            self.run(async {
+        self.give_back(self.references.take_all().into_iter().collect());
+    }
+
+    fn give_back(&self, references: Vec<(Node, u64)>) {
+        let _ = self.run(async {
+            for (node, count) in references {
                 self.session.forget(node, count).await;
-                Ok(())
-            })
-            .unwrap_or_default();
-        }
+            }
+            Ok(())
+        });
     }
 
     fn run<T: Send>(&self, task: impl Future<Output = Result<T>> + Send) -> io::Result<T> {
@@ -114,30 +117,41 @@ impl Files {
         Ok(self.entry(&made))
     }
 
-    /// Calls `add` with the entries after `offset` until it returns `false`. `.` and `..` come with the others.
+    /// Calls `add` with the entries after `offset`, `count` at a time, until it returns `false`. `.` and `..` come
+    /// with the others. Attributes come only if asked for (`plus`), and not for the dots and what was removed meanwhile.
     fn list(
         &self,
         directory: Node,
         offset: u64,
         count: usize,
-        add: &mut dyn FnMut(DirEntry<'_>) -> io::Result<bool>,
+        plus: bool,
+        add: &mut dyn FnMut(DirEntry<'_>, Option<&Attributes>) -> io::Result<bool>,
     ) -> io::Result<()> {
-        let dots = [(b".".as_slice(), directory), (b"..".as_slice(), 0)];
-        for (index, (name, node)) in dots.into_iter().enumerate().skip(usize::try_from(offset).unwrap_or(2).min(2)) {
-            let ino = if node == 0 { self.run(self.session.parent(directory))? } else { node };
-            let next = index as u64 + 1;
-            if !add(DirEntry { ino, offset: next, type_: Kind::Directory as u32 >> 12, name })? {
+        let type_ = directory_type(Kind::Directory);
+        if offset == 0 && !add(DirEntry { ino: directory, offset: 1, type_, name: b"." }, None)? {
+            return Ok(());
+        }
+        if offset <= 1 {
+            let ino = self.run(self.session.parent(directory))?;
+            if !add(DirEntry { ino, offset: COOKIE_BASE, type_, name: b".." }, None)? {
                 return Ok(());
             }
         }
         let mut cookie = offset.saturating_sub(COOKIE_BASE);
         loop {
-            let entries = self.run(self.session.read_directory(directory, cookie, count))?;
-            for entry in &entries {
+            let entries = self.run(async {
+                let mut entries = Vec::with_capacity(count);
+                for entry in self.session.read_directory(directory, cookie, count).await? {
+                    let attributes = if plus { self.session.attributes(entry.node).await.ok() } else { None };
+                    entries.push((entry, attributes));
+                }
+                Ok(entries)
+            })?;
+            for (entry, attributes) in &entries {
                 cookie = entry.cookie;
                 let offset = cookie + COOKIE_BASE;
-                let type_ = entry.kind as u32 >> 12;
-                if !add(DirEntry { ino: entry.node, offset, type_, name: &entry.name })? {
+                let shown = DirEntry { ino: entry.node, offset, type_: directory_type(entry.kind), name: &entry.name };
+                if !add(shown, attributes.as_ref())? {
                     return Ok(());
                 }
             }
@@ -146,6 +160,11 @@ impl Files {
             }
         }
     }
+}
+
+/// `DT_DIR` and its like are the upper bits of the mode.
+fn directory_type(kind: Kind) -> u32 {
+    kind as u32 >> 12
 }
 
 /// A name of a directory entry, if the group can have it.
@@ -283,12 +302,15 @@ impl FileSystem for Files {
         })
     }
 
-    fn forget(&self, _: &Context, node: Node, count: u64) {
-        self.references.remove(node, count);
-        let _ = self.run(async {
-            self.session.forget(node, count).await;
-            Ok(())
-        });
+    fn forget(&self, context: &Context, node: Node, count: u64) {
+        self.batch_forget(context, vec![(node, count)]);
+    }
+
+    fn batch_forget(&self, _: &Context, requests: Vec<(Node, u64)>) {
+        for (node, count) in &requests {
+            self.references.remove(*node, *count);
+        }
+        self.give_back(requests);
     }
 
     fn getattr(&self, _: &Context, node: Node, _: Option<u64>) -> io::Result<(stat64, Duration)> {
@@ -528,7 +550,7 @@ impl FileSystem for Files {
         offset: u64,
         add_entry: &mut dyn FnMut(DirEntry<'_>) -> io::Result<usize>,
     ) -> io::Result<()> {
-        self.list(node, offset, likely_entries(size, 0), &mut |entry| Ok(add_entry(entry)? > 0))
+        self.list(node, offset, likely_entries(size, 0), false, &mut |entry, _| Ok(add_entry(entry)? > 0))
     }
 
     fn readdirplus(
@@ -540,19 +562,13 @@ impl FileSystem for Files {
         offset: u64,
         add_entry: &mut dyn FnMut(DirEntry<'_>, Entry) -> io::Result<usize>,
     ) -> io::Result<()> {
-        self.list(node, offset, likely_entries(size, PLUS), &mut |entry| {
-            // Node 0 says that nothing is told about the file: for the dots, and for what was removed meanwhile.
-            let attributes = if entry.name == b"." || entry.name == b".." {
-                None
-            } else {
-                self.run(self.session.attributes(entry.ino)).ok()
-            };
-            let plus = attributes.as_ref().map_or_else(Entry::default, known);
-            if add_entry(entry, plus)? == 0 {
+        self.list(node, offset, likely_entries(size, PLUS), true, &mut |entry, attributes| {
+            // Node 0 says that nothing is told about the file.
+            if add_entry(entry, attributes.map_or_else(Entry::default, known))? == 0 {
                 return Ok(false);
             }
             if let Some(attributes) = attributes {
-                self.entry(&attributes);
+                self.entry(attributes);
             }
             Ok(true)
         })

@@ -24,6 +24,8 @@
 //!   5. While requests wait (for disks, for space, for voters), there is always one more worker to read the next,
 //!      up to [`WORKERS_MAX`]: writes that must wait do not stop reads.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 mod filesystem;
 mod handshake;
 mod locked;
@@ -47,15 +49,15 @@ use locked::Locked;
 use memory::Session;
 use plinth_engine::api::Watcher;
 #[cfg(not(test))]
-use plinth_engine::group::Session;
+use plinth_engine::session::Session;
 use rustix::io::Errno;
 use std::{
     future::Future,
     io,
     os::fd::{AsRawFd, OwnedFd},
     pin::Pin,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
 };
 use watcher::Notifier;
 
@@ -71,21 +73,22 @@ pub(crate) const DATA_MAX: usize = 1 << 20;
 /// Room for the headers of a request or an answer.
 const HEADERS_MAX: usize = 4096;
 
-/// A mount that is being served.
+/// Idle workers that are kept at least: those that a burst brought serve the next one too.
+const IDLE_MAX: usize = 16;
+
+/// A mount that is being served. Dropping it changes nothing: the mount is served until it is unmounted.
 pub struct FrontEnd {
     shared: Arc<Shared>,
-    /// Ends with this.
-    _notifier: Notifier,
 }
 
 struct Shared {
     files: Arc<Files>,
     server: Server<Arc<Files>>,
     device: Arc<OwnedFd>,
+    notifier: Notifier,
     /// Workers that are kept although idle.
     keep: usize,
     workers: Mutex<Workers>,
-    changed: Condvar,
 }
 
 #[derive(Default)]
@@ -95,6 +98,19 @@ struct Workers {
     idle: usize,
     /// The kernel ended the connection.
     ended: bool,
+    handles: Vec<JoinHandle<()>>,
+}
+
+/// Asks the kernel to send again what was read from `device` and not answered. For a successor: the process that
+/// served the device must be gone, and this comes before [`FrontEnd::serve`].
+///
+/// # Errors
+/// If the kernel is older than Linux 6.9, or the mount is gone.
+pub fn resend(device: &OwnedFd) -> io::Result<()> {
+    const RESEND: i32 = 7;
+    // An answer to no request, with the code of the notification in place of the error.
+    rustix::io::write(device, &Header { opcode: 0, unique: 0 }.error(-RESEND))?;
+    Ok(())
 }
 
 impl FrontEnd {
@@ -110,6 +126,8 @@ impl FrontEnd {
         block_on: BlockOn,
         threads: usize,
     ) -> io::Result<Self> {
+        let keep = threads.clamp(1, WORKERS_MAX);
+        let ready = (0..keep).map(|_| Memory::new()).collect::<io::Result<Vec<_>>>()?;
         let device = Arc::new(device);
         let notifier = Notifier::start(Arc::clone(&device))?;
         let files = Arc::new(Files::new(session(notifier.watcher()), block_on));
@@ -117,26 +135,27 @@ impl FrontEnd {
             server: Server::new(Arc::clone(&files)),
             files,
             device,
-            keep: threads.clamp(1, WORKERS_MAX),
+            notifier,
+            keep,
             workers: Mutex::default(),
-            changed: Condvar::new(),
         });
-        let front_end = Self { shared, _notifier: notifier };
-        let mut ready = Vec::new();
-        for _ in 0..front_end.shared.keep {
-            ready.push(Memory::new()?);
-        }
         for memory in ready {
-            front_end.shared.add_worker(memory)?;
+            if let Err(error) = shared.add_worker(Some(memory)) {
+                // One is enough to go on with: it adds others as it needs them.
+                if shared.lock().all == 0 {
+                    shared.notifier.stop();
+                    return Err(error);
+                }
+            }
         }
-        Ok(front_end)
+        Ok(Self { shared })
     }
 
-    /// Waits until the mount was unmounted and its last request answered.
+    /// Waits until the mount was unmounted, its last request answered and the way into the group closed.
     pub fn join(self) {
-        let mut workers = self.shared.lock();
-        while workers.all > 0 {
-            workers = self.shared.changed.wait(workers).unwrap_or_else(PoisonError::into_inner);
+        while let Some(handle) = { self.shared.lock().handles.pop() } {
+            // A worker that panicked has said so, and nobody waits for what it did.
+            let _ = handle.join();
         }
     }
 
@@ -164,20 +183,23 @@ impl Shared {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add_worker(self: &Arc<Self>, memory: Memory) -> io::Result<()> {
-        {
-            let mut workers = self.lock();
-            workers.all += 1;
-            workers.idle += 1;
-        }
+    /// Starts a worker, which makes its own memory unless it is given some.
+    fn add_worker(self: &Arc<Self>, memory: Option<Memory>) -> io::Result<()> {
+        let mut workers = self.lock();
         let shared = Arc::clone(self);
-        let started = thread::Builder::new().name("fuse".into()).spawn(move || shared.work(memory));
-        if started.is_err() {
-            let mut workers = self.lock();
-            workers.all -= 1;
-            workers.idle -= 1;
-        }
-        started.map(drop)
+        let handle = thread::Builder::new().name("fuse".into()).spawn(move || {
+            if let Some(memory) = memory.or_else(|| Memory::new().ok()) {
+                shared.work(memory);
+            } else {
+                shared.lock().idle -= 1;
+            }
+            shared.leave();
+        })?;
+        workers.all += 1;
+        workers.idle += 1;
+        workers.handles.retain(|handle| !handle.is_finished());
+        workers.handles.push(handle);
+        Ok(())
     }
 
     /// One worker's life.
@@ -186,24 +208,27 @@ impl Shared {
             self.took_one();
             self.answer(&mut memory, length);
             let mut workers = self.lock();
-            if workers.idle >= self.keep && !workers.ended {
-                workers.all -= 1;
+            if workers.idle >= self.keep.max(IDLE_MAX) {
                 return;
             }
             workers.idle += 1;
         }
+        let mut workers = self.lock();
+        workers.ended = true;
+        workers.idle -= 1;
+    }
+
+    fn leave(&self) {
         let last = {
             let mut workers = self.lock();
-            workers.ended = true;
-            workers.idle -= 1;
-            workers.all == 1
+            workers.all -= 1;
+            workers.ended && workers.all == 0
         };
         if last {
-            // The mount is gone, and with it the kernel's references, of which it does not tell.
+            // With the mount went the kernel's references, of which it does not tell.
+            self.notifier.stop();
             self.files.end();
         }
-        self.lock().all -= 1;
-        self.changed.notify_all();
     }
 
     /// Reads the next request, and tells its length. `None` when the mount is gone.
@@ -229,7 +254,7 @@ impl Shared {
         };
         if add {
             // Without memory or threads, those there are must do: the next request waits a little.
-            let _ = Memory::new().and_then(|memory| self.add_worker(memory));
+            let _ = self.add_worker(None);
         }
     }
 

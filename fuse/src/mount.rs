@@ -90,12 +90,12 @@ pub struct MountOptions {
     pub no_devices: bool,
     pub no_set_id: bool,
     pub no_programs: bool,
+    /// Every write is durable before it returns. Changes of names are not: use `fsync` on their directory.
     pub synchronous: bool,
-    pub synchronous_directories: bool,
 }
 
 impl MountOptions {
-    /// Reads a list as `mount -o` takes it. What a file system without access times does anyway, and what concerns
+    /// Reads a list as `mount -o` takes it. `dirsync` is refused, because Linux keeps it from us. What a file system without access times does anyway, and what concerns
     /// only the tools around `mount`, is accepted and has no effect.
     ///
     /// # Errors
@@ -120,7 +120,6 @@ impl MountOptions {
             "exec" => self.no_programs = false,
             "sync" => self.synchronous = true,
             "async" => self.synchronous = false,
-            "dirsync" => self.synchronous_directories = true,
             "defaults" => *self = Self { read_only: self.read_only, ..Self::default() },
             "noatime"
             | "atime"
@@ -158,13 +157,13 @@ impl MountOptions {
         flags.set(MountFlags::NOSUID, self.no_set_id);
         flags.set(MountFlags::NOEXEC, self.no_programs);
         flags.set(MountFlags::SYNCHRONOUS, self.synchronous);
-        flags.set(MountFlags::DIRSYNC, self.synchronous_directories);
         flags
     }
 }
 
 /// Mounts the group `name` on `directory`, and returns the device to serve it by. The mount lives as long as the
-/// device, or a duplicate of it, is open; programs that use it wait until it is served.
+/// device, or a duplicate of it, is open; programs that use it wait until it is served. If it is never served, what
+/// is left when the device is closed is a dead mount: [`unmount`] removes it.
 ///
 /// # Errors
 /// If the directory cannot be a mount point, or the kernel refuses.

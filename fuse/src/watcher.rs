@@ -68,11 +68,9 @@ impl Notifier {
     pub fn watcher(&self) -> Arc<dyn Watcher> {
         Arc::clone(&self.queue) as Arc<dyn Watcher>
     }
-}
 
-/// The thread ends when it is idle, or when its present notification does.
-impl Drop for Notifier {
-    fn drop(&mut self) {
+    /// The thread ends when it is idle, or when its present notification does.
+    pub fn stop(&self) {
         self.queue.stop();
     }
 }

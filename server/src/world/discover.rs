@@ -2,18 +2,23 @@
 //!
 //! The string is a list of shell patterns, separated by commas. What they match is
 //! sorted by path; regular files and block devices stay, also behind symbolic links.
-//! Each is opened on a thread of its own, because opening a sick device can hang:
-//! after [`PATIENCE`] it is reported as timed out and its thread left behind, and
-//! until that thread returns the path is not tried again.
+//!
+//! Nothing here touches a disk, not even to ask what it is: that can hang. Patterns are
+//! matched against the names in directories. Each match is then examined and opened on a
+//! thread of its own; after [`PATIENCE`] it is reported as timed out and its thread left
+//! behind, and until that thread returns the path is not tried again.
 
 use super::{
     IoEngine,
-    disk::{Medium, RealDisk},
+    disk::{NotADisk, RealDisk},
+    patience::{PATIENCE, no_answer},
 };
-use plinth_engine::world::{Disk, Found};
+use glob::{MatchOptions, Pattern};
+use plinth_engine::world::{Disk, Found, Identity};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
+    path::{Component, Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -22,9 +27,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-
-/// How long opening a disk may take: longer than the kernel's own retries on a path that comes back.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Disks being opened at the same time.
 const OPENING_MAX: usize = 64;
@@ -81,27 +83,18 @@ fn discover_with(
     patience: Duration,
     open: impl Fn(&str) -> io::Result<RealDisk> + Send + Clone + 'static,
 ) -> Vec<Found> {
-    let matches = patterns.iter().filter_map(|pattern| glob::glob(pattern).ok()).flatten().flatten();
-    let paths: BTreeSet<String> = matches.filter_map(|path| path.to_str().map(str::to_owned)).collect();
-    let disks: Vec<(String, Medium)> = paths
-        .into_iter()
-        .filter_map(|path| Medium::of(&fs::metadata(&path).ok()?).map(|medium| (path, medium)))
-        .collect();
-
-    let timed_out = || {
-        let text = format!("it could not be opened within {} s: the device hangs", patience.as_secs());
-        io::Error::new(io::ErrorKind::TimedOut, text)
-    };
-    let mut results: Vec<Option<io::Result<RealDisk>>> = disks.iter().map(|_| None).collect();
+    let paths: Vec<String> =
+        patterns.iter().flat_map(|pattern| expand(pattern)).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut results: Vec<Option<io::Result<RealDisk>>> = paths.iter().map(|_| None).collect();
     let (report, reports) = mpsc::channel();
     let mut opening: BTreeMap<usize, (Instant, Arc<AtomicBool>)> = BTreeMap::new();
     let mut next = 0;
     loop {
-        while next < disks.len() && opening.len() < OPENING_MAX {
-            let (path, number) = (disks[next].0.clone(), next);
+        while next < paths.len() && opening.len() < OPENING_MAX {
+            let (path, number) = (paths[next].clone(), next);
             next += 1;
             if hanging.has(&path) {
-                results[number] = Some(Err(timed_out()));
+                results[number] = Some(Err(no_answer(patience)));
                 continue;
             }
             let returned = Arc::new(AtomicBool::new(false));
@@ -127,21 +120,54 @@ fn discover_with(
             }
             Err(_) => {
                 if let Some((number, (_, returned))) = opening.pop_first() {
-                    hanging.add(&disks[number].0, returned);
-                    results[number] = Some(Err(timed_out()));
+                    hanging.add(&paths[number], returned);
+                    results[number] = Some(Err(no_answer(patience)));
                 }
             }
         }
     }
 
-    let found = disks.into_iter().zip(results).map(|((path, medium), result)| {
-        let result = result.unwrap_or_else(|| Err(timed_out()));
-        // What was opened counts, should the path have changed since.
-        let identity = result.as_ref().map_or_else(|_| medium.identity(), RealDisk::identity);
-        let disk = result.map(|disk| Arc::new(disk) as Arc<dyn Disk>).map_err(Arc::new);
-        Found { path, identity, disk }
+    let found = paths.into_iter().zip(results).filter_map(|(path, result)| {
+        let disk = match result.unwrap_or_else(|| Err(no_answer(patience))) {
+            Ok(disk) => disk,
+            // The name of a directory, or of nothing at all: no disk, and nobody's mistake.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NotADisk>()) => return None,
+            Err(error) => {
+                // What does not let us look is known by its path alone.
+                let identity = Identity(format!("path:{path}"));
+                return Some(Found { path, identity, disk: Err(Arc::new(error)) });
+            }
+        };
+        let identity = disk.identity();
+        Some(Found { path, identity, disk: Ok(Arc::new(disk) as Arc<dyn Disk>) })
     });
     found.collect()
+}
+
+/// The paths that a pattern may mean. Where it has no wildcards, nobody looks whether they exist.
+fn expand(pattern: &str) -> Vec<String> {
+    const LIKE_A_SHELL: MatchOptions =
+        MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
+    let mut paths = vec![PathBuf::new()];
+    for component in Path::new(pattern).components() {
+        let wild = match component {
+            Component::Normal(name) => name.to_str().filter(|name| name.contains(['*', '?', '['])),
+            _ => None,
+        };
+        let Some(Ok(wild)) = wild.map(Pattern::new) else {
+            paths.iter_mut().for_each(|path| path.push(component));
+            continue;
+        };
+        let within = |directory: PathBuf| {
+            let looked_at = if directory.as_os_str().is_empty() { Path::new(".") } else { &directory };
+            let names = fs::read_dir(looked_at).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            let names = names.filter(|name| name.to_str().is_some_and(|name| wild.matches_with(name, LIKE_A_SHELL)));
+            names.map(|name| directory.join(name)).collect::<Vec<_>>()
+        };
+        paths = paths.into_iter().flat_map(within).collect();
+    }
+    paths.into_iter().filter_map(|path| path.into_os_string().into_string().ok()).collect()
 }
 
 #[cfg(test)]
@@ -152,6 +178,10 @@ mod tests {
     fn a_discovery_string_is_split_and_checked() {
         assert_eq!(patterns(" '/dev/sd*' , /x/*,,").expect("patterns"), ["/dev/sd*", "/x/*"]);
         assert!(patterns("").expect("patterns").is_empty());
+        assert!(expand("").iter().all(String::is_empty));
+        assert_eq!(expand("/no/such/disk"), ["/no/such/disk"]);
+        assert!(expand("/no/such/*").is_empty());
+        assert_eq!(expand("/proc/[s]elf/stat?s"), ["/proc/self/status"]);
         let error = patterns("/a/*,/b/[").expect_err("no pattern");
         assert!(error.to_string().contains("/b/["), "{error}");
     }

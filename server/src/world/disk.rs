@@ -13,12 +13,18 @@
 //! I/O in flight prevents, also after the process was killed. So nothing but this
 //! disk and its operations may hold a share of it.
 //!
+//! A ring is only for media whose submission never blocks: block devices, and files of the
+//! file systems in [`NEVER_BLOCKS`]. A FUSE or network file system makes the submitter
+//! wait when its server hangs (seen: a FUSE file with more than twelve requests under
+//! way), and with it all other disks of that thread; such a file has threads of its own.
+//!
 //! I/O is direct. Where a file system refuses that (`EINVAL`), or wants more than
 //! 4 KiB of alignment, it goes through the page cache, and a flush is what makes it durable.
 
 use super::{
     IoEngine, executor, occupant,
     op::{Op, Work},
+    patience::{Handle, PATIENCE, within},
     pool::Pool,
     sys,
 };
@@ -44,6 +50,16 @@ use std::{
 /// The largest sector, and the alignment of every buffer.
 const SECTOR_MAX: u32 = 4096;
 
+/// Local file systems that honour `IOCB_NOWAIT`, by the magic of statfs(2).
+const NEVER_BLOCKS: [u64; 6] = [
+    0xef53,      // ext4
+    0x5846_5342, // XFS
+    0x9123_683e, // Btrfs
+    0xf2f5_2010, // F2FS
+    0xca45_1a4e, // bcachefs
+    0x0102_1994, // tmpfs
+];
+
 /// What a path leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Medium {
@@ -60,11 +76,16 @@ pub(super) struct RealDisk {
     can_discard: Arc<AtomicBool>,
     engine: IoEngine,
     /// For looking, until the disk is claimed.
-    file: Arc<File>,
+    file: Arc<Handle>,
     /// For everything, once it is.
-    claimed: OnceLock<Arc<File>>,
+    claimed: OnceLock<Arc<Handle>>,
     pool: Pool,
 }
+
+/// A path that leads to something that cannot be a disk.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is neither a block device nor a regular file")]
+pub(super) struct NotADisk(String);
 
 impl Medium {
     /// What the path leads to; `None` if that cannot be a disk.
@@ -118,9 +139,7 @@ impl RealDisk {
     /// # Errors
     /// What the operating system says, or that this cannot be a disk.
     pub(super) fn open(path: &str, engine: IoEngine) -> io::Result<Self> {
-        let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidInput, text);
-        let medium = Medium::of(&fs::metadata(path)?)
-            .ok_or_else(|| invalid(format!("{path} is neither a block device nor a regular file")))?;
+        let medium = Medium::of(&fs::metadata(path)?).ok_or_else(|| io::Error::other(NotADisk(path.to_owned())))?;
         let (mut file, mut direct) = match open_with(Path::new(path), OFlags::RDONLY, true) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 (open_with(Path::new(path), OFlags::RDONLY, false)?, false)
@@ -143,6 +162,11 @@ impl RealDisk {
         // Seeking to the end gives the size of devices and files alike.
         let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
         let size = size - size % u64::from(sectors.logical);
+        let file_system = rustix::fs::fstatfs(&file)?.f_type as u64;
+        let engine = match medium {
+            Medium::File { .. } if !NEVER_BLOCKS.contains(&file_system) => IoEngine::Threads,
+            _ => engine,
+        };
         let can_discard = medium.sysfs().is_none_or(|sysfs| {
             ["queue", "../queue"]
                 .iter()
@@ -157,7 +181,7 @@ impl RealDisk {
             direct,
             can_discard: Arc::new(AtomicBool::new(can_discard)),
             engine,
-            file: Arc::new(file),
+            file: Arc::new(Handle::new(file)),
             claimed: OnceLock::new(),
             pool: Pool::default(),
         })
@@ -167,7 +191,7 @@ impl RealDisk {
         self.medium.identity()
     }
 
-    fn file(&self) -> &Arc<File> {
+    fn file(&self) -> &Arc<Handle> {
         self.claimed.get().unwrap_or(&self.file)
     }
 
@@ -196,35 +220,6 @@ impl RealDisk {
             return refuse(io::ErrorKind::InvalidInput, format!("not a multiple of the sector, {sector} bytes"));
         }
         None
-    }
-
-    /// Opens what is open already once more, for writing, whatever its path leads to by now.
-    fn open_for_writing(&self) -> io::Result<File> {
-        let same = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let exclusive = if self.medium.sysfs().is_some() { OFlags::EXCL } else { OFlags::empty() };
-        // The kernel opens a read-only device for writing, and refuses the writes.
-        let read_only =
-            self.medium.sysfs().is_some_and(|sysfs| fs::read_to_string(sysfs + "/ro").is_ok_and(|ro| ro.trim() == "1"));
-        let opened = match read_only {
-            true => Err(io::Error::from_raw_os_error(libc::EROFS)),
-            false => open_with(Path::new(&same), OFlags::RDWR | exclusive, self.direct),
-        };
-        let path = &self.path;
-        opened.map_err(|error| {
-            let text = match error.raw_os_error() {
-                Some(libc::EBUSY) => {
-                    let user = occupant::user(self.medium).unwrap_or_else(|| "a program has it for itself".into());
-                    format!("{path} is in use: {user}")
-                }
-                Some(libc::EROFS) if read_only => format!("{path} is read-only: blockdev --setrw {path}"),
-                Some(libc::EROFS) => format!("{path} is read-only: so is its file system; remount that read-write"),
-                Some(libc::EACCES | libc::EPERM) => {
-                    format!("{path} cannot be written: {error}; give the engine's user permission")
-                }
-                _ => format!("{path} cannot be opened for writing: {error}"),
-            };
-            io::Error::new(error.kind(), text)
-        })
     }
 }
 
@@ -288,18 +283,10 @@ impl Disk for RealDisk {
         if self.claimed.get().is_some() {
             return Ok(());
         }
-        let file = Arc::new(self.open_for_writing()?);
-        sys::lock(&file).map_err(|error| {
-            let text = match error.kind() {
-                io::ErrorKind::WouldBlock => {
-                    format!("{} is held by another engine, or by I/O that one left behind", self.path)
-                }
-                _ => format!("{} cannot be locked: {error}", self.path),
-            };
-            io::Error::new(error.kind(), text)
-        })?;
+        let (looking, path, medium, direct) = (Arc::clone(&self.file), self.path.clone(), self.medium, self.direct);
+        let claimed = within(PATIENCE, "disk-claim", move || open_and_lock(&looking, &path, medium, direct))??;
         // Of two threads that claim at once the second was refused above.
-        let _ = self.claimed.set(file);
+        let _ = self.claimed.set(Arc::new(claimed));
         Ok(())
     }
 
@@ -317,6 +304,38 @@ impl std::fmt::Debug for RealDisk {
             .field("claimed", &self.claimed.get().is_some())
             .finish_non_exhaustive()
     }
+}
+
+/// Opens what is open already once more, for writing, whatever its path leads to by now, and locks it.
+fn open_and_lock(looking: &File, path: &str, medium: Medium, direct: bool) -> io::Result<Handle> {
+    let same = format!("/proc/self/fd/{}", looking.as_raw_fd());
+    let exclusive = if medium.sysfs().is_some() { OFlags::EXCL } else { OFlags::empty() };
+    // The kernel opens a read-only device for writing, and refuses the writes.
+    let is_read_only = |sysfs| fs::read_to_string(sysfs + "/ro").is_ok_and(|ro| ro.trim() == "1");
+    let opened = match medium.sysfs().is_some_and(is_read_only) {
+        true => Err(io::Error::from_raw_os_error(libc::EROFS)),
+        false => open_with(Path::new(&same), OFlags::RDWR | exclusive, direct).map(Handle::new),
+    };
+    opened.and_then(|file| sys::lock(&file).map(|()| file)).map_err(|error| {
+        let text = match (error.kind(), error.raw_os_error(), medium) {
+            (io::ErrorKind::WouldBlock, ..) => {
+                format!("{path} is held by another engine, or by I/O that one left behind")
+            }
+            (_, Some(libc::EBUSY), _) => {
+                let user = occupant::user(medium).unwrap_or_else(|| "a program has it for itself".into());
+                format!("{path} is in use: {user}")
+            }
+            (_, Some(libc::EROFS), Medium::Block { .. }) => format!("{path} is read-only: blockdev --setrw {path}"),
+            (_, Some(libc::EROFS), Medium::File { .. }) => {
+                format!("{path} is read-only: so is its file system; remount that read-write")
+            }
+            (_, Some(libc::EACCES | libc::EPERM), _) => {
+                format!("{path} cannot be written: {error}; give the engine's user permission")
+            }
+            _ => format!("{path} cannot be opened and locked for writing: {error}"),
+        };
+        io::Error::new(error.kind(), text)
+    })
 }
 
 fn open_with(path: &Path, flags: OFlags, direct: bool) -> io::Result<File> {

@@ -309,7 +309,7 @@ impl Driver {
         if ring.is_idle() {
             self.ring.replace(RingState::Ready(ring));
         } else {
-            reaper::adopt(ring);
+            reaper::adopt(*ring);
         }
     }
 }

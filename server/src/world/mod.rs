@@ -6,7 +6,7 @@
 //!   ring      one io_uring            pool      blocking threads of one disk
 //!   op        one I/O on its way      reaper    rings that were left behind
 //!   disk      open, claim, submit     discover  paths to disks      occupant  who else lives there
-//!   sys       two system calls
+//!   sys       two system calls      patience  what may hang
 //! ```
 //!
 //! Which I/O engine: io_uring where the kernel lets us, else threads. Containers often
@@ -17,6 +17,7 @@ mod disk;
 mod executor;
 mod occupant;
 mod op;
+mod patience;
 mod pool;
 mod reaper;
 mod ring;

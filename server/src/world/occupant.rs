@@ -6,19 +6,17 @@
 //! table, which the table below knows. Nothing is ever written. A disk with a Plinth
 //! header is nobody else's, whatever older marks are left on it.
 
-use super::disk::Medium;
+use super::{
+    disk::Medium,
+    patience::{Handle, PATIENCE, within},
+};
 use plinth_engine::{buffer::Buffer, world::Sectors};
 use plinth_format::header::HEADER_MAGIC;
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
-    sync::{Arc, mpsc},
-    thread,
-    time::Duration,
+    sync::Arc,
 };
-
-/// How long a disk may take to show its marks before it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much of both ends is looked at, in bytes: the ZFS label with its uberblocks
 /// is the farthest mark.
@@ -48,18 +46,10 @@ const MARKS: &[(usize, &[u8], &str)] = &[
 ];
 
 /// Who uses the disk right now, or whose marks it carries.
-pub(super) fn of(medium: Medium, file: &Arc<File>, size: u64, sectors: Sectors) -> Option<String> {
-    let (answer, answered) = mpsc::channel();
+pub(super) fn of(medium: Medium, file: &Arc<Handle>, size: u64, sectors: Sectors) -> Option<String> {
     let file = Arc::clone(file);
-    let look = move || drop(answer.send(read_and_recognise(&file, size, sectors)));
-    let user = user(medium);
-    if user.is_some() {
-        return user;
-    }
-    // The disk may hang; then the thread does, and not the caller.
-    let started = thread::Builder::new().name("occupant".into()).spawn(look);
-    let found = started.ok().and_then(|_| answered.recv_timeout(PATIENCE).ok());
-    found.unwrap_or_else(|| Some("unknown content: it does not answer reads".into()))
+    within(PATIENCE, "occupant", move || user(medium).or_else(|| read_and_recognise(&file, size, sectors)))
+        .unwrap_or_else(|error| Some(format!("unknown content: {error}")))
 }
 
 fn read_and_recognise(file: &File, size: u64, sectors: Sectors) -> Option<String> {

@@ -10,13 +10,12 @@
 //!       +--landed: all, or an error--> finished: file let go, then the waiter told
 //! ```
 
-use super::sys;
+use super::{patience::Handle, sys};
 use plinth_engine::{
     buffer::{Buffer, Slice},
     completion::{Completer, Done},
 };
 use std::{
-    fs::File,
     io,
     os::unix::fs::FileExt,
     sync::{
@@ -32,7 +31,7 @@ pub(super) const TRANSFER_MAX: usize = 1 << 30;
 const SECTOR: usize = 512;
 
 pub(super) struct Op {
-    pub(super) file: Arc<File>,
+    pub(super) file: Arc<Handle>,
     pub(super) work: Work,
     pub(super) completer: Completer,
 }
@@ -77,7 +76,7 @@ impl Op {
                 Work::Flush => self.file.sync_data().map(|()| 0),
                 Work::Punch { offset, length, .. } => {
                     use rustix::fs::FallocateFlags as Flags;
-                    rustix::fs::fallocate(&*self.file, Flags::PUNCH_HOLE | Flags::KEEP_SIZE, *offset, *length)
+                    rustix::fs::fallocate(&**self.file, Flags::PUNCH_HOLE | Flags::KEEP_SIZE, *offset, *length)
                         .map(|()| 0)
                         .map_err(io::Error::from)
                 }

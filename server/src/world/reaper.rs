@@ -19,7 +19,7 @@ use std::{
 };
 
 struct Reaper {
-    inbox: Mutex<Vec<Box<Ring>>>,
+    inbox: Mutex<Vec<Ring>>,
     bell: OwnedFd,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn start() -> io::Result<()> {
 }
 
 /// Gives a ring away. Its owner submits nothing to it any more.
-pub(super) fn adopt(ring: Box<Ring>) {
+pub(super) fn adopt(ring: Ring) {
     let reaper = REAPER.get().expect("a ring exists only after `start`");
     reaper.inbox.lock().unwrap_or_else(PoisonError::into_inner).push(ring);
     let _ = rustix::io::write(&reaper.bell, &1u64.to_ne_bytes());
@@ -46,7 +46,7 @@ pub(super) fn adopt(ring: Box<Ring>) {
 
 impl Reaper {
     fn serve(&self) {
-        let mut rings: Vec<Box<Ring>> = Vec::new();
+        let mut rings: Vec<Ring> = Vec::new();
         loop {
             rings.append(&mut self.inbox.lock().unwrap_or_else(PoisonError::into_inner));
             for ring in &mut rings {

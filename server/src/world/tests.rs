@@ -442,7 +442,7 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     if RealWorld::new(IoChoice::Uring, |_| ()).is_err() {
         return;
     }
-    let hung = Arc::new(File::from(eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd")));
+    let hung = Arc::new(patience::Handle::new(File::from(eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd"))));
     let share = Arc::clone(&hung);
     let (tell, told) = futures::channel::oneshot::channel();
     let waiter = thread::spawn(move || {
@@ -455,14 +455,14 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
             futures::join!(told, sleep(Duration::from_millis(20))).0.expect("told");
             expiry.expire();
             assert!(completion.or_overdue().await.is_none());
-            completion
+            Some(completion)
         })
     });
     tell.send(()).expect("the waiter is there");
-    let completion = waiter.join().expect("waiter");
+    let completion = waiter.join().expect("waiter").expect("completion");
     // The thread is gone. Its ring, with the read in it, is the reaper's; the kernel may have
     // cancelled it with the thread, or it ends when there is something to read.
-    rustix::io::write(&*hung, &1u64.to_ne_bytes()).expect("write");
+    rustix::io::write(&**hung, &1u64.to_ne_bytes()).expect("write");
     let done = block_on(completion);
     assert_eq!(done.buffer.expect("buffer").len(), 8);
     let patience = Instant::now() + Duration::from_secs(60);

@@ -1,0 +1,510 @@
+//! The activity log: where writes may be under way, listed durably before they begin.
+//!
+//! A region is a run of extents. Before a region is first written:
+//!
+//!   1. If a disk is offline, the region is marked stale for it, durably.
+//!   2. The region is written to the activity log on every voter, and flushed.
+//!   3. Writes run. While the region is listed they cost a look at the table.
+//!
+//! Release, when the region is idle or its slot is needed (R10): no more writes
+//! are let in and those in flight end; checksum blocks are written to every
+//! mirror; the disks are flushed; only then is the log written without the region.
+//!
+//! ```text
+//!   (absent) --enter--> Opening --log durable--> Open --release--> Closing --log durable--> (absent)
+//!                                                 ^                   |
+//!                                                 +---- it failed ----+
+//! ```
+//!
+//! A crash leaves every region listed that may differ between mirrors; the next
+//! mount compares those and no others. Regions begin small and grow while slots
+//! are taken from regions that were written a moment ago: then writes are random,
+//! and a log write per region would be a log write per write.
+//!
+//! Invariants:
+//!
+//!   1. A block is written only while its region is Open and the writer is counted in `users`.
+//!   2. What is in the table is in the newest durable log, unless it is Opening.
+
+use crate::{
+    buffer::Buffer,
+    error::FileError,
+    extent::Extent,
+    group::Group,
+    member::{Member, Settled},
+    stale,
+    voters::Refusal,
+};
+use event_listener::Event;
+use plinth_format::{
+    DiskNumber,
+    activity::{ActivityLog, Region},
+    envelope::Envelope,
+    layout::ACTIVITY_PLACES,
+    membership::DiskState,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Regions that may be open at once: with regions of 4 extents of 4 MiB, 16 GiB
+/// under random writes before regions grow; a log write is 16 KiB at most.
+pub const REGIONS_MAX: usize = 1000;
+/// Regions closed together when the table is full.
+const BATCH: usize = 128;
+/// Extents in a region, as a power of two: at first, and at most.
+const SCALE_MIN: u32 = 2;
+const SCALE_MAX: u32 = 12;
+/// A region closed for its slot this soon after its last write says that regions are too small.
+const BUSY: Duration = Duration::from_secs(30);
+/// A region is closed after this long without a write.
+pub const IDLE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Opening,
+    Open,
+    Closing,
+}
+
+#[derive(Debug)]
+struct Entry {
+    count: u32,
+    phase: Phase,
+    users: u32,
+    last_used: Duration,
+    /// Whether the newest durable log has it.
+    in_log: bool,
+}
+
+#[derive(Debug)]
+struct Table {
+    regions: BTreeMap<u64, Entry>,
+    scale: u32,
+}
+
+/// Who holds it writes the log.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    sequence: u64,
+}
+
+/// The table of regions. See the module's description.
+#[derive(Debug)]
+pub struct Activity {
+    table: Mutex<Table>,
+    changed: Event,
+    writer: async_lock::Mutex<Writer>,
+}
+
+/// A write is under way in a region; ends when dropped.
+#[derive(Debug)]
+pub struct Active<'a> {
+    activity: &'a Activity,
+    first: u64,
+}
+
+impl Table {
+    fn find(&mut self, extent: u64) -> Option<(u64, &mut Entry)> {
+        let (first, entry) = self.regions.range_mut(..=extent).next_back()?;
+        (extent < first + u64::from(entry.count)).then_some((*first, entry))
+    }
+
+    fn regions(&self) -> Vec<Region> {
+        self.regions.iter().map(|(first, entry)| Region { first: *first, count: entry.count }).collect()
+    }
+
+    /// The aligned run around `extent`, cut where it would overlap another region.
+    fn region_around(&self, extent: u64) -> Region {
+        let size = 1u64 << self.scale;
+        let mut start = extent & !(size - 1);
+        let mut end = start + size;
+        if let Some((first, entry)) = self.regions.range(..=extent).next_back() {
+            start = start.max(first + u64::from(entry.count));
+        }
+        if let Some((first, _)) = self.regions.range(extent..).next() {
+            end = end.min(*first);
+        }
+        Region { first: start, count: u32::try_from(end - start).expect("at most 2^SCALE_MAX") }
+    }
+}
+
+impl Activity {
+    /// Starts with the regions of the log that the mount found, all of them open,
+    /// and the highest sequence in sight.
+    #[must_use]
+    pub fn new(found: &[Region], sequence: u64, now: Duration) -> Self {
+        let mut regions = BTreeMap::new();
+        for region in found {
+            let entry = Entry { count: region.count.max(1), phase: Phase::Open, users: 0, last_used: now, in_log: true };
+            regions.insert(region.first, entry);
+        }
+        Self {
+            table: Mutex::new(Table { regions, scale: SCALE_MIN }),
+            changed: Event::new(),
+            writer: async_lock::Mutex::new(Writer { sequence }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The regions now listed.
+    #[must_use]
+    pub fn regions(&self) -> Vec<Region> {
+        self.lock().regions()
+    }
+
+    /// Whether an extent's region is listed.
+    #[must_use]
+    pub fn has(&self, extent: u64) -> bool {
+        self.lock().find(extent).is_some()
+    }
+
+    fn set_phase(&self, regions: &[Region], phase: Phase) {
+        let mut table = self.lock();
+        for region in regions {
+            if let Some(entry) = table.regions.get_mut(&region.first) {
+                entry.phase = phase;
+            }
+        }
+        drop(table);
+        self.changed.notify(usize::MAX);
+    }
+
+    fn remove(&self, regions: &[Region]) {
+        let mut table = self.lock();
+        for region in regions {
+            table.regions.remove(&region.first);
+        }
+        // Half the table free: small regions will do again.
+        if table.regions.len() < REGIONS_MAX / 2 && table.scale > SCALE_MIN {
+            table.scale -= 1;
+        }
+        drop(table);
+        self.changed.notify(usize::MAX);
+    }
+
+    /// Takes up to `most` open regions that nobody uses, oldest first, for closing.
+    fn take_for_closing(&self, most: usize, idle_since: Option<Duration>, now: Duration) -> Vec<Region> {
+        let mut table = self.lock();
+        let mut idle: Vec<_> = table
+            .regions
+            .iter()
+            .filter(|(_, entry)| entry.phase == Phase::Open && entry.users == 0)
+            .filter(|(_, entry)| idle_since.is_none_or(|since| entry.last_used <= since))
+            .map(|(first, entry)| (entry.last_used, *first, entry.count))
+            .collect();
+        idle.sort_unstable();
+        idle.truncate(most);
+        let busy = idle.first().is_some_and(|(last_used, ..)| now.saturating_sub(*last_used) < BUSY);
+        if idle_since.is_none() && busy {
+            table.scale = (table.scale + 1).min(SCALE_MAX);
+        }
+        idle.into_iter()
+            .filter_map(|(_, first, count)| {
+                table.regions.get_mut(&first)?.phase = Phase::Closing;
+                Some(Region { first, count })
+            })
+            .collect()
+    }
+}
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        let mut table = self.activity.lock();
+        if let Some(entry) = table.regions.get_mut(&self.first) {
+            entry.users -= 1;
+        }
+    }
+}
+
+impl Group {
+    /// Enters the region of an extent for a write (invariant 1).
+    pub(crate) async fn activate(&self, extent: &Extent) -> Result<Active<'_>, FileError> {
+        loop {
+            let listener = self.activity.changed.listen();
+            let mut opening = None;
+            let mut full = false;
+            {
+                let last_used = self.world.monotonic();
+                let mut table = self.activity.lock();
+                let mut listed = false;
+                if let Some((first, entry)) = table.find(extent.id) {
+                    if entry.phase == Phase::Open {
+                        entry.users += 1;
+                        entry.last_used = last_used;
+                        return Ok(Active { activity: &self.activity, first });
+                    }
+                    listed = true;
+                }
+                if !listed && table.regions.len() >= REGIONS_MAX {
+                    full = true;
+                } else if !listed {
+                    let region = table.region_around(extent.id);
+                    let entry =
+                        Entry { count: region.count, phase: Phase::Opening, users: 0, last_used, in_log: false };
+                    table.regions.insert(region.first, entry);
+                    opening = Some(region);
+                }
+            }
+            if full {
+                if !self.close_regions(BATCH, None).await? {
+                    // Every region is in use: one of them ends soon.
+                    self.world.sleep(Duration::from_millis(1)).await;
+                }
+            } else if let Some(region) = opening {
+                if let Err(error) = self.open_region(region).await {
+                    self.activity.remove(&[region]);
+                    return Err(error);
+                }
+            } else {
+                listener.await;
+            }
+        }
+    }
+
+    async fn open_region(&self, region: Region) -> Result<(), FileError> {
+        self.mark_stale(&self.offline_disks(), &[region]).await?;
+        self.write_activity(Some(region)).await?;
+        // A disk may have gone offline since; its expulsion marks what is in the
+        // table, and this region is.
+        self.activity.set_phase(&[region], Phase::Open);
+        Ok(())
+    }
+
+    /// The disks that miss what is written now.
+    pub(crate) fn offline_disks(&self) -> Vec<DiskNumber> {
+        let offline = self.members.values().filter(|member| member.state() == DiskState::Offline && !member.quorum);
+        offline.map(|member| member.number).collect()
+    }
+
+    /// Marks regions stale for disks, durably, unless they are marked already.
+    pub(crate) async fn mark_stale(&self, disks: &[DiskNumber], regions: &[Region]) -> Result<(), FileError> {
+        let mut fresh: BTreeMap<DiskNumber, Vec<Region>> = BTreeMap::new();
+        {
+            let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+            for disk in disks {
+                let runs = stale.get(disk).cloned().unwrap_or_default();
+                let mut seen = runs;
+                for region in regions {
+                    if seen.add(region.first, region.count.into()) {
+                        fresh.entry(*disk).or_default().push(*region);
+                    }
+                }
+            }
+        }
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let stale = Arc::clone(&self.stale);
+        self.catalog
+            .write(true, move |connection| {
+                for (disk, regions) in &fresh {
+                    stale::mark(connection, &[*disk], regions)?;
+                }
+                let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
+                for (disk, regions) in &fresh {
+                    let runs = stale.entry(*disk).or_default();
+                    for region in regions {
+                        runs.add(region.first, region.count.into());
+                    }
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Writes the table to every voter and flushes. With `wanted`, returns at once if
+    /// a log written meanwhile has it: writers share log writes.
+    async fn write_activity(&self, wanted: Option<Region>) -> Result<(), FileError> {
+        let mut writer = self.activity.writer.lock().await;
+        if let Some(wanted) = wanted
+            && self.activity.lock().regions.get(&wanted.first).is_some_and(|entry| entry.in_log)
+        {
+            return Ok(());
+        }
+        loop {
+            let regions = self.activity.regions();
+            if self.put_activity(&mut writer, regions).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One write of the log to all voters. False: a voter failed and was expelled; again.
+    async fn put_activity(&self, writer: &mut Writer, regions: Vec<Region>) -> Result<bool, FileError> {
+        let membership = self.voters.current();
+        let targets: BTreeSet<_> = membership.voters().map(|disk| disk.number).collect();
+        writer.sequence += 1;
+        let log = ActivityLog {
+            sequence: writer.sequence,
+            membership: membership.id,
+            boot: self.boot(),
+            regions: regions.clone(),
+        };
+        let place = ACTIVITY_PLACES[usize::from(writer.sequence % 2 == 1)];
+        let failed = self
+            .voters
+            .write_records(&targets, place, |member| {
+                log.encode(Envelope { group: self.id, disk: member.id, place })
+            })
+            .await;
+        let all_good = failed.is_empty();
+        for (disk, reason) in failed {
+            match self.voters.expel(disk, &format!("activity log: {reason}"), false).await {
+                Ok(()) => {}
+                Err(Refusal::Closing) => return Err(FileError::Dismounted),
+                // It cannot be spared, so writes wait until it takes the log.
+                Err(_) => self.world.sleep(Duration::from_secs(1)).await,
+            }
+        }
+        // The voters may have changed under the write: then it counts for nothing.
+        if !all_good || self.voters.current().id != membership.id {
+            return Ok(false);
+        }
+        let mut table = self.activity.lock();
+        for region in &regions {
+            if let Some(entry) = table.regions.get_mut(&region.first) {
+                entry.in_log = true;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives a disk that is about to vote the log, and keeps the log from changing until the
+    /// guard is dropped: by then it votes and gets every later one.
+    pub(crate) async fn give_activity_to(
+        &self,
+        member: &Arc<Member>,
+    ) -> Result<async_lock::MutexGuard<'_, Writer>, FileError> {
+        let writer = self.activity.writer.lock().await;
+        let log = ActivityLog {
+            sequence: writer.sequence,
+            membership: self.voters.current().id,
+            boot: self.boot(),
+            regions: self.activity.regions(),
+        };
+        let place = ACTIVITY_PLACES[usize::from(writer.sequence % 2 == 1)];
+        let failed = self
+            .voters
+            .write_records(&BTreeSet::from([member.number]), place, |member| {
+                log.encode(Envelope { group: self.id, disk: member.id, place })
+            })
+            .await;
+        match failed.into_values().next() {
+            None => Ok(writer),
+            Some(reason) => Err(FileError::Refused {
+                disk: member.name.clone(),
+                reason,
+                why: "it must have the activity log before it votes".to_owned(),
+            }),
+        }
+    }
+
+    /// Closes regions that were idle since before `IDLE`, or all that are not in use.
+    pub(crate) async fn close_idle(&self, all: bool) -> Result<bool, FileError> {
+        let now = self.world.monotonic();
+        let since = if all { now } else { now.saturating_sub(IDLE) };
+        self.close_regions(usize::MAX, Some(since)).await
+    }
+
+    /// Closes up to `most` regions (R10). False if there was none to close.
+    async fn close_regions(&self, most: usize, idle_since: Option<Duration>) -> Result<bool, FileError> {
+        let regions = self.activity.take_for_closing(most, idle_since, self.world.monotonic());
+        if regions.is_empty() {
+            return Ok(false);
+        }
+        let result = self.settle_regions(&regions).await;
+        match &result {
+            Ok(closed) => {
+                let kept: Vec<_> = regions.iter().filter(|region| !closed.contains(region)).copied().collect();
+                self.activity.set_phase(&kept, Phase::Open);
+            }
+            Err(_) => self.activity.set_phase(&regions, Phase::Open),
+        }
+        result.map(|closed| !closed.is_empty())
+    }
+
+    /// Writes checksum blocks, flushes, and writes the log without the regions.
+    /// Returns those that were closed: one with an extent not yet compared after a crash stays.
+    async fn settle_regions(&self, regions: &[Region]) -> Result<Vec<Region>, FileError> {
+        let mut closed = Vec::new();
+        for region in regions {
+            let extents = self.extents.in_run(region.first, region.count.into());
+            if self.is_suspect_region(*region) || extents.iter().any(|extent| extent.is_suspect()) {
+                continue;
+            }
+            for extent in &extents {
+                self.write_sums(extent).await?;
+            }
+            closed.push(*region);
+        }
+        if closed.is_empty() {
+            return Ok(closed);
+        }
+        self.flush_disks().await?;
+        let mut writer = self.activity.writer.lock().await;
+        loop {
+            let mut left = self.activity.lock().regions();
+            left.retain(|region| !closed.contains(region));
+            if self.put_activity(&mut writer, left).await? {
+                break;
+            }
+        }
+        self.activity.remove(&closed);
+        Ok(closed)
+    }
+
+    /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those.
+    async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
+        let bytes = {
+            let state = extent.state();
+            match &state.sums {
+                Some(sums) if state.dirty => {
+                    let mut block = Buffer::zeroed(self.sums_length());
+                    for (stored, sum) in block.chunks_exact_mut(4).zip(sums.iter()) {
+                        stored.copy_from_slice(&sum.to_le_bytes());
+                    }
+                    block.share()
+                }
+                _ => return Ok(()),
+            }
+        };
+        let mirrors: Vec<(&Arc<Member>, u64)> = extent
+            .mirrors
+            .iter()
+            .filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (member, mirror.au)))
+            .filter(|(member, _)| member.is_writable())
+            .map(|(member, au)| (member, member.layout.sums_of(au).0))
+            .collect();
+        let writes = mirrors.iter().map(|(member, offset)| member.start_write(*offset, bytes.clone()).settle());
+        for ((member, _), settled) in mirrors.iter().zip(futures::future::join_all(writes).await) {
+            if !settled.is_ok() {
+                self.give_up(member, &settled).await?;
+            }
+        }
+        extent.state().dirty = false;
+        Ok(())
+    }
+
+    /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets the error.
+    pub(crate) async fn give_up(&self, member: &Arc<Member>, settled: &Settled) -> Result<(), FileError> {
+        match self.voters.expel(member.number, &settled.reason(), false).await {
+            Ok(()) => {
+                member.wait_settled().await;
+                Ok(())
+            }
+            Err(Refusal::Closing) => Err(FileError::Dismounted),
+            Err(refusal) => Err(FileError::Refused {
+                disk: member.name.clone(),
+                reason: settled.reason(),
+                why: refusal.to_string(),
+            }),
+        }
+    }
+}

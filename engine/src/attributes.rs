@@ -1,0 +1,179 @@
+//! Disk-group attributes: what can be set, and what it must look like.
+//!
+//! Names and values are those of ASM where it has them. They live in the catalog's
+//! `attribute` table; the ones the engine acts on are parsed here, once.
+
+use crate::{
+    admin::{AdminError, Code},
+    error::FileError,
+    member::TICK_MS,
+};
+use rusqlite::{Connection, params};
+
+/// What the engine acts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// The I/O deadline (R2), in ticks of the watchdog.
+    pub disk_timeout_ticks: u64,
+    /// Seconds an offline disk is waited for.
+    pub disk_repair_time: u64,
+    pub failgroup_repair_time: u64,
+    /// Whether freed AUs are discarded.
+    pub discard: bool,
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self {
+            disk_timeout_ticks: seconds_to_ticks(5),
+            disk_repair_time: 12 * 3600,
+            failgroup_repair_time: 24 * 3600,
+            discard: true,
+        }
+    }
+}
+
+/// Every attribute that can be set, with its default; in the order of `V$ASM_ATTRIBUTE`.
+pub const SETTABLE: &[(&str, &str)] = &[
+    ("compatible.asm", "19.0.0.0.0"),
+    ("compatible.rdbms", "10.1.0.0.0"),
+    ("content.type", "data"),
+    ("disk_repair_time", "12h"),
+    ("disk_timeout", "5"),
+    ("failgroup_repair_time", "24h"),
+    ("thin_provisioned", "true"),
+];
+
+fn seconds_to_ticks(seconds: u64) -> u64 {
+    seconds * 1000 / TICK_MS
+}
+
+fn invalid(name: &str, value: &str, wanted: &str) -> AdminError {
+    AdminError::new(Code::Invalid, format!("attribute '{name}' cannot be '{value}'")).hint(format!("it is {wanted}"))
+}
+
+/// `12h`, `30m`, `3.6h`: seconds.
+fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
+    let bad = || invalid(name, value, "a number with M (minutes) or H (hours), such as 12h");
+    let (number, unit) = match value.trim().to_ascii_lowercase() {
+        text if text.ends_with('h') => (text[..text.len() - 1].to_owned(), 3600.0),
+        text if text.ends_with('m') => (text[..text.len() - 1].to_owned(), 60.0),
+        text => (text, 3600.0),
+    };
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    // 136 years, as in ASM.
+    if !(0.0..=136.0 * 366.0 * 24.0 * 3600.0).contains(&(number * unit)) {
+        return Err(bad());
+    }
+    Ok((number * unit) as u64)
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool, AdminError> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(invalid(name, value, "true or false")),
+    }
+}
+
+impl Attributes {
+    /// Takes one attribute over.
+    ///
+    /// # Errors
+    /// If there is none of this name, or the value is not of its kind.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), AdminError> {
+        match name {
+            "disk_timeout" => {
+                let seconds: u64 = value.parse().map_err(|_| invalid(name, value, "a number of seconds"))?;
+                if !(1..=3600).contains(&seconds) {
+                    return Err(invalid(name, value, "from 1 to 3600 seconds"));
+                }
+                self.disk_timeout_ticks = seconds_to_ticks(seconds);
+            }
+            "disk_repair_time" => self.disk_repair_time = duration(name, value)?,
+            "failgroup_repair_time" => self.failgroup_repair_time = duration(name, value)?,
+            "thin_provisioned" => self.discard = boolean(name, value)?,
+            "content.type" => {
+                if !["data", "recovery", "system"].contains(&value.to_ascii_lowercase().as_str()) {
+                    return Err(invalid(name, value, "data, recovery or system"));
+                }
+            }
+            "compatible.asm" | "compatible.rdbms" => {
+                let is_version = !value.is_empty() && value.split('.').all(|part| part.parse::<u16>().is_ok());
+                if !is_version {
+                    return Err(invalid(name, value, "a version such as 19.0"));
+                }
+            }
+            "au_size" | "sector_size" => {
+                return Err(AdminError::new(Code::Invalid, format!("attribute '{name}' is fixed at creation"))
+                    .hint("make a new disk group"));
+            }
+            _ => {
+                let known: Vec<_> = SETTABLE.iter().map(|(name, _)| *name).collect();
+                return Err(AdminError::new(Code::Invalid, format!("there is no attribute '{name}'"))
+                    .hint(format!("attributes are {}", known.join(", "))));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stores one attribute.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
+    connection
+        .prepare_cached("INSERT INTO attribute(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = ?2")?
+        .execute(params![name, value])?;
+    Ok(())
+}
+
+/// Stores one attribute that nobody can set.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_fixed(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO attribute(name, value, read_only) VALUES (?1, ?2, 1)")?
+        .execute(params![name, value])?;
+    Ok(())
+}
+
+/// The attributes as stored; what cannot be understood keeps its default.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load(connection: &Connection) -> Result<Attributes, FileError> {
+    let mut attributes = Attributes::default();
+    let mut select = connection.prepare("SELECT name, value FROM attribute WHERE NOT read_only")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (name, value): (String, String) = (row.get(0)?, row.get(1)?);
+        let _ = attributes.set(&name, &value);
+    }
+    Ok(attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked() {
+        let mut attributes = Attributes::default();
+        for (name, value) in SETTABLE {
+            attributes.set(name, value).expect("defaults can be set");
+        }
+        assert_eq!(attributes, Attributes::default());
+        attributes.set("disk_repair_time", "3.6h").expect("as in ASM");
+        assert_eq!(attributes.disk_repair_time, 12960);
+        attributes.set("disk_repair_time", "30M").expect("minutes");
+        assert_eq!(attributes.disk_repair_time, 1800);
+        for (name, value) in
+            [("disk_timeout", "0"), ("disk_timeout", "x"), ("disk_repair_time", "-1h"), ("au_size", "4M"), ("nonsense", "1")]
+        {
+            assert!(attributes.set(name, value).is_err(), "{name} = {value}");
+        }
+    }
+}

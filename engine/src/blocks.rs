@@ -1,0 +1,484 @@
+//! Reading and writing blocks of one extent on all its mirrors.
+//!
+//! Writing: all writable mirrors at once, from one buffer; acknowledged when every one
+//! has it. A mirror that fails goes offline first (R4), unless some extent would keep no
+//! current mirror (R5): then the error is this caller's. When every mirror is silent,
+//! the writer waits (R2).
+//!
+//! Reading: one online mirror, checked block by block. Bytes that do not match, or cannot
+//! be read, are looked up on the other mirrors and rewritten. For each block, from all
+//! that can be read and the stored checksums:
+//!
+//! ```text
+//!   known in memory, some mirror matches      that one is right
+//!   a mirror matches what some zone stores    that one is right      (only while memory came from a zone)
+//!   all mirrors are equal (two or more)       they are right, the checksum block was bad
+//!   not known, mirrors differ                 after a crash or a failed write: the lowest mirror (either is legal)
+//!   otherwise                                 lost: an error, never other bytes
+//! ```
+//!
+//! After a crash ("reconcile") equal mirrors come first: in an active region the zone
+//! is older than the data.
+//!
+//! Callers hold the blocks' range, exclusively where they write, and have entered the
+//! region where they write.
+
+use crate::{
+    activity::Active,
+    buffer::{Buffer, Slice},
+    error::FileError,
+    event::{Event, Severity},
+    extent::{Extent, Mirror},
+    group::Group,
+    member::{Member, Settled},
+    voters::Refusal,
+};
+use plinth_format::{
+    BLOCK_SIZE,
+    checksum::{UNKNOWN, of_block},
+    layout::PIECE_SIZE,
+};
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// Blocks in a piece.
+pub const BLOCKS_PER_PIECE: usize = PIECE_SIZE as usize / BLOCK_SIZE;
+/// Blocks read and compared at once: 1 MiB.
+const STEP: usize = 256;
+
+/// Why blocks are being compared across mirrors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// A read found something wrong.
+    Repair,
+    /// The region was active at a crash.
+    Crash,
+}
+
+/// What comparing found and did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Bytes of file data looked at, mirrors not counted.
+    pub bytes: u64,
+    /// Bytes rewritten, summed over mirrors.
+    pub copied: u64,
+}
+
+fn bytes_of(blocks: usize) -> usize {
+    blocks * BLOCK_SIZE
+}
+
+impl Group {
+    /// An extent's mirrors with their disks, in order.
+    fn mirrors<'a>(&'a self, extent: &'a Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> {
+        extent.mirrors.iter().filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (*mirror, member)))
+    }
+
+    fn offset(member: &Member, mirror: Mirror, block: usize) -> u64 {
+        member.layout.au_offset(mirror.au) + bytes_of(block) as u64
+    }
+
+    /// Loads the checksums from the zone of a mirror, unless they are in memory.
+    pub(crate) async fn load_sums(&self, extent: &Extent) -> Result<(), FileError> {
+        extent.last_used.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+        {
+            let mut state = extent.state();
+            if state.sums.is_some() {
+                return Ok(());
+            }
+            if state.marked().is_empty() {
+                state.sums = Some(vec![UNKNOWN; self.blocks_per_au()].into_boxed_slice());
+                return Ok(());
+            }
+        }
+        for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
+            if let Some(sums) = self.read_zone(member, mirror).await {
+                let mut state = extent.state();
+                if state.sums.is_none() {
+                    state.sums = Some(sums);
+                }
+                return Ok(());
+            }
+        }
+        // No zone can be read: nothing is known, and mirrors prove each other.
+        extent.state().sums = Some(vec![UNKNOWN; self.blocks_per_au()].into_boxed_slice());
+        Ok(())
+    }
+
+    /// The stored checksums of one mirror.
+    pub(crate) async fn read_zone(&self, member: &Member, mirror: Mirror) -> Option<Box<[u32]>> {
+        let (offset, length) = member.layout.sums_of(mirror.au);
+        let Settled::Ok(Some(buffer)) = member.start_read(offset, length).settle().await else { return None };
+        let sums = buffer.chunks_exact(4).map(|sum| u32::from_le_bytes(sum.try_into().expect("four bytes")));
+        Some(sums.take(self.blocks_per_au()).collect())
+    }
+
+    /// Reads blocks, checked. `None`: something is wrong with them; [`Self::repair`] must look.
+    pub(crate) async fn try_read(&self, extent: &Extent, blocks: Range<usize>) -> Result<Option<Buffer>, FileError> {
+        let candidates: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
+        if candidates.is_empty() {
+            return Err(self.lost(extent, 0));
+        }
+        // Neighbouring megabytes alternate between mirrors, so that all disks read.
+        let turn = (extent.id as usize).wrapping_add(blocks.start / STEP);
+        let mut silent = Vec::new();
+        let mut wrong = false;
+        let mut read = None;
+        for step in 0..candidates.len() {
+            let (mirror, member) = candidates[(turn + step) % candidates.len()];
+            let mut flight = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
+            match flight.settle_or_go_on().await {
+                Some(Settled::Ok(Some(buffer))) => {
+                    if self.is_good(extent, &blocks, &buffer) {
+                        read = Some(buffer);
+                        break;
+                    }
+                    member.counters.mismatches.fetch_add(1, Ordering::Relaxed);
+                    wrong = true;
+                }
+                Some(_) => wrong = true,
+                None => silent.push((member, flight)),
+            }
+        }
+        if read.is_none() && !wrong && !silent.is_empty() {
+            // Every mirror is silent: wait for the first that answers (R2).
+            let waits = silent.iter_mut().map(|(_, flight)| Box::pin(flight.wait()));
+            return match futures::future::select_all(waits).await.0 {
+                Settled::Ok(Some(buffer)) if self.is_good(extent, &blocks, &buffer) => Ok(Some(buffer)),
+                _ => Ok(None),
+            };
+        }
+        for (member, _) in &silent {
+            self.expel_in_background(member, Settled::Overdue.reason());
+        }
+        // Bytes that failed on one mirror and were good on another are still to be repaired.
+        Ok(if wrong { None } else { read })
+    }
+
+    fn is_good(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> bool {
+        let state = extent.state();
+        let Some(sums) = &state.sums else { return false };
+        buffer.chunks_exact(BLOCK_SIZE).zip(&sums[blocks.clone()]).all(|(block, sum)| *sum == of_block(block))
+    }
+
+    /// Finds the right bytes of blocks among all mirrors, and rewrites the wrong ones.
+    pub(crate) async fn repair(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        active: &Active<'_>,
+    ) -> Result<Buffer, FileError> {
+        Ok(self.compare(extent, blocks, Reason::Repair, active).await?.0)
+    }
+
+    /// Makes the mirrors of an extent equal after a crash; its whole range is held.
+    pub(crate) async fn reconcile(&self, extent: &Extent, active: &Active<'_>) -> Result<Compared, FileError> {
+        let marked = extent.state().marked();
+        let mut total = Compared::default();
+        let mut pieces = marked.iter().peekable();
+        while let Some(first) = pieces.next() {
+            let mut last = first;
+            while pieces.peek() == Some(&(last + 1)) && (last + 1 - first) * BLOCKS_PER_PIECE < STEP {
+                last += 1;
+                pieces.next();
+            }
+            let blocks = first * BLOCKS_PER_PIECE..(last + 1) * BLOCKS_PER_PIECE;
+            match self.compare(extent, blocks.clone(), Reason::Crash, active).await {
+                Ok((_, compared)) => {
+                    total.bytes += compared.bytes;
+                    total.copied += compared.copied;
+                }
+                // Its reader will hear of it; the rest of the extent must not wait.
+                Err(FileError::ExtentLost { .. }) => total.bytes += bytes_of(blocks.len()) as u64,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(total)
+    }
+
+    async fn compare(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        reason: Reason,
+        _active: &Active<'_>,
+    ) -> Result<(Buffer, Compared), FileError> {
+        self.load_sums(extent).await?;
+        let candidates: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
+        let mut images = Vec::new();
+        let mut zones = Vec::new();
+        for (mirror, member) in &candidates {
+            images.push(self.read_image(member, *mirror, blocks.clone()).await);
+            zones.push(self.read_zone(member, *mirror).await);
+        }
+        if images.iter().all(|image| image.iter().all(Option::is_none)) {
+            return Err(self.lost(extent, candidates.len()));
+        }
+        let (known, trusted): (Vec<u32>, bool) = {
+            let state = extent.state();
+            let sums = state.sums.as_ref().map_or_else(Vec::new, |sums| sums[blocks.clone()].to_vec());
+            (sums, state.dirty)
+        };
+        let mut result = Buffer::zeroed(bytes_of(blocks.len()));
+        let mut sums = Vec::with_capacity(blocks.len());
+        let mut lost = false;
+        for index in 0..blocks.len() {
+            let choices: Vec<Option<&[u8]>> = images.iter().map(|image| image[index].as_deref()).collect();
+            let stored = zones.iter().flatten().map(|zone| zone[blocks.start + index]);
+            let known = known.get(index).copied().unwrap_or(UNKNOWN);
+            if let Some(winner) = decide(&choices, known, trusted, stored, reason) {
+                result[bytes_of(index)..bytes_of(index + 1)].copy_from_slice(winner);
+                sums.push(Some(of_block(winner)));
+            } else {
+                lost = true;
+                sums.push(None);
+            }
+        }
+        let result = result.share();
+        let mut copied = 0;
+        for ((mirror, member), image) in candidates.iter().zip(&images) {
+            for (index, sum) in sums.iter().enumerate() {
+                let part = result.part(bytes_of(index)..bytes_of(index + 1));
+                if sum.is_none() || image[index].as_deref() == Some(&part[..]) {
+                    continue;
+                }
+                let offset = Self::offset(member, *mirror, blocks.start + index);
+                copied += BLOCK_SIZE as u64;
+                if !self.rewrite(member, offset, part).await? {
+                    continue;
+                }
+                if reason == Reason::Repair {
+                    member.counters.repaired.fetch_add(1, Ordering::Relaxed);
+                    let text = format!(
+                        "repaired 4 KiB at offset {offset} of disk {} ({}): AU {}, extent {} of file {}",
+                        member.name,
+                        member.path(),
+                        mirror.au,
+                        extent.number,
+                        extent.file
+                    );
+                    self.tell(Severity::Warning, Some(mirror.disk), text);
+                }
+            }
+        }
+        {
+            let mut state = extent.state();
+            for (index, sum) in sums.iter().enumerate() {
+                if let Some(sum) = sum {
+                    state.set_sums(blocks.start + index, &[*sum]);
+                }
+            }
+        }
+        if lost {
+            let error = self.lost(extent, candidates.len());
+            self.tell(Severity::Alarm, None, error.to_string());
+            return Err(error);
+        }
+        let buffer = Buffer::copy_of(&result);
+        Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied }))
+    }
+
+    /// One mirror's blocks, `None` where they cannot be read.
+    async fn read_image(&self, member: &Arc<Member>, mirror: Mirror, blocks: Range<usize>) -> Vec<Option<Box<[u8]>>> {
+        let whole = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
+        match whole.settle().await {
+            Settled::Ok(Some(buffer)) => buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect(),
+            Settled::Overdue => {
+                self.expel_in_background(member, Settled::Overdue.reason());
+                vec![None; blocks.len()]
+            }
+            _ => {
+                let mut image = Vec::with_capacity(blocks.len());
+                for block in blocks {
+                    let one = member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).settle().await;
+                    image.push(match one {
+                        Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
+                        _ => None,
+                    });
+                }
+                image
+            }
+        }
+    }
+
+    /// Rewrites a block of one mirror; false if the disk went offline instead.
+    async fn rewrite(&self, member: &Arc<Member>, offset: u64, part: Slice) -> Result<bool, FileError> {
+        let settled = member.start_write(offset, part).settle().await;
+        if settled.is_ok() {
+            return Ok(true);
+        }
+        match self.give_up(member, &settled).await {
+            Ok(()) => Ok(false),
+            // The caller has the right bytes; that this mirror stays wrong is known.
+            Err(FileError::Refused { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes blocks to every mirror and remembers their checksums. The blocks' range is held exclusively.
+    pub(crate) async fn write_blocks(
+        &self,
+        extent: &Extent,
+        first: usize,
+        data: Slice,
+        _active: &Active<'_>,
+    ) -> Result<(), FileError> {
+        debug_assert!(extent.state().sums.is_some(), "sums are loaded before the first write");
+        let sums: Vec<u32> = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
+        let targets: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_writable()).collect();
+        let mut flights: Vec<_> = targets
+            .iter()
+            .map(|(mirror, member)| member.start_write(Self::offset(member, *mirror, first), data.clone()))
+            .collect();
+        let mut settled: Vec<Option<Settled>> =
+            futures::future::join_all(flights.iter_mut().map(|flight| flight.settle_or_go_on())).await;
+        loop {
+            let has_current = |settled: &[Option<Settled>]| {
+                targets.iter().zip(settled).any(|((_, member), settled)| {
+                    member.is_readable() && settled.as_ref().is_some_and(Settled::is_ok)
+                })
+            };
+            if has_current(&settled) {
+                break;
+            }
+            // No current mirror has it. While one is silent, wait (R2); else it has failed.
+            let silent: Vec<_> = settled.iter().enumerate().filter(|(_, one)| one.is_none()).map(|(i, _)| i).collect();
+            if silent.is_empty() {
+                extent.state().forget_sums(first, sums.len());
+                let failure = settled.into_iter().flatten().find(|one| !one.is_ok());
+                return Err(match failure {
+                    Some(Settled::Failed(error)) => FileError::Disk(error),
+                    _ => self.lost(extent, targets.len()),
+                });
+            }
+            let waits = flights
+                .iter_mut()
+                .enumerate()
+                .filter(|(index, _)| silent.contains(index))
+                .map(|(index, flight)| Box::pin(async move { (index, flight.wait().await) }));
+            let ((index, end), ..) = futures::future::select_all(waits).await;
+            settled[index] = Some(end);
+        }
+        for ((_, member), one) in targets.iter().zip(&settled) {
+            let failure = match one {
+                Some(one) if one.is_ok() => continue,
+                Some(one) => one.reason(),
+                None => Settled::Overdue.reason(),
+            };
+            match self.voters.expel(member.number, &failure, false).await {
+                Ok(()) => {}
+                Err(refusal) => {
+                    extent.state().forget_sums(first, sums.len());
+                    return Err(match refusal {
+                        Refusal::Closing => FileError::Dismounted,
+                        other => FileError::Refused {
+                            disk: member.name.clone(),
+                            reason: failure,
+                            why: other.to_string(),
+                        },
+                    });
+                }
+            }
+        }
+        extent.state().set_sums(first, &sums);
+        // What an offline disk misses must be on record before anybody is told (R4).
+        for (_, member) in self.mirrors(extent) {
+            member.wait_settled().await;
+        }
+        Ok(())
+    }
+
+    /// Makes everything written durable on every writable disk that has something to flush.
+    pub(crate) async fn flush_disks(&self) -> Result<(), FileError> {
+        let members: Vec<_> = self.members.values().filter(|member| member.is_writable()).collect();
+        let flushes = futures::future::join_all(members.iter().map(|member| member.flush())).await;
+        for (member, settled) in members.iter().zip(flushes) {
+            if !settled.is_ok() {
+                self.give_up(member, &settled).await?;
+            }
+        }
+        for member in self.members.values() {
+            member.wait_settled().await;
+        }
+        Ok(())
+    }
+
+    fn lost(&self, extent: &Extent, tried: usize) -> FileError {
+        FileError::ExtentLost { file: extent.file, extent: extent.number, tried }
+    }
+
+    pub(crate) fn tell(&self, severity: Severity, disk: Option<plinth_format::DiskNumber>, text: String) {
+        self.world.event(Event { group: self.name.clone(), severity, disk, text });
+    }
+}
+
+/// The table in the module's description, for one block.
+fn decide<'a>(
+    choices: &[Option<&'a [u8]>],
+    known: u32,
+    trusted: bool,
+    mut stored: impl Iterator<Item = u32>,
+    reason: Reason,
+) -> Option<&'a [u8]> {
+    let readable: Vec<&[u8]> = choices.iter().flatten().copied().collect();
+    let first = *readable.first()?;
+    let all_equal = readable.iter().all(|image| *image == first);
+    if reason == Reason::Crash && all_equal {
+        return Some(first);
+    }
+    let with_sum = |sum: u32| readable.iter().find(|image| sum != UNKNOWN && of_block(image) == sum).copied();
+    if let Some(winner) = with_sum(known) {
+        return Some(winner);
+    }
+    if (!trusted || reason == Reason::Crash)
+        && let Some(winner) = stored.find_map(with_sum)
+    {
+        return Some(winner);
+    }
+    if all_equal && ((!trusted && readable.len() >= 2) || known == UNKNOWN) {
+        return Some(first);
+    }
+    if reason == Reason::Crash || known == UNKNOWN {
+        return Some(first);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(byte: u8) -> Vec<u8> {
+        vec![byte; BLOCK_SIZE]
+    }
+
+    #[test]
+    fn every_case_of_the_table() {
+        let (good, bad, worse) = (block(1), block(2), block(3));
+        let sum = of_block(&good);
+        let pick = |choices: &[Option<&[u8]>], known, trusted, stored: &[u32], reason| {
+            decide(choices, known, trusted, stored.iter().copied(), reason).map(|bytes| bytes[0])
+        };
+        use Reason::{Crash, Repair};
+        // Known in memory.
+        assert_eq!(pick(&[Some(&bad), Some(&good)], sum, true, &[], Repair), Some(1));
+        assert_eq!(pick(&[None, Some(&good)], sum, true, &[], Repair), Some(1));
+        // One zone was bad, the other is right.
+        assert_eq!(pick(&[Some(&bad), Some(&good)], 77, false, &[77, sum], Repair), Some(1));
+        // A zone says nothing against memory that is newer.
+        assert_eq!(pick(&[Some(&bad), Some(&good)], 77, true, &[77, sum], Repair), None);
+        // Both zones bad, mirrors equal.
+        assert_eq!(pick(&[Some(&good), Some(&good)], 77, false, &[77, 78], Repair), Some(1));
+        // One mirror and a wrong sum: lost, not guessed.
+        assert_eq!(pick(&[Some(&bad)], sum, false, &[sum], Repair), None);
+        assert_eq!(pick(&[Some(&bad), Some(&worse)], sum, false, &[sum], Repair), None);
+        assert_eq!(pick(&[None, None], sum, false, &[sum], Repair), None);
+        // After a crash: equal first, then the stored sum, then the lowest.
+        assert_eq!(pick(&[Some(&bad), Some(&bad)], sum, false, &[sum], Crash), Some(2));
+        assert_eq!(pick(&[Some(&bad), Some(&good)], sum, false, &[sum], Crash), Some(1));
+        assert_eq!(pick(&[Some(&bad), Some(&worse)], sum, false, &[sum], Crash), Some(2));
+        assert_eq!(pick(&[None, Some(&worse)], sum, false, &[sum], Crash), Some(3));
+    }
+}

@@ -1,0 +1,344 @@
+//! The catalog's two files in memory, between SQLite and the mirrored store.
+//!
+//! The log is kept whole in memory, from its last restart on: readers and
+//! checkpoints never read it from a disk, so a rotten frame can do no harm, and a
+//! push never needs to read what is around it. Its size is capped, see
+//! [`Catalog`](super::Catalog).
+//!
+//! Pages of the database are kept in a cache that all connections share. A
+//! checkpoint writes pages into it; they reach the store in runs, when they are
+//! pushed. Every page is sealed before it goes to the store and verified when it comes back.
+//!
+//! Invariants:
+//!
+//!   1. Dirty pages and dirty log blocks are never dropped from memory.
+//!   2. A page that a reader fetched enters the cache only if nothing was written meanwhile.
+//!   3. `sync` returns after everything written before it is durable on the store.
+
+use super::{
+    store::{CatalogFile, Store, StoreError},
+    wal,
+};
+use crate::buffer::{Buffer, Slice};
+use plinth_format::page::{self, PAGE_SIZE};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+const BLOCK: usize = 4096;
+/// Pages kept in the shared cache: 64 MiB, the catalog of some hundred thousand files.
+const CACHE_PAGES: usize = 16_384;
+/// Dirty bytes after which a push does not wait for the end of a commit or checkpoint.
+const PUSH_BYTES: usize = 4 << 20;
+/// Bytes in one write to the store.
+const RUN_BYTES: usize = 1 << 20;
+
+struct CachedPage {
+    bytes: Box<[u8]>,
+    /// Looked at since the clock's hand passed.
+    used: bool,
+}
+
+#[derive(Default)]
+struct Pages {
+    /// Bytes of the database as SQLite sees it.
+    size: u64,
+    cached: BTreeMap<u32, CachedPage>,
+    hand: VecDeque<u32>,
+    dirty: BTreeSet<u32>,
+    /// Grows with every write and push.
+    changes: u64,
+}
+
+impl Pages {
+    fn insert(&mut self, number: u32, bytes: Box<[u8]>) {
+        if self.cached.insert(number, CachedPage { bytes, used: false }).is_none() {
+            self.hand.push_back(number);
+        }
+        let mut left = self.hand.len();
+        while self.cached.len() > CACHE_PAGES && left > 0 {
+            left -= 1;
+            let Some(victim) = self.hand.pop_front() else { break };
+            let keep = self.dirty.contains(&victim) || victim == number;
+            match self.cached.get_mut(&victim) {
+                Some(page) if keep || page.used => {
+                    page.used = false;
+                    self.hand.push_back(victim);
+                }
+                Some(_) => {
+                    self.cached.remove(&victim);
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Log {
+    /// Bytes of the log as SQLite sees it.
+    size: u64,
+    /// Where the last frame since the last restart ends.
+    position: u64,
+    blocks: Vec<Box<[u8]>>,
+    dirty: BTreeSet<usize>,
+}
+
+/// See the module's description.
+pub(super) struct Image {
+    store: Arc<dyn Store>,
+    pages: Mutex<Pages>,
+    log: Mutex<Log>,
+    /// Held while something is being pushed: one run of writes at a time.
+    pushing: Mutex<()>,
+    /// The last thing that went wrong, for messages: SQLite passes on only a number.
+    error: Mutex<Option<StoreError>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn to_usize(value: u64) -> usize {
+    usize::try_from(value).expect("64-bit")
+}
+
+impl Image {
+    /// `pages`: how many the database has.
+    pub(super) fn new(store: Arc<dyn Store>, pages: u32) -> Self {
+        let pages = Pages { size: u64::from(pages) * PAGE_SIZE as u64, ..Pages::default() };
+        Self {
+            store,
+            pages: Mutex::new(pages),
+            log: Mutex::default(),
+            pushing: Mutex::default(),
+            error: Mutex::default(),
+        }
+    }
+
+    pub(super) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The last thing that went wrong.
+    pub(super) fn error(&self) -> Option<StoreError> {
+        lock(&self.error).clone()
+    }
+
+    fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &result {
+            *lock(&self.error) = Some(error.clone());
+        }
+        result
+    }
+
+    pub(super) fn database_size(&self) -> u64 {
+        lock(&self.pages).size
+    }
+
+    pub(super) fn log_size(&self) -> u64 {
+        lock(&self.log).size
+    }
+
+    /// Bytes of the log in use since its last restart.
+    pub(super) fn log_position(&self) -> u64 {
+        lock(&self.log).position
+    }
+
+    /// Reads bytes of the database; those past its end are not touched. Returns how many were read.
+    pub(super) fn read_database(&self, offset: u64, into: &mut [u8]) -> Result<usize, StoreError> {
+        let size = self.database_size();
+        let length = into.len().min(to_usize(size.saturating_sub(offset)));
+        let mut done = 0;
+        while done < length {
+            let at = offset + done as u64;
+            let start = to_usize(at % PAGE_SIZE as u64);
+            let count = (PAGE_SIZE - start).min(length - done);
+            let number = u32::try_from(at / PAGE_SIZE as u64).expect("SQLite counts pages in 32 bits") + 1;
+            self.with_page(number, |page| into[done..done + count].copy_from_slice(&page[start..start + count]))?;
+            done += count;
+        }
+        Ok(length)
+    }
+
+    fn with_page(&self, number: u32, use_it: impl FnOnce(&[u8])) -> Result<(), StoreError> {
+        let changes = {
+            let mut pages = lock(&self.pages);
+            if let Some(page) = pages.cached.get_mut(&number) {
+                page.used = true;
+                use_it(&page.bytes);
+                return Ok(());
+            }
+            pages.changes
+        };
+        let offset = u64::from(number - 1) * PAGE_SIZE as u64;
+        let mut good = |bytes: &[u8]| page::is_good(bytes, number);
+        let buffer = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &mut good))?;
+        use_it(&buffer);
+        let mut pages = lock(&self.pages);
+        if pages.changes == changes {
+            pages.insert(number, buffer[..].into());
+        }
+        Ok(())
+    }
+
+    /// Writes whole pages of the database, into memory.
+    pub(super) fn write_database(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        debug_assert!(offset.is_multiple_of(PAGE_SIZE as u64) && bytes.len().is_multiple_of(PAGE_SIZE));
+        self.make_room(CatalogFile::Database, offset + bytes.len() as u64)?;
+        let full = {
+            let mut pages = lock(&self.pages);
+            pages.changes += 1;
+            for (at, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
+                let number = u32::try_from(offset / PAGE_SIZE as u64).expect("32 bits") + 1;
+                let number = number + u32::try_from(at).expect("32 bits");
+                pages.dirty.insert(number);
+                pages.insert(number, page.into());
+            }
+            pages.size = pages.size.max(offset + bytes.len() as u64);
+            pages.dirty.len() * PAGE_SIZE >= PUSH_BYTES
+        };
+        if full { self.push_database() } else { Ok(()) }
+    }
+
+    pub(super) fn truncate_database(&self, size: u64) {
+        let mut pages = lock(&self.pages);
+        pages.changes += 1;
+        pages.size = pages.size.min(size);
+        let first = u32::try_from(size.div_ceil(PAGE_SIZE as u64)).expect("32 bits") + 1;
+        drop(pages.dirty.split_off(&first));
+        drop(pages.cached.split_off(&first));
+    }
+
+    /// Reads bytes of the log; those past its end are not touched. Returns how many were read.
+    pub(super) fn read_log(&self, offset: u64, into: &mut [u8]) -> usize {
+        let log = lock(&self.log);
+        let length = into.len().min(to_usize(log.size.saturating_sub(offset)));
+        let (mut at, mut rest) = (to_usize(offset), &mut into[..length]);
+        while !rest.is_empty() {
+            let start = at % BLOCK;
+            let count = (BLOCK - start).min(rest.len());
+            rest[..count].copy_from_slice(&log.blocks[at / BLOCK][start..start + count]);
+            rest = &mut rest[count..];
+            at += count;
+        }
+        length
+    }
+
+    /// Writes bytes of the log, into memory.
+    pub(super) fn write_log(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let end = offset + bytes.len() as u64;
+        self.make_room(CatalogFile::Wal, end)?;
+        let full = {
+            let mut log = lock(&self.log);
+            let (mut at, mut rest) = (to_usize(offset), bytes);
+            let needed = log.blocks.len().max(to_usize(end).div_ceil(BLOCK));
+            log.blocks.resize_with(needed, || vec![0; BLOCK].into());
+            while !rest.is_empty() {
+                let start = at % BLOCK;
+                let count = (BLOCK - start).min(rest.len());
+                log.blocks[at / BLOCK][start..start + count].copy_from_slice(&rest[..count]);
+                log.dirty.insert(at / BLOCK);
+                rest = &rest[count..];
+                at += count;
+            }
+            // A header alone at the start is a restart; frames before it are void.
+            log.position = if offset == 0 { end } else { log.position.max(end) };
+            log.size = log.size.max(end);
+            log.dirty.len() * BLOCK >= PUSH_BYTES
+        };
+        if full { self.push_log() } else { Ok(()) }
+    }
+
+    /// Empties the log in memory. The store's copy is void from when the next log's header is written.
+    pub(super) fn truncate_log(&self, size: u64) {
+        let mut log = lock(&self.log);
+        if size == 0 {
+            *log = Log::default();
+        } else {
+            log.size = log.size.min(size);
+        }
+    }
+
+    /// The last resort when a file outgrows what was made ready ahead.
+    fn make_room(&self, file: CatalogFile, end: u64) -> Result<(), StoreError> {
+        let end = end.next_multiple_of(BLOCK as u64);
+        if self.store.capacity(file) < end { self.note(self.store.grow(file, end)) } else { Ok(()) }
+    }
+
+    /// Hands dirty blocks of the log to the store. They are on the disks, though not durable, when this returns.
+    pub(super) fn push_log(&self) -> Result<(), StoreError> {
+        let _one_at_a_time = lock(&self.pushing);
+        let (dirty, runs) = {
+            let mut log = lock(&self.log);
+            let dirty = std::mem::take(&mut log.dirty);
+            let runs = runs(&dirty, |block, into| into.copy_from_slice(&log.blocks[block]));
+            (dirty, runs)
+        };
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        let written = self.note(self.store.write_many(CatalogFile::Wal, runs));
+        if written.is_err() {
+            lock(&self.log).dirty.extend(dirty);
+        }
+        written
+    }
+
+    /// Hands dirty pages to the store.
+    pub(super) fn push_database(&self) -> Result<(), StoreError> {
+        let _one_at_a_time = lock(&self.pushing);
+        let (dirty, runs) = {
+            let mut pages = lock(&self.pages);
+            pages.changes += 1;
+            let dirty = pages.dirty.clone();
+            let blocks: BTreeSet<usize> = dirty.iter().map(|number| *number as usize - 1).collect();
+            let runs = runs(&blocks, |block, into| {
+                let number = u32::try_from(block + 1).expect("a page number");
+                into.copy_from_slice(&pages.cached[&number].bytes);
+                page::seal(into, number);
+            });
+            (dirty, runs)
+        };
+        if dirty.is_empty() {
+            return Ok(());
+        }
+        self.note(self.store.write_many(CatalogFile::Database, runs))?;
+        // Nobody else writes pages while they are being pushed: checkpoints run one at a time.
+        let mut pages = lock(&self.pages);
+        pages.changes += 1;
+        pages.dirty.retain(|number| !dirty.contains(number));
+        Ok(())
+    }
+
+    /// Makes a file durable.
+    pub(super) fn sync(&self, file: CatalogFile) -> Result<(), StoreError> {
+        match file {
+            CatalogFile::Database => self.push_database()?,
+            CatalogFile::Wal => self.push_log()?,
+        }
+        self.note(self.store.flush())
+    }
+}
+
+/// Blocks as runs of neighbours, each with its byte offset.
+fn runs(blocks: &BTreeSet<usize>, mut fill: impl FnMut(usize, &mut [u8])) -> Vec<(u64, Slice)> {
+    let mut runs = Vec::new();
+    let mut blocks = blocks.iter().copied().peekable();
+    while let Some(first) = blocks.next() {
+        let mut end = first + 1;
+        while blocks.peek() == Some(&end) && (end - first) * BLOCK < RUN_BYTES {
+            blocks.next();
+            end += 1;
+        }
+        let mut buffer = Buffer::zeroed((end - first) * BLOCK);
+        for (at, part) in buffer.chunks_exact_mut(BLOCK).enumerate() {
+            fill(first + at, part);
+        }
+        runs.push(((first * BLOCK) as u64, buffer.share()));
+    }
+    runs
+}
+
+const _: () = assert!(wal::HEADER == 32 && PAGE_SIZE == BLOCK);

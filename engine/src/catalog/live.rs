@@ -1,0 +1,176 @@
+//! What the views show that is not in the catalog: states and counters of the moment.
+//!
+//! A query's connection has a small temporary table for each; they are filled
+//! before the query runs.
+
+use rusqlite::{Connection, params};
+
+/// The group: one row of `live_group`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveGroup {
+    /// As the instance numbers groups.
+    pub number: i64,
+    pub name: String,
+    pub logical_sector: u32,
+    pub sector: u32,
+    /// Bytes.
+    pub au_size: u64,
+    /// `MOUNTED`, `DISMOUNTED` ...
+    pub state: String,
+    /// `EXTERN`, `NORMAL`, `HIGH`.
+    pub redundancy: String,
+    /// Bytes, before mirroring.
+    pub total: u64,
+    pub free: u64,
+    pub required_mirror_free: u64,
+    /// Bytes, after mirroring; negative when redundancy could not be restored.
+    pub usable: i64,
+    pub offline_disks: u32,
+}
+
+/// A disk: one row of `live_disk`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveDisk {
+    pub number: u32,
+    /// ASM's words: `CACHED`, `MISSING` ...
+    pub mount_status: String,
+    /// `MEMBER` ...
+    pub header_status: String,
+    /// `ONLINE`, `OFFLINE`, `SYNCING`.
+    pub mode_status: String,
+    /// `NORMAL`, `HUNG` ...
+    pub state: String,
+    /// Bytes.
+    pub os_size: u64,
+    pub total: u64,
+    pub free: u64,
+    pub name: String,
+    pub failure_group: String,
+    pub quorum: bool,
+    pub path: String,
+    pub id: String,
+    /// Nanoseconds since 1970.
+    pub created: i64,
+    pub mounted: i64,
+    /// Seconds until it is dropped; 0 if it is online.
+    pub repair_timer: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub read_errors: u64,
+    pub write_errors: u64,
+    pub read_timeouts: u64,
+    pub write_timeouts: u64,
+    /// Microseconds.
+    pub read_time: u64,
+    pub write_time: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    /// Blocks found bad and rewritten from another mirror.
+    pub blocks_repaired: u64,
+    pub votes: bool,
+    pub sector: u32,
+    pub logical_sector: u32,
+    pub can_discard: bool,
+}
+
+/// A long operation: one row of `live_operation`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LiveOperation {
+    /// `RESYNC`, `RECOVERY` ...
+    pub pass: String,
+    /// `WAIT`, `RUN`, `DONE`, `ERRS`.
+    pub state: String,
+    pub power: u32,
+    pub so_far: u64,
+    pub work: u64,
+    /// AUs per minute.
+    pub rate: u64,
+    pub bytes: u64,
+    pub error: Option<String>,
+}
+
+/// What the views show that is not in the catalog.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Live {
+    pub group: LiveGroup,
+    pub disks: Vec<LiveDisk>,
+    pub operations: Vec<LiveOperation>,
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+impl Live {
+    /// Fills the temporary tables.
+    pub(super) fn fill(&self, connection: &Connection) -> rusqlite::Result<()> {
+        connection.execute_batch(
+            "DELETE FROM temp.live_group; DELETE FROM temp.live_disk; DELETE FROM temp.live_operation;",
+        )?;
+        let group = &self.group;
+        connection.prepare_cached("INSERT INTO temp.live_group VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")?.execute(params![
+            group.number,
+            group.name,
+            group.logical_sector,
+            group.sector,
+            signed(group.au_size),
+            group.state,
+            group.redundancy,
+            signed(group.total),
+            signed(group.free),
+            signed(group.required_mirror_free),
+            group.usable,
+            group.offline_disks,
+        ])?;
+        let values = ["?"; 31].join(",");
+        let insert = format!("INSERT INTO temp.live_disk VALUES ({values})");
+        for disk in &self.disks {
+            connection.prepare_cached(&insert)?.execute(params![
+                disk.number,
+                disk.mount_status,
+                disk.header_status,
+                disk.mode_status,
+                disk.state,
+                signed(disk.os_size),
+                signed(disk.total),
+                signed(disk.free),
+                disk.name,
+                disk.failure_group,
+                disk.quorum,
+                disk.path,
+                disk.id,
+                disk.created,
+                disk.mounted,
+                signed(disk.repair_timer),
+                signed(disk.reads),
+                signed(disk.writes),
+                signed(disk.read_errors),
+                signed(disk.write_errors),
+                signed(disk.read_timeouts),
+                signed(disk.write_timeouts),
+                signed(disk.read_time),
+                signed(disk.write_time),
+                signed(disk.bytes_read),
+                signed(disk.bytes_written),
+                signed(disk.blocks_repaired),
+                disk.votes,
+                disk.sector,
+                disk.logical_sector,
+                disk.can_discard,
+            ])?;
+        }
+        for operation in &self.operations {
+            connection.prepare_cached("INSERT INTO temp.live_operation VALUES (?,?,?,?,?,?,?,?)")?.execute(params![
+                operation.pass,
+                operation.state,
+                operation.power,
+                signed(operation.so_far),
+                signed(operation.work),
+                signed(operation.rate),
+                signed(operation.bytes),
+                operation.error,
+            ])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! A [`Store`] in memory, whose mirrors rot, whose power fails at the n-th
+//! operation, and whose disks may be full. For tests.
+
+use super::store::{CatalogFile, FileName, Store, StoreError};
+use crate::{
+    buffer::{Buffer, Slice},
+    testing::{Image, Numbers},
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+struct State {
+    /// By mirror; database and log of each.
+    mirrors: Vec<[Image; 2]>,
+    capacity: [u64; 2],
+    capacity_max: [u64; 2],
+    operations: u64,
+    /// The operation at which power fails.
+    fail_at: Option<u64>,
+    dead: bool,
+    numbers: Numbers,
+    repairs: u64,
+    reads: [u64; 2],
+    fail_writes: bool,
+}
+
+/// See the module's description. A clone shares the disks but not the connection:
+/// after [`MemoryStore::reconnect`] older ones are dead.
+pub struct MemoryStore {
+    state: Arc<Mutex<State>>,
+    sector: usize,
+    /// Set by `reconnect` on the one it replaces: nothing it does reaches the disks.
+    severed: std::sync::atomic::AtomicBool,
+}
+
+fn index(file: CatalogFile) -> usize {
+    file as usize - 1
+}
+
+impl MemoryStore {
+    /// `noise`: what the disks hold before; zeros if `None`. Capacities are bytes.
+    #[must_use]
+    pub fn new(mirrors: usize, database: u64, log: u64, noise: Option<u64>) -> Arc<Self> {
+        let image = |at: u64| noise.map_or_else(Image::zeroed, |seed| Image::noisy(seed.wrapping_add(at)));
+        let images = (0..mirrors as u64).map(|mirror| [image(mirror * 2), image(mirror * 2 + 1)]).collect();
+        let state = State {
+            mirrors: images,
+            capacity: [database, log],
+            capacity_max: [u64::MAX; 2],
+            operations: 0,
+            fail_at: None,
+            dead: false,
+            numbers: Numbers::new(1),
+            repairs: 0,
+            reads: [0; 2],
+            fail_writes: false,
+        };
+        Arc::new(Self { state: Arc::new(Mutex::new(state)), sector: 512, severed: false.into() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Power fails at the `count`-th operation from now, which may be half done.
+    pub fn fail_after(&self, count: u64, seed: u64) {
+        let mut state = self.lock();
+        state.fail_at = Some(state.operations + count);
+        state.numbers = Numbers::new(seed);
+    }
+
+    /// Whether power has failed.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        self.lock().dead
+    }
+
+    /// Cuts the power and turns it on again: unflushed sectors survive or vanish by seed.
+    #[must_use]
+    pub fn restart(&self, seed: u64) -> Arc<Self> {
+        let mut numbers = Numbers::new(seed);
+        for mirror in &mut self.lock().mirrors {
+            for image in mirror {
+                image.cut_power(&mut numbers, self.sector);
+            }
+        }
+        self.reconnect()
+    }
+
+    /// The process ends, the power does not: what was written stays.
+    #[must_use]
+    pub fn reconnect(&self) -> Arc<Self> {
+        self.severed.store(true, std::sync::atomic::Ordering::SeqCst);
+        let mut state = self.lock();
+        state.fail_at = None;
+        state.dead = false;
+        drop(state);
+        Arc::new(Self { state: Arc::clone(&self.state), sector: self.sector, severed: false.into() })
+    }
+
+    /// Files cannot grow beyond these sizes.
+    pub fn limit(&self, database: u64, log: u64) {
+        self.lock().capacity_max = [database, log];
+    }
+
+    /// Every write and flush fails from now on, or no longer.
+    pub fn fail_writes(&self, fail: bool) {
+        self.lock().fail_writes = fail;
+    }
+
+    /// Overwrites bytes of one mirror behind everybody's back.
+    pub fn corrupt(&self, file: CatalogFile, mirror: usize, offset: u64, bytes: &[u8]) {
+        self.lock().mirrors[mirror][index(file)].corrupt(offset, bytes);
+    }
+
+    /// What one mirror holds.
+    #[must_use]
+    pub fn peek(&self, file: CatalogFile, mirror: usize, offset: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.lock().mirrors[mirror][index(file)].read(offset, &mut bytes);
+        bytes
+    }
+
+    /// Mirrors that a read repaired.
+    #[must_use]
+    pub fn repairs(&self) -> u64 {
+        self.lock().repairs
+    }
+
+    /// Reads of a file so far.
+    #[must_use]
+    pub fn reads(&self, file: CatalogFile) -> u64 {
+        self.lock().reads[index(file)]
+    }
+
+    /// Operations so far.
+    #[must_use]
+    pub fn operations(&self) -> u64 {
+        self.lock().operations
+    }
+
+    /// Counts one operation. `Ok(true)`: it is the last one, and may be half done.
+    fn step(&self, file: CatalogFile, doing: &'static str) -> Result<bool, StoreError> {
+        if self.severed.load(std::sync::atomic::Ordering::SeqCst) {
+            return Err(StoreError::Stopped("the process has ended".into()));
+        }
+        let mut state = self.lock();
+        state.operations += 1;
+        if !state.dead && state.fail_at.is_some_and(|at| state.operations >= at) {
+            state.dead = true;
+            return Ok(true);
+        }
+        if state.dead || (state.fail_writes && doing != "reading") {
+            let reason = if state.dead { "the power failed" } else { "told to fail" };
+            return Err(StoreError::Failed {
+                file: FileName(file),
+                doing,
+                offset: 0,
+                length: 0,
+                reason: reason.into(),
+            });
+        }
+        Ok(false)
+    }
+
+    fn check(&self, file: CatalogFile, offset: u64, length: usize) {
+        assert!(offset.is_multiple_of(4096) && length.is_multiple_of(4096), "misaligned: {length} bytes at {offset}");
+        let capacity = self.capacity(file);
+        assert!(offset + length as u64 <= capacity, "{length} bytes at {offset} of {file:?}, capacity {capacity}");
+    }
+
+    fn power_failed(file: CatalogFile, doing: &'static str) -> StoreError {
+        StoreError::Failed { file: FileName(file), doing, offset: 0, length: 0, reason: "the power failed".into() }
+    }
+}
+
+impl Store for MemoryStore {
+    fn capacity(&self, file: CatalogFile) -> u64 {
+        self.lock().capacity[index(file)]
+    }
+
+    fn mirrors(&self, _file: CatalogFile) -> Vec<u8> {
+        (0..self.lock().mirrors.len()).map(|mirror| u8::try_from(mirror).expect("few")).collect()
+    }
+
+    fn read(
+        &self,
+        file: CatalogFile,
+        offset: u64,
+        length: usize,
+        good: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<Buffer, StoreError> {
+        let mirrors = self.mirrors(file);
+        for (tried, mirror) in mirrors.iter().enumerate() {
+            let buffer = self.read_mirror(file, *mirror, offset, length)?;
+            if good(&buffer) {
+                let mut state = self.lock();
+                state.repairs += tried as u64;
+                for bad in 0..tried {
+                    state.mirrors[bad][index(file)].write(offset, &buffer);
+                }
+                return Ok(buffer);
+            }
+        }
+        Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried: mirrors.len() })
+    }
+
+    fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+        self.check(file, offset, length);
+        if self.step(file, "reading")? {
+            return Err(Self::power_failed(file, "reading"));
+        }
+        let mut buffer = Buffer::zeroed(length);
+        let mut state = self.lock();
+        state.reads[index(file)] += 1;
+        state.mirrors[usize::from(mirror)][index(file)].read(offset, &mut buffer);
+        Ok(buffer)
+    }
+
+    fn write(&self, file: CatalogFile, offset: u64, data: Slice) -> Result<(), StoreError> {
+        self.check(file, offset, data.len());
+        let last = self.step(file, "writing")?;
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        for mirror in &mut state.mirrors {
+            // What was under way reaches some mirrors; which sectors of it, the cut decides.
+            if !last || state.numbers.below(2) == 0 {
+                mirror[index(file)].write(offset, &data);
+            }
+        }
+        if last { Err(Self::power_failed(file, "writing")) } else { Ok(()) }
+    }
+
+    fn write_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, data: Slice) -> Result<(), StoreError> {
+        self.check(file, offset, data.len());
+        let last = self.step(file, "writing")?;
+        let mut state = self.lock();
+        if !last || state.numbers.below(2) == 0 {
+            state.mirrors[usize::from(mirror)][index(file)].write(offset, &data);
+        }
+        if last { Err(Self::power_failed(file, "writing")) } else { Ok(()) }
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        let last = self.step(CatalogFile::Wal, "flushing")?;
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        for mirror in &mut state.mirrors {
+            if !last || state.numbers.below(2) == 0 {
+                mirror.iter_mut().for_each(Image::flush);
+            }
+        }
+        if last { Err(Self::power_failed(CatalogFile::Wal, "flushing")) } else { Ok(()) }
+    }
+
+    fn grow(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        let mut state = self.lock();
+        if capacity > state.capacity_max[index(file)] {
+            return Err(StoreError::NoSpace);
+        }
+        let now = &mut state.capacity[index(file)];
+        *now = capacity.max(*now);
+        Ok(())
+    }
+}

@@ -1,0 +1,455 @@
+//! The catalog: all metadata of a group, in an SQLite database on the group's own disks.
+//!
+//! ```text
+//!   tasks --job--> queue --> writer thread --+
+//!   tasks --read-> queue --> reader threads -+--> SQLite --> vfs --> image --> Store (mirrored disks)
+//!   SQL ---------> queue --> query threads --+
+//! ```
+//!
+//! - [`Catalog::write`] runs a job in a transaction that it shares with others ([`writer`]). When it
+//!   returns, the change is on the disks: it survives the end of our processes. It
+//!   survives the loss of power from the next *durable point* on: a commit made with
+//!   `durable`, [`Catalog::durable_point`], or a checkpoint.
+//! - Commits are numbered in order; [`Catalog::durable`] says up to which they are durable (R8).
+//! - [`Catalog::read`] and [`Catalog::query`] see one snapshot, and neither wait for the writer nor
+//!   hold it up ([`reader`]).
+//! - After an unclean stop the logs of the mirrors are compared and replayed ([`wal`], R6).
+//!
+//! The schema is in `schema.sql`, the views in `views.sql`.
+//!
+//! Invariants:
+//!
+//!   1. One thread writes. Jobs run in the order in which they were given, and are answered in that order.
+//!   2. A commit is answered after the store has it, and counts as durable after the
+//!      store was flushed and no later write can touch its last block (R7).
+//!   3. The log never grows beyond its capacity while the store can take a checkpoint.
+
+mod image;
+pub mod live;
+#[cfg(any(test, feature = "testing"))]
+pub mod memory_store;
+mod queue;
+mod reader;
+pub mod store;
+#[cfg(test)]
+mod tests;
+mod vfs;
+pub mod wal;
+mod writer;
+
+use crate::{
+    admin::{AdminError, Code, Rows},
+    error::FileError,
+    world::World,
+};
+use futures::channel::oneshot;
+use image::Image;
+pub use live::{Live, LiveDisk, LiveGroup, LiveOperation};
+use plinth_format::page::{self, PAGE_SIZE, RESERVED};
+use queue::Queue;
+pub use reader::QueryLimits;
+use reader::{Gate, Read};
+use rusqlite::{Connection, config::DbConfig};
+use std::sync::Arc;
+pub use store::{CatalogFile, Store, StoreError};
+use vfs::{Link, Vfs};
+pub use wal::Recovery;
+use writer::{Progress, Request, Writer};
+
+const SCHEMA: &str = include_str!("schema.sql");
+const VIEWS: &str = include_str!("views.sql");
+
+/// The version of the schema, in the database's `user_version`. A later one is refused.
+pub const SCHEMA_VERSION: i64 = 1;
+/// `application_id` of the database: "PLTH".
+const APPLICATION: i64 = 0x504c_5448;
+/// Threads for the engine's own reads, and for statements of people.
+const READERS: usize = 2;
+const QUERIES: usize = 2;
+
+/// A commit's place in the order of commits since the catalog was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct CommitNumber(pub u64);
+
+/// Why a catalog cannot be made or opened.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogError {
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("catalog: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("the catalog has schema version {found}, this engine knows up to {SCHEMA_VERSION}; use a newer engine")]
+    Newer { found: i64 },
+    #[error("the catalog is damaged: {0}")]
+    Damaged(String),
+}
+
+/// Hears of the writer's progress, on the writer's thread; must not call the catalog and wait.
+pub trait Listener: Send + Sync {
+    /// Everything up to and including this commit is durable.
+    fn durable(&self, number: CommitNumber);
+    /// The catalog has stopped for good.
+    fn failed(&self, reason: &str);
+}
+
+/// An open catalog. See the module's description.
+pub struct Catalog {
+    vfs: Arc<Vfs>,
+    writes: Arc<Queue<Request>>,
+    reads: Arc<Queue<Read>>,
+    queries: Arc<Queue<Read>>,
+    progress: Arc<Progress>,
+}
+
+/// What every connection is set to.
+fn configure(connection: &Connection, cache_kib: i64) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.execute_batch(&format!(
+        "PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF; PRAGMA trusted_schema=OFF; PRAGMA cache_size=-{cache_kib};"
+    ))
+}
+
+impl Catalog {
+    /// Makes an empty catalog on `store`, whatever its disks held before, and opens it.
+    ///
+    /// # Errors
+    /// If the store cannot be written or is too small.
+    pub async fn create(world: &Arc<dyn World>, store: Arc<dyn Store>) -> Result<Arc<Self>, CatalogError> {
+        let outside = Arc::clone(world);
+        on_thread(&outside, "catalog", move |world, opened| {
+            Self::start(world, opened, || {
+                wal::clear(&*store)?;
+                let vfs = Vfs::register(Arc::new(Image::new(store, 0)), Arc::clone(world));
+                let link = Link::open(&vfs, true)?;
+                prepare_writer(&link.connection)?;
+                link.connection.execute_batch(SCHEMA)?;
+                link.connection.pragma_update(None, "application_id", APPLICATION)?;
+                link.connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+                checkpoint_all(&link.connection)?;
+                Ok((link, Recovery::default()))
+            });
+        })
+        .await
+        .map(|(catalog, _)| catalog)
+    }
+
+    /// Opens the catalog on `store`; replays its log if it was not closed in good order.
+    ///
+    /// # Errors
+    /// If the store fails, the catalog is damaged, or of a later version.
+    pub async fn open(world: &Arc<dyn World>, store: Arc<dyn Store>) -> Result<(Arc<Self>, Recovery), CatalogError> {
+        let outside = Arc::clone(world);
+        on_thread(&outside, "catalog", move |world, opened| {
+            Self::start(world, opened, || {
+                let recovery = wal::recover(&*store)?;
+                let pages = database_pages(&*store)?;
+                if let Some(expected) = recovery.pages
+                    && expected != pages
+                {
+                    let text = format!("its log ends with {expected} pages, its first page says {pages}");
+                    return Err(CatalogError::Damaged(text));
+                }
+                let vfs = Vfs::register(Arc::new(Image::new(store, pages)), Arc::clone(world));
+                let link = Link::open(&vfs, false)?;
+                let number = |name| link.connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+                if number("application_id")? != APPLICATION {
+                    return Err(CatalogError::Damaged("its first page is not of a catalog".into()));
+                }
+                match number("user_version")? {
+                    SCHEMA_VERSION => {}
+                    found if found > SCHEMA_VERSION => return Err(CatalogError::Newer { found }),
+                    found => return Err(CatalogError::Damaged(format!("schema version {found}"))),
+                }
+                prepare_writer(&link.connection)?;
+                Ok((link, recovery))
+            });
+        })
+        .await
+    }
+
+    /// On the writer's thread: opens, answers, serves.
+    fn start(
+        world: &Arc<dyn World>,
+        opened: oneshot::Sender<Result<(Arc<Self>, Recovery), CatalogError>>,
+        open: impl FnOnce() -> Result<(Link, Recovery), CatalogError>,
+    ) {
+        let (link, recovery) = match open() {
+            Ok(open) => open,
+            Err(error) => {
+                let _ = opened.send(Err(error));
+                return;
+            }
+        };
+        let (vfs, gate) = (Arc::clone(link.vfs()), Arc::new(Gate::default()));
+        let catalog = Arc::new(Self {
+            vfs: Arc::clone(&vfs),
+            writes: Arc::new(Queue::new()),
+            reads: Arc::new(Queue::new()),
+            queries: Arc::new(Queue::new()),
+            progress: Arc::new(Progress::new()),
+        });
+        for (count, queue, name, views) in
+            [(READERS, &catalog.reads, "catalog-read", false), (QUERIES, &catalog.queries, "catalog-query", true)]
+        {
+            for _ in 0..count {
+                reader::start(world, name, Arc::clone(&vfs), Arc::clone(&gate), Arc::clone(queue), views);
+            }
+        }
+        drop(vfs);
+        let writer = Writer {
+            link,
+            world: Arc::clone(world),
+            queue: Arc::clone(&catalog.writes),
+            progress: Arc::clone(&catalog.progress),
+            gate,
+            full: false,
+            refused_at: None,
+        };
+        let _ = opened.send(Ok((catalog, recovery)));
+        writer.run();
+    }
+
+    /// Runs a job that may make the catalog larger, and commits it, together with others.
+    ///
+    /// The job runs on the writer's thread, in its own savepoint: if it returns an
+    /// error it is undone, alone. It may update caches as its last act; if the
+    /// commit fails after that, the catalog stops for good.
+    /// With `durable` the commit is a durable point.
+    ///
+    /// # Errors
+    /// What the job returns; `NoSpace` if the catalog cannot grow; `CatalogStopped`.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        durable: bool,
+        job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<(T, CommitNumber), FileError> {
+        self.submit(durable, true, job).await
+    }
+
+    /// As [`Catalog::write`], for a job that releases space: it runs although the
+    /// catalog cannot grow any more.
+    ///
+    /// # Errors
+    /// What the job returns; `CatalogStopped`.
+    pub async fn release<T: Send + 'static>(
+        &self,
+        durable: bool,
+        job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<(T, CommitNumber), FileError> {
+        self.submit(durable, false, job).await
+    }
+
+    async fn submit<T: Send + 'static>(
+        &self,
+        durable: bool,
+        grows: bool,
+        job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<(T, CommitNumber), FileError> {
+        let (sender, receiver) = oneshot::channel();
+        let run: writer::Job = Box::new(move |connection| match connection.and_then(job) {
+            Ok(value) => {
+                let answer = move |end: Result<CommitNumber, FileError>| {
+                    let _ = sender.send(end.map(|number| (value, number)));
+                };
+                (true, Some(Box::new(answer)))
+            }
+            Err(error) => {
+                let _ = sender.send(Err(error));
+                (false, None)
+            }
+        });
+        let request = Request::Write { durable, grows, job: run };
+        if self.writes.put(request).is_err() {
+            return Err(self.progress.stopped());
+        }
+        receiver.await.unwrap_or_else(|_| Err(self.progress.stopped()))
+    }
+
+    async fn ask(
+        &self,
+        request: impl FnOnce(oneshot::Sender<Result<CommitNumber, FileError>>) -> Request,
+    ) -> Result<CommitNumber, FileError> {
+        let (sender, receiver) = oneshot::channel();
+        if self.writes.put(request(sender)).is_err() {
+            return Err(self.progress.stopped());
+        }
+        receiver.await.unwrap_or_else(|_| Err(self.progress.stopped()))
+    }
+
+    /// Makes everything committed so far durable.
+    ///
+    /// # Errors
+    /// `CatalogStopped`.
+    pub async fn durable_point(&self) -> Result<CommitNumber, FileError> {
+        let committed = self.committed();
+        if self.durable() >= committed && self.progress.failure().is_none() {
+            return Ok(committed);
+        }
+        self.ask(Request::DurablePoint).await
+    }
+
+    /// Brings everything into the database and restarts the log. Ends readers that stand in the way.
+    ///
+    /// # Errors
+    /// `CatalogStopped`.
+    pub async fn checkpoint(&self) -> Result<CommitNumber, FileError> {
+        self.ask(Request::Checkpoint).await
+    }
+
+    /// The last commit that was answered.
+    #[must_use]
+    pub fn committed(&self) -> CommitNumber {
+        self.progress.committed()
+    }
+
+    /// The last commit that is durable.
+    #[must_use]
+    pub fn durable(&self) -> CommitNumber {
+        self.progress.durable()
+    }
+
+    /// Waits until a commit is durable, without asking for it.
+    ///
+    /// # Errors
+    /// If it never will be: the catalog stopped or was closed.
+    pub async fn wait_durable(&self, number: CommitNumber) -> Result<(), FileError> {
+        self.progress.when_durable(number).await.map_err(|_| self.progress.stopped())
+    }
+
+    /// Whom to tell of durable points and of failure.
+    pub fn listen(&self, listener: Arc<dyn Listener>) {
+        self.progress.listen(listener);
+    }
+
+    /// Why the catalog has stopped, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.progress.failure()
+    }
+
+    /// Runs a job on a snapshot of what is committed.
+    ///
+    /// # Errors
+    /// What the job returns; `SnapshotTooOld` if it took so long that the log ran full.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
+    ) -> Result<T, FileError> {
+        let (sender, receiver) = oneshot::channel();
+        let read: Read = Box::new(move |reader| {
+            let _ = sender.send(reader.and_then(|reader| reader.read(job)));
+        });
+        if self.reads.put(read).is_err() {
+            return Err(self.progress.stopped());
+        }
+        receiver.await.unwrap_or_else(|_| Err(self.progress.stopped()))
+    }
+
+    /// Runs a SELECT of somebody's over the views.
+    ///
+    /// # Errors
+    /// What is wrong with the statement, and where; or which limit it passed.
+    pub async fn query(&self, sql: &str, live: Live, limits: QueryLimits) -> Result<Rows, AdminError> {
+        let (sender, receiver) = oneshot::channel();
+        let sql = sql.to_owned();
+        let read: Read = Box::new(move |reader| {
+            let rows = match reader {
+                Ok(reader) => reader.query(&sql, &live, limits),
+                Err(error) => Err(AdminError::new(Code::Damaged, error)),
+            };
+            let _ = sender.send(rows);
+        });
+        let gone = || AdminError::new(Code::NotMounted, self.progress.stopped());
+        self.queries.put(read).map_err(|_| gone())?;
+        receiver.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// Has SQLite check the structure of the whole database. Returns what it complains about.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub async fn verify(&self) -> Result<Vec<String>, FileError> {
+        let job = |connection: &Connection| -> Result<Vec<String>, FileError> {
+            let mut statement = connection.prepare("PRAGMA integrity_check")?;
+            let found = statement.query_map([], |row| row.get::<_, String>(0))?;
+            let found: rusqlite::Result<Vec<String>> = found.collect();
+            Ok(found?.into_iter().filter(|text| text != "ok").collect())
+        };
+        self.read(job).await
+    }
+
+    /// Bytes of the log in use.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.vfs.image().log_position()
+    }
+
+    /// Ends the catalog in good order: everything durable and in the database, the log empty.
+    ///
+    /// # Errors
+    /// `CatalogStopped`; the threads end all the same.
+    pub async fn close(&self) -> Result<(), FileError> {
+        let result = self.ask(Request::Close).await;
+        self.end();
+        result.map(|_| ())
+    }
+
+    fn end(&self) {
+        self.writes.close();
+        self.reads.close();
+        self.queries.close();
+    }
+}
+
+impl Drop for Catalog {
+    /// Without [`Catalog::close`] this is an unclean stop: the threads end, the log stays.
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+type Opened = Result<(Arc<Catalog>, Recovery), CatalogError>;
+
+async fn on_thread(
+    world: &Arc<dyn World>,
+    name: &str,
+    code: impl FnOnce(&Arc<dyn World>, oneshot::Sender<Opened>) + Send + 'static,
+) -> Opened {
+    let (sender, receiver) = oneshot::channel();
+    let inside = Arc::clone(world);
+    world.spawn_synchronous(name, Box::new(move || code(&inside, sender)));
+    let gone = || Err(StoreError::Stopped("the catalog's thread ended".into()).into());
+    receiver.await.unwrap_or_else(|_| gone())
+}
+
+fn prepare_writer(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(256);
+    configure(connection, 64 << 10)?;
+    let mode: String = connection.query_row("PRAGMA journal_mode=WAL", [], |row| row.get(0))?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        return Err(rusqlite::Error::InvalidParameterName(format!("journal mode {mode}")));
+    }
+    connection.execute_batch("PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=0; PRAGMA cache_spill=OFF;")
+}
+
+fn checkpoint_all(connection: &Connection) -> rusqlite::Result<()> {
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+}
+
+/// Pages of the database, from its first page.
+fn database_pages(store: &dyn Store) -> Result<u32, CatalogError> {
+    let mut good = |bytes: &[u8]| page::is_good(bytes, 1);
+    let first = store.read(CatalogFile::Database, 0, PAGE_SIZE, &mut good)?;
+    let field = |at: usize| u32::from_be_bytes([first[at], first[at + 1], first[at + 2], first[at + 3]]);
+    let page_size = usize::from(u16::from_be_bytes([first[16], first[17]]));
+    if first[..16] != *b"SQLite format 3\0" || page_size != PAGE_SIZE || usize::from(first[20]) != RESERVED {
+        return Err(CatalogError::Damaged("its first page is not of a catalog".into()));
+    }
+    let pages = field(28);
+    let capacity = store.capacity(CatalogFile::Database) / PAGE_SIZE as u64;
+    if pages == 0 || u64::from(pages) > capacity || field(24) != field(92) {
+        return Err(CatalogError::Damaged(format!("its first page says {pages} pages, there is room for {capacity}")));
+    }
+    Ok(pages)
+}

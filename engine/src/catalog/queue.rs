@@ -1,0 +1,77 @@
+//! A queue between tasks and the catalog's threads.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    sync::{Mutex, MutexGuard, PoisonError},
+    task::{Poll, Waker},
+};
+
+struct State<T> {
+    items: VecDeque<T>,
+    closed: bool,
+    waiting: Vec<Waker>,
+}
+
+/// Many put, several take; in order.
+pub(super) struct Queue<T>(Mutex<State<T>>);
+
+impl<T> Queue<T> {
+    pub(super) fn new() -> Self {
+        Self(Mutex::new(State { items: VecDeque::new(), closed: false, waiting: Vec::new() }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an item; gives it back if the queue is closed.
+    pub(super) fn put(&self, item: T) -> Result<(), T> {
+        let waiting = {
+            let mut state = self.lock();
+            if state.closed {
+                return Err(item);
+            }
+            state.items.push_back(item);
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// Nothing can be added any more; what is there can still be taken.
+    pub(super) fn close(&self) {
+        let waiting = {
+            let mut state = self.lock();
+            state.closed = true;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits for an item. `None` once the queue is closed and empty.
+    pub(super) async fn take(&self) -> Option<T> {
+        poll_fn(|context| {
+            let mut state = self.lock();
+            match state.items.pop_front() {
+                Some(item) => Poll::Ready(Some(item)),
+                None if state.closed => Poll::Ready(None),
+                None => {
+                    state.waiting.push(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// An item, if there is one now.
+    pub(super) fn try_take(&self) -> Option<T> {
+        self.lock().items.pop_front()
+    }
+
+    /// Puts an item back where it was taken from, even into a closed queue.
+    pub(super) fn put_back(&self, item: T) {
+        self.lock().items.push_front(item);
+    }
+}

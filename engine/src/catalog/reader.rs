@@ -1,0 +1,368 @@
+//! Readers of the catalog: threads with a connection each, on snapshots.
+//!
+//! A read never waits for a write, nor a write for a read, with one exception: the
+//! log is capped, and it cannot be restarted while a reader needs a frame of it.
+//! When it runs full the writer closes the gate: new reads wait, those under way
+//! get a moment to end, and then end with "snapshot too old".
+//!
+//! ```text
+//!   open --close_gate--> closed --(nobody inside)--> the log is restarted --open_gate--> open
+//! ```
+//!
+//! Two kinds of threads: for the engine's own short reads, and for statements of
+//! people, which have views, an authorizer and limits.
+
+use super::{
+    live::Live,
+    queue::Queue,
+    vfs::{Link, Vfs},
+};
+use crate::{
+    admin::{AdminError, Code, Rows, Value},
+    error::FileError,
+    world::{World, wait_for},
+};
+use rusqlite::{
+    Connection,
+    hooks::{AuthAction, AuthContext, Authorization},
+    limits::Limit,
+    types::ValueRef,
+};
+use std::{
+    collections::BTreeMap,
+    future::poll_fn,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+/// What a statement may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryLimits {
+    pub rows_max: usize,
+    /// Of the result.
+    pub bytes_max: usize,
+    pub time_max: Duration,
+}
+
+impl Default for QueryLimits {
+    fn default() -> Self {
+        Self { rows_max: 1_000_000, bytes_max: 256 << 20, time_max: Duration::from_secs(60) }
+    }
+}
+
+/// SQLite's virtual machine instructions between two looks at the clock: well below a millisecond.
+const STEPS: i32 = 2_000;
+/// Bytes of one value in a statement: enough for what the catalog holds.
+const VALUE_MAX: i32 = 16 << 20;
+
+/// What the progress handler of a reader's connection looks at.
+pub(super) struct Snapshot {
+    too_old: AtomicBool,
+    /// Nanoseconds of [`World::monotonic`]; 0 if there is no limit.
+    deadline: AtomicI64,
+    started: Mutex<Duration>,
+}
+
+#[derive(Default)]
+struct Inside {
+    closed: bool,
+    active: BTreeMap<u64, Arc<Snapshot>>,
+    count: u64,
+    waiting: Vec<Waker>,
+}
+
+/// Who reads at the moment, and the gate before them.
+#[derive(Default)]
+pub(super) struct Gate(Mutex<Inside>);
+
+impl Gate {
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Inside) -> T) -> T {
+        let (value, waiting) = {
+            let mut inside = self.lock();
+            let value = change(&mut inside);
+            (value, std::mem::take(&mut inside.waiting))
+        };
+        waiting.into_iter().for_each(Waker::wake);
+        value
+    }
+
+    async fn enter(&self, snapshot: &Arc<Snapshot>, world: &dyn World) -> u64 {
+        poll_fn(|context| {
+            let mut inside = self.lock();
+            if inside.closed {
+                inside.waiting.push(context.waker().clone());
+                return Poll::Pending;
+            }
+            inside.count += 1;
+            let id = inside.count;
+            *snapshot.started.lock().unwrap_or_else(PoisonError::into_inner) = world.monotonic();
+            snapshot.too_old.store(false, Ordering::Relaxed);
+            inside.active.insert(id, Arc::clone(snapshot));
+            Poll::Ready(id)
+        })
+        .await
+    }
+
+    fn leave(&self, id: u64) {
+        self.change(|inside| inside.active.remove(&id));
+    }
+
+    /// Ends reads that began before `limit` ago.
+    pub(super) fn expire(&self, world: &dyn World, limit: Duration) {
+        let now = world.monotonic();
+        for snapshot in self.lock().active.values() {
+            let started = *snapshot.started.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.saturating_sub(started) >= limit {
+                snapshot.too_old.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Lets nobody in, and waits until nobody is inside; those who stay longer than `grace` are ended.
+    pub(super) async fn close(&self, world: &dyn World, grace: Duration) {
+        self.change(|inside| inside.closed = true);
+        let mut left = grace;
+        while !left.is_zero() && !self.lock().active.is_empty() {
+            let pause = left.min(Duration::from_millis(5));
+            world.sleep(pause).await;
+            left -= pause;
+        }
+        self.expire(world, Duration::ZERO);
+        poll_fn(|context| {
+            let mut inside = self.lock();
+            if inside.active.is_empty() {
+                return Poll::Ready(());
+            }
+            inside.waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(super) fn open(&self) {
+        self.change(|inside| inside.closed = false);
+    }
+}
+
+/// A read to be done: with a connection in a snapshot, or the reason why there is none.
+pub(super) type Read = Box<dyn FnOnce(Result<&mut Reader, FileError>) + Send>;
+
+/// A reader thread's connection.
+pub(super) struct Reader {
+    link: Link,
+    snapshot: Arc<Snapshot>,
+    world: Arc<dyn World>,
+}
+
+/// Starts a thread that serves `queue` until it is closed. `views`: it answers statements.
+pub(super) fn start(
+    world: &Arc<dyn World>,
+    name: &str,
+    vfs: Arc<Vfs>,
+    gate: Arc<Gate>,
+    queue: Arc<Queue<Read>>,
+    views: bool,
+) {
+    let inside = Arc::clone(world);
+    let run = move || {
+        let world = inside;
+        let snapshot = Snapshot { too_old: false.into(), deadline: 0.into(), started: Mutex::default() };
+        let snapshot = Arc::new(snapshot);
+        let mut reader = None;
+        while let Some(read) = wait_for(&*world, queue.take()) {
+            let id = wait_for(&*world, gate.enter(&snapshot, &*world));
+            let open = match &mut reader {
+                Some(reader) => Ok(reader),
+                None => Reader::open(&vfs, &world, &snapshot, views).map(|open| reader.insert(open)),
+            };
+            read(open.map_err(FileError::from));
+            gate.leave(id);
+        }
+    };
+    world.spawn_synchronous(name, Box::new(run));
+}
+
+impl Reader {
+    fn open(vfs: &Arc<Vfs>, world: &Arc<dyn World>, snapshot: &Arc<Snapshot>, views: bool) -> rusqlite::Result<Self> {
+        let mut link = Link::open(vfs, false)?;
+        let connection = &mut link.connection;
+        super::configure(connection, 4 << 10)?;
+        let (seen, clock) = (Arc::clone(snapshot), Arc::clone(world));
+        let handler = move || {
+            let deadline = seen.deadline.load(Ordering::Relaxed);
+            seen.too_old.load(Ordering::Relaxed) || (deadline != 0 && nanoseconds(clock.monotonic()) > deadline)
+        };
+        connection.progress_handler(STEPS, Some(handler))?;
+        if views {
+            connection.execute_batch(super::VIEWS)?;
+            connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX)?;
+            connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
+            connection.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
+        }
+        connection.set_prepared_statement_cache_capacity(64);
+        Ok(Self { link, snapshot: Arc::clone(snapshot), world: Arc::clone(world) })
+    }
+
+    /// Runs `job` on one snapshot.
+    pub(super) fn read<T>(&self, job: impl FnOnce(&Connection) -> Result<T, FileError>) -> Result<T, FileError> {
+        let connection = &self.link.connection;
+        connection.prepare_cached("BEGIN")?.execute([])?;
+        let result = job(connection);
+        // An interrupted read has ended its transaction already, or ends it here.
+        if !connection.is_autocommit() {
+            connection.prepare_cached("ROLLBACK")?.execute([])?;
+        }
+        match result {
+            Err(FileError::Catalog(_)) if self.snapshot.too_old.load(Ordering::Relaxed) => {
+                Err(FileError::SnapshotTooOld)
+            }
+            other => other,
+        }
+    }
+
+    /// Runs a statement of somebody's.
+    pub(super) fn query(&mut self, sql: &str, live: &Live, limits: QueryLimits) -> Result<Rows, AdminError> {
+        live.fill(&self.link.connection).map_err(|error| self.refusal(&error, limits))?;
+        let until = nanoseconds(self.world.monotonic().saturating_add(limits.time_max)).max(1);
+        self.snapshot.deadline.store(until, Ordering::Relaxed);
+        let connection = &mut self.link.connection;
+        let authorized = connection.authorizer(Some(authorize));
+        let rows = authorized.map_err(Stop::from).and_then(|()| collect(connection, sql, limits));
+        self.snapshot.deadline.store(0, Ordering::Relaxed);
+        let open = connection.authorizer(None::<fn(AuthContext<'_>) -> Authorization>);
+        match (rows, open) {
+            (Ok(rows), Ok(())) => Ok(rows),
+            (Err(Stop::Refused(error)), _) => Err(error),
+            (Err(Stop::Sqlite(error)), _) | (_, Err(error)) => Err(self.refusal(&error, limits)),
+        }
+    }
+
+    fn refusal(&self, error: &rusqlite::Error, limits: QueryLimits) -> AdminError {
+        if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) {
+            return if self.snapshot.too_old.load(Ordering::Relaxed) {
+                AdminError::new(Code::Busy, "snapshot too old: the catalog could not keep the state this query reads")
+                    .hint("run it again, or ask for less at once")
+            } else {
+                let text = format!("the query took longer than {} s", limits.time_max.as_secs());
+                AdminError::new(Code::Invalid, text).hint("ask for less at once")
+            };
+        }
+        match error {
+            rusqlite::Error::SqlInputError { msg, offset, .. } => {
+                let error = AdminError::new(Code::Invalid, msg);
+                match usize::try_from(*offset) {
+                    Ok(at) => error.hint(format!("at byte {} of the statement", at + 1)),
+                    Err(_) => error,
+                }
+            }
+            rusqlite::Error::SqliteFailure(code, message)
+                if code.code == rusqlite::ErrorCode::AuthorizationForStatementDenied =>
+            {
+                let text = message.clone().unwrap_or_else(|| "not authorized".into());
+                AdminError::new(Code::Invalid, text)
+                    .hint("queries can only SELECT, from the v$asm_ views and their tables")
+            }
+            rusqlite::Error::SqliteFailure(code, _)
+                if matches!(code.code, rusqlite::ErrorCode::SystemIoFailure | rusqlite::ErrorCode::DatabaseCorrupt) =>
+            {
+                let reason = self.link.vfs().image().error().map(|error| format!(": {error}"));
+                AdminError::new(Code::Damaged, format!("the catalog cannot be read{}", reason.unwrap_or_default()))
+            }
+            other => AdminError::new(Code::Invalid, other),
+        }
+    }
+}
+
+fn nanoseconds(since: Duration) -> i64 {
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Why a statement gave no rows.
+enum Stop {
+    Sqlite(rusqlite::Error),
+    Refused(AdminError),
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+fn collect(connection: &Connection, sql: &str, limits: QueryLimits) -> Result<Rows, Stop> {
+    let mut statement = connection.prepare(sql)?;
+    let mut rows = Rows::default();
+    for column in statement.columns() {
+        rows.columns.push(column.name().to_owned());
+        rows.types.push(column.decl_type().map(str::to_owned));
+    }
+    let width = rows.columns.len();
+    let mut bytes = 0;
+    let mut found = statement.query([])?;
+    while let Some(row) = found.next()? {
+        let mut values = Vec::with_capacity(width);
+        for column in 0..width {
+            let value = match row.get_ref(column)? {
+                ValueRef::Null => Value::Null,
+                ValueRef::Integer(value) => Value::Integer(value),
+                ValueRef::Real(value) => Value::Real(value),
+                ValueRef::Text(value) => Value::Text(String::from_utf8_lossy(value).into_owned()),
+                ValueRef::Blob(value) => Value::Blob(value.to_vec()),
+            };
+            bytes += match &value {
+                Value::Text(text) => text.len(),
+                Value::Blob(blob) => blob.len(),
+                Value::Null | Value::Integer(_) | Value::Real(_) => 0,
+            } + size_of::<Value>();
+            values.push(value);
+        }
+        rows.rows.push(values);
+        if rows.rows.len() > limits.rows_max || bytes > limits.bytes_max {
+            let text = format!("the result is larger than {} rows or {} bytes", limits.rows_max, limits.bytes_max);
+            return Err(Stop::Refused(AdminError::new(Code::Invalid, text).hint("add a WHERE or a LIMIT clause")));
+        }
+    }
+    Ok(rows)
+}
+
+/// Lets a statement read the views and what they are made of, and nothing else.
+fn authorize(context: AuthContext<'_>) -> Authorization {
+    let allowed = match context.action {
+        AuthAction::Select | AuthAction::Recursive => true,
+        AuthAction::Read { table_name, .. } => {
+            let name = table_name.to_ascii_lowercase();
+            name.is_empty() || name.starts_with("v$asm_") || READABLE.contains(&name.as_str())
+        }
+        AuthAction::Function { function_name } => {
+            !["load_extension", "fts3_tokenizer"].contains(&function_name.to_ascii_lowercase().as_str())
+        }
+        _ => false,
+    };
+    if allowed { Authorization::Allow } else { Authorization::Deny }
+}
+
+/// Tables that statements may read beside the views.
+const READABLE: &[&str] = &[
+    "file",
+    "entry",
+    "xattr",
+    "extent",
+    "stale",
+    "attribute",
+    "counter",
+    "live_group",
+    "live_disk",
+    "live_operation",
+    "json_each",
+    "json_tree",
+    "sqlite_master",
+    "sqlite_schema",
+];

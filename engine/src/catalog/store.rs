@@ -1,0 +1,109 @@
+//! Where the catalog's two files lie: what the catalog asks of the disks.
+//!
+//! The database and its write-ahead log are two byte ranges, each in one to three
+//! mirrors on disks of different failure groups. Where they lie is in the
+//! membership (R6), so that nothing here needs the catalog.
+//!
+//! Everything is synchronous: the catalog calls from threads of its own, and the
+//! implementation waits by [`World::wait`](crate::world::World::wait).
+//!
+//! What an implementation must hold:
+//!
+//!   1. Offsets and lengths are multiples of 4 KiB, and what is asked lies below the capacity.
+//!   2. A write returns when every current mirror has it. A mirror that could not
+//!      be written is struck from the list, recorded, before the write returns `Ok`.
+//!   3. A flush covers both files, and every write that had returned before. A disk that cannot be
+//!      flushed loses its mirrors, recorded, before the flush returns `Ok`.
+//!   4. Nothing here allocates for, or waits for, a commit of the catalog.
+
+use crate::buffer::{Buffer, Slice};
+pub use plinth_format::membership::CatalogFile;
+
+/// Why the catalog's storage could not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    #[error("no space left in the disk group to let the catalog grow")]
+    NoSpace,
+    #[error(
+        "no good mirror of {length} bytes at {offset} of the catalog's {file} ({tried} tried); restore the catalog"
+    )]
+    NoGoodMirror { file: FileName, offset: u64, length: usize, tried: usize },
+    #[error("the catalog's {file}: {doing} {length} bytes at {offset}: {reason}")]
+    Failed { file: FileName, doing: &'static str, offset: u64, length: usize, reason: String },
+    /// The group is gone or going.
+    #[error("the catalog's storage stopped: {0}")]
+    Stopped(String),
+}
+
+/// A catalog file's name in messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileName(pub CatalogFile);
+
+impl std::fmt::Display for FileName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            CatalogFile::Database => "database",
+            CatalogFile::Wal => "log",
+        })
+    }
+}
+
+/// The catalog's mirrored storage. See the module's description.
+pub trait Store: Send + Sync {
+    /// Bytes allocated to a file.
+    fn capacity(&self, file: CatalogFile) -> u64;
+
+    /// The mirrors that are current, in a stable order.
+    fn mirrors(&self, file: CatalogFile) -> Vec<u8>;
+
+    /// Reads from one mirror after the other until `good` accepts the bytes, and
+    /// then repairs the mirrors that were tried before.
+    ///
+    /// # Errors
+    /// `NoGoodMirror` if none was accepted.
+    fn read(
+        &self,
+        file: CatalogFile,
+        offset: u64,
+        length: usize,
+        good: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<Buffer, StoreError>;
+
+    /// Reads from one mirror, as it is.
+    ///
+    /// # Errors
+    /// If the mirror cannot be read or is not current.
+    fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError>;
+
+    /// Writes to every current mirror.
+    ///
+    /// # Errors
+    /// If no current mirror has the bytes, or what happened could not be recorded.
+    fn write(&self, file: CatalogFile, offset: u64, data: Slice) -> Result<(), StoreError>;
+
+    /// Writes several runs, in any order, to every current mirror.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    fn write_many(&self, file: CatalogFile, runs: Vec<(u64, Slice)>) -> Result<(), StoreError> {
+        runs.into_iter().try_for_each(|(offset, data)| self.write(file, offset, data))
+    }
+
+    /// Writes to one mirror: recovery makes mirrors equal before anything else uses them.
+    ///
+    /// # Errors
+    /// As [`Store::write`]; a mirror that was struck meanwhile is no error.
+    fn write_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, data: Slice) -> Result<(), StoreError>;
+
+    /// Makes every write that has returned durable.
+    ///
+    /// # Errors
+    /// If no current mirror could be flushed, or what happened could not be recorded.
+    fn flush(&self) -> Result<(), StoreError>;
+
+    /// Gives a file at least `capacity` bytes, recorded. What is new in it is undefined.
+    ///
+    /// # Errors
+    /// `NoSpace`, or as [`Store::write`].
+    fn grow(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError>;
+}

@@ -1,0 +1,444 @@
+//! The catalog on a store that is killed, cut and corrupted.
+#![allow(clippy::unwrap_used)]
+
+use super::{memory_store::MemoryStore, *};
+use crate::testing::{Numbers, TestWorld, block_on};
+use rusqlite::params;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+const MIB: u64 = 1 << 20;
+
+fn world() -> Arc<dyn World> {
+    TestWorld::new()
+}
+
+fn create(store: &Arc<MemoryStore>) -> Arc<Catalog> {
+    block_on(Catalog::create(&world(), Arc::clone(store) as Arc<dyn Store>)).unwrap()
+}
+
+fn open(store: &Arc<MemoryStore>) -> Result<Arc<Catalog>, CatalogError> {
+    block_on(Catalog::open(&world(), Arc::clone(store) as Arc<dyn Store>)).map(|(catalog, _)| catalog)
+}
+
+type Job<T> = Box<dyn FnOnce(&Connection) -> Result<T, FileError> + Send>;
+
+fn set(name: u64, value: u64, padding: usize) -> Job<()> {
+    Box::new(move |connection| {
+        let text = format!("{value}{}", " ".repeat(padding));
+        let sql = "INSERT INTO attribute (name, value) VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value";
+        connection.prepare_cached(sql)?.execute(params![name.to_string(), text])?;
+        Ok(())
+    })
+}
+
+fn all(catalog: &Catalog) -> Result<BTreeMap<u64, u64>, FileError> {
+    block_on(catalog.read(|connection| {
+        let mut statement = connection.prepare_cached("SELECT name, value FROM attribute")?;
+        let mut found = BTreeMap::new();
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (name, value): (String, String) = (row.get(0)?, row.get(1)?);
+            found.insert(name.parse().unwrap(), value.trim().parse().unwrap());
+        }
+        Ok(found)
+    }))
+}
+
+fn store() -> Arc<MemoryStore> {
+    MemoryStore::new(2, 4 * MIB, 4 * MIB, Some(7))
+}
+
+/// A catalog made on disks full of noise is whole, also after it was closed and opened.
+#[test]
+fn what_was_committed_is_there_after_a_clean_stop() {
+    let store = store();
+    let catalog = create(&store);
+    for name in 0..50 {
+        block_on(catalog.write(name % 7 == 0, set(name, name * 2, 0))).unwrap();
+    }
+    assert!(block_on(catalog.verify()).unwrap().is_empty());
+    block_on(catalog.close()).unwrap();
+    assert!(block_on(catalog.write(false, set(1, 1, 0))).is_err());
+    let (catalog, recovery) = block_on(Catalog::open(&world(), store.reconnect())).unwrap();
+    assert_eq!(recovery, Recovery::default());
+    assert_eq!(all(&catalog).unwrap(), (0..50).map(|name| (name, name * 2)).collect());
+}
+
+/// The process is killed: every answered commit is there, durable or not.
+#[test]
+fn a_killed_process_loses_nothing_that_was_answered() {
+    let mut store = store();
+    let mut catalog = create(&store);
+    for round in 0..10 {
+        for name in 0..30 {
+            block_on(catalog.write(false, set(name, round * 100 + name, 50))).unwrap();
+        }
+        store = store.reconnect();
+        catalog = open(&store).unwrap();
+        assert_eq!(all(&catalog).unwrap(), (0..30).map(|name| (name, round * 100 + name)).collect());
+    }
+}
+
+/// Jobs of one batch that fail are undone alone, and told why.
+#[test]
+fn a_failed_job_is_undone_alone() {
+    let store = store();
+    let catalog = create(&store);
+    let jobs = (0..40_u64).map(|name| {
+        let job = set(name, name, 0);
+        catalog.write(false, move |connection| {
+            job(connection)?;
+            if name % 3 == 0 { Err(FileError::NotEmpty) } else { Ok(name) }
+        })
+    });
+    let results = block_on(futures::future::join_all(jobs));
+    let mut last = CommitNumber(0);
+    for (name, result) in (0..40).zip(results) {
+        match result {
+            Ok((value, number)) => {
+                assert_eq!(value, name);
+                assert!(number >= last);
+                last = number;
+            }
+            Err(error) => assert!(name % 3 == 0 && matches!(error, FileError::NotEmpty)),
+        }
+    }
+    assert_eq!(all(&catalog).unwrap(), (0..40).filter(|name| name % 3 != 0).map(|name| (name, name)).collect());
+    assert!(last.0 < 27, "jobs that wait together are committed together");
+}
+
+#[test]
+fn waiting_syncs_share_a_durable_point() {
+    let store = store();
+    let catalog = create(&store);
+    let (_, number) = block_on(catalog.write(false, set(1, 1, 0))).unwrap();
+    assert!(catalog.durable() < number);
+    let points = block_on(futures::future::join_all((0..20).map(|_| catalog.durable_point())));
+    assert!(points.into_iter().all(|point| point.unwrap() > number));
+    assert!(catalog.durable() >= number && catalog.durable().0 <= number.0 + 2);
+    block_on(catalog.wait_durable(number)).unwrap();
+    let before = store.operations();
+    block_on(catalog.durable_point()).unwrap();
+    assert_eq!(store.operations(), before, "nothing to make durable, nothing done");
+}
+
+/// A reader in a snapshot neither sees nor stops the writer.
+#[test]
+fn a_reader_keeps_its_snapshot_while_the_writer_goes_on() {
+    let store = store();
+    let catalog = create(&store);
+    block_on(catalog.write(false, set(1, 1, 0))).unwrap();
+    let (started, go_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let reading = {
+        let (started, go_on) = (Arc::clone(&started), Arc::clone(&go_on));
+        catalog.read(move |connection| {
+            let value = |sql| connection.query_row(sql, [], |row| row.get::<_, String>(0));
+            let before = value("SELECT value FROM attribute")?;
+            started.store(true, Ordering::SeqCst);
+            while !go_on.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            Ok((before, value("SELECT value FROM attribute")?))
+        })
+    };
+    let writing = async {
+        while !started.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        for value in 2..100 {
+            catalog.write(value % 10 == 0, set(1, value, 0)).await.unwrap();
+        }
+        go_on.store(true, Ordering::SeqCst);
+    };
+    let (read, ()) = block_on(futures::future::join(reading, writing));
+    assert_eq!(read.unwrap(), ("1".to_owned(), "1".to_owned()));
+    assert_eq!(all(&catalog).unwrap()[&1], 99);
+}
+
+/// Power is cut at the k-th operation of the store, for many k and seeds. Every
+/// durable commit survives; what survives is a prefix of the commits, in order;
+/// the next life of the catalog goes on from there.
+#[test]
+fn power_cuts_leave_a_prefix_with_every_durable_commit() {
+    let cuts: u64 = 400;
+    for seed in 0..cuts {
+        let mut numbers = Numbers::new(seed);
+        let mirrors = usize::try_from(1 + seed % 3).unwrap();
+        let mut store = MemoryStore::new(mirrors, 8 * MIB, MIB, Some(seed));
+        let mut catalog = create(&store);
+        // `history[n]`: the state after n commits; a commit changes one to three names.
+        let mut history: Vec<BTreeMap<u64, u64>> = vec![BTreeMap::new()];
+        for life in 0..3 {
+            store.fail_after(1 + numbers.below(120), seed * 10 + life);
+            let base = history.len() - 1;
+            let (mut answered, mut durable) = (base, base);
+            for _ in 0..2000 {
+                let mut state = history.last().unwrap().clone();
+                let mut changes = Vec::new();
+                for _ in 0..1 + numbers.below(3) {
+                    let (name, value) = (numbers.below(40), history.len() as u64);
+                    state.insert(name, value);
+                    changes.push(set(name, value, usize::try_from(numbers.below(3000)).unwrap()));
+                }
+                history.push(state);
+                let wants = numbers.below(6) == 0;
+                let result = block_on(
+                    catalog
+                        .write(wants, move |connection| changes.into_iter().try_for_each(|change| change(connection))),
+                );
+                if result.is_err() {
+                    break;
+                }
+                answered = history.len() - 1;
+                let point = numbers.below(15) == 0;
+                let checkpoint = numbers.below(40) == 0;
+                if wants
+                    || (point && block_on(catalog.durable_point()).is_ok())
+                    || (checkpoint && block_on(catalog.checkpoint()).is_ok())
+                {
+                    durable = answered;
+                }
+            }
+            assert!(store.is_dead(), "seed {seed}: the power was cut");
+            store = store.restart(seed.wrapping_mul(31) + life);
+            // Now and then power goes again while the catalog is being recovered.
+            for again in 0..numbers.below(3) {
+                store.fail_after(1 + numbers.below(12), seed + again);
+                let _ = open(&store);
+                store = store.restart(seed + again + 1);
+            }
+            catalog = open(&store).unwrap_or_else(|error| panic!("seed {seed}, life {life}: {error}"));
+            let found = all(&catalog).unwrap();
+            let at = (0..history.len()).rev().find(|at| history[*at] == found);
+            let at = at.unwrap_or_else(|| panic!("seed {seed}, life {life}: not a prefix"));
+            assert!(at >= durable, "seed {seed}, life {life}: {at} of {answered}, durable were {durable}");
+            history.truncate(at + 1);
+            assert!(block_on(catalog.verify()).unwrap().is_empty(), "seed {seed}, life {life}");
+        }
+    }
+}
+
+/// Noise over a page of one mirror: the other is read, and the bad one repaired.
+/// Noise over all mirrors: an error that says so.
+#[test]
+fn a_bad_page_is_read_from_the_next_mirror() {
+    let store = store();
+    let catalog = create(&store);
+    for name in 0..200 {
+        block_on(catalog.write(false, set(name, name, 300))).unwrap();
+    }
+    block_on(catalog.close()).unwrap();
+    let page = |number: u64| (number - 1) * 4096;
+    let noise = [0x5a_u8; 512];
+    for number in 1..20 {
+        store.corrupt(CatalogFile::Database, usize::try_from(number % 2).unwrap(), page(number) + 1024, &noise);
+    }
+    let store = store.reconnect();
+    let catalog = open(&store).unwrap();
+    assert_eq!(all(&catalog).unwrap().len(), 200);
+    assert!(store.repairs() > 0);
+    block_on(catalog.close()).unwrap();
+
+    for mirror in 0..2 {
+        (2..30).for_each(|number| store.corrupt(CatalogFile::Database, mirror, page(number) + 64, &noise));
+    }
+    let store = store.reconnect();
+    match open(&store) {
+        Ok(catalog) => {
+            let error = all(&catalog).unwrap_err();
+            assert!(matches!(error, FileError::Catalog(_)), "{error}");
+            let asked = block_on(catalog.query("SELECT * FROM attribute", Live::default(), QueryLimits::default()));
+            assert!(asked.unwrap_err().message.contains("no good mirror"));
+        }
+        Err(error) => assert!(matches!(error, CatalogError::Sqlite(_)), "{error}"),
+    }
+    store.corrupt(CatalogFile::Database, 0, 0, &noise);
+    store.corrupt(CatalogFile::Database, 1, 0, &noise);
+    let store = store.reconnect();
+    assert!(matches!(open(&store), Err(CatalogError::Store(StoreError::NoGoodMirror { .. }))));
+}
+
+/// The log of one mirror is damaged after a kill: the other has it all.
+#[test]
+fn the_longest_log_of_the_mirrors_counts() {
+    for bad in 0..2 {
+        let store = store();
+        let catalog = create(&store);
+        for name in 0..20 {
+            block_on(catalog.write(false, set(name, name, 100))).unwrap();
+        }
+        store.corrupt(CatalogFile::Wal, bad, 9000, &[1; 100]);
+        let store = store.reconnect();
+        let (catalog, recovery) = block_on(Catalog::open(&world(), Arc::clone(&store) as Arc<dyn Store>)).unwrap();
+        assert_eq!(recovery.mirrors_repaired, 1);
+        assert!(recovery.commits >= 20);
+        assert_eq!(all(&catalog).unwrap().len(), 20);
+    }
+}
+
+/// A reader that never ends does not let the log grow beyond its capacity: it is ended.
+#[test]
+fn a_long_reader_ends_when_the_log_is_full() {
+    let store = MemoryStore::new(2, 4 * MIB, MIB, None);
+    store.limit(64 * MIB, MIB);
+    let catalog = create(&store);
+    block_on(catalog.write(false, set(1, 1, 0))).unwrap();
+    let reading = catalog.read(|connection| {
+        connection.query_row("SELECT count(*) FROM attribute", [], |row| row.get::<_, i64>(0))?;
+        let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+        Ok(connection.query_row(forever, [], |row| row.get::<_, i64>(0))?)
+    });
+    let writing = async {
+        for value in 0..1000 {
+            catalog.write(false, set(value % 50, value, 2000)).await.unwrap();
+        }
+    };
+    let (read, ()) = block_on(futures::future::join(reading, writing));
+    assert!(matches!(read, Err(FileError::SnapshotTooOld)), "{read:?}");
+    assert_eq!(store.capacity(CatalogFile::Wal), MIB);
+    assert_eq!(all(&catalog).unwrap().len(), 50);
+}
+
+/// The database cannot grow: jobs that need space are told, releases still run, and then there is space again.
+#[test]
+fn a_full_group_still_takes_releases() {
+    let store = MemoryStore::new(2, MIB, MIB, None);
+    store.limit(4 * MIB, MIB);
+    let catalog = create(&store);
+    let mut name = 0;
+    let refused = loop {
+        match block_on(catalog.write(false, set(name, name, 3000))) {
+            Ok(_) => name += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, FileError::NoSpace), "{refused}");
+    assert!(name > 400, "{name}");
+    assert_eq!(store.capacity(CatalogFile::Database), 4 * MIB);
+    let release = |from: u64, to: u64| {
+        block_on(catalog.release(true, move |connection| {
+            let sql = "DELETE FROM attribute WHERE CAST(name AS INTEGER) BETWEEN ? AND ?";
+            Ok(connection.execute(sql, params![from.cast_signed(), to.cast_signed()])?)
+        }))
+    };
+    assert_eq!(release(0, 199).unwrap().0, 200);
+    block_on(catalog.write(false, set(10_000, 1, 3000))).unwrap();
+    assert!(block_on(catalog.verify()).unwrap().is_empty());
+    block_on(catalog.close()).unwrap();
+    let catalog = open(&store.reconnect()).unwrap();
+    assert_eq!(all(&catalog).unwrap().len() as u64, name - 200 + 1);
+}
+
+/// The store fails: the batch and everything after it is told, with the reason; nothing hangs.
+#[test]
+fn a_store_that_fails_stops_the_catalog() {
+    let store = store();
+    let catalog = create(&store);
+    block_on(catalog.write(true, set(1, 1, 0))).unwrap();
+    store.fail_writes(true);
+    let error = block_on(catalog.write(false, set(2, 2, 0))).unwrap_err();
+    assert!(error.to_string().contains("told to fail"), "{error}");
+    assert!(matches!(block_on(catalog.durable_point()), Ok(_) | Err(FileError::CatalogStopped(_))));
+    assert!(catalog.failure().is_some());
+    assert!(block_on(catalog.wait_durable(CommitNumber(99))).is_err());
+    assert!(block_on(catalog.close()).is_err());
+    let store = store.reconnect();
+    store.fail_writes(false);
+    assert_eq!(all(&open(&store).unwrap()).unwrap()[&1], 1);
+}
+
+#[test]
+fn a_later_schema_is_refused() {
+    let store = store();
+    let catalog = create(&store);
+    let later = |connection: &Connection| Ok(connection.pragma_update(None, "user_version", SCHEMA_VERSION + 1)?);
+    block_on(catalog.write(true, later)).unwrap();
+    block_on(catalog.close()).unwrap();
+    assert!(matches!(open(&store.reconnect()), Err(CatalogError::Newer { found }) if found == SCHEMA_VERSION + 1));
+}
+
+/// Threads and the VFS go when the catalog goes.
+#[test]
+fn closing_ends_the_threads() {
+    let world = TestWorld::new();
+    let dynamic: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
+    let catalog = block_on(Catalog::create(&dynamic, store())).unwrap();
+    block_on(catalog.close()).unwrap();
+    drop(catalog);
+    while world.running() > 0 {
+        block_on(world.sleep(Duration::from_millis(1)));
+    }
+}
+
+/// The views answer with ASM's columns; the tree of names can be walked as DBAs' scripts do;
+/// what is not a SELECT is refused, and errors point at their place.
+#[test]
+fn people_can_query_the_views() {
+    let catalog = create(&store());
+    let fill = |connection: &Connection| {
+        Ok(connection.execute_batch(
+            "INSERT INTO file (number, generation, kind, mode, links, uid, gid, size, blocks, accessed, modified, changed, created)
+             VALUES (1, 1, 16384, 493, 3, 0, 0, 0, 0, 0, 0, 0, 0), (256, 2, 16384, 493, 2, 0, 0, 0, 0, 0, 0, 0, 0),
+                    (257, 3, 32768, 416, 1, 70, 70, 8192, 128, 0, 1700000000000000000, 0, 0);
+             INSERT INTO entry VALUES (1, x'6462', 256, 16384, 1), (256, x'78', 257, 32768, 2);
+             INSERT INTO attribute (name, value) VALUES ('compatible.asm', '19.0.0.0.0');",
+        )?)
+    };
+    block_on(catalog.write(false, fill)).unwrap();
+    let group = LiveGroup {
+        number: 1,
+        name: "DATA".into(),
+        redundancy: "NORMAL".into(),
+        usable: -(5 << 20),
+        total: 10 << 20,
+        ..LiveGroup::default()
+    };
+    let disks = vec![LiveDisk { name: "DATA_0000".into(), votes: true, ..LiveDisk::default() }];
+    let operations = vec![LiveOperation { pass: "RESYNC".into(), work: 10, rate: 4, ..LiveOperation::default() }];
+    let live = Live { group, disks, operations };
+    let query = |sql: &str| block_on(catalog.query(sql, live.clone(), QueryLimits::default()));
+    let text = |sql: &str| match query(sql).unwrap().rows.remove(0).remove(0) {
+        crate::admin::Value::Text(text) => text,
+        other => format!("{other:?}"),
+    };
+    for view in ["diskgroup", "disk", "file", "alias", "operation", "attribute"] {
+        assert!(!query(&format!("SELECT * FROM v$asm_{view}")).unwrap().rows.is_empty(), "{view}");
+    }
+    assert_eq!(text("SELECT usable_file_mb || compatibility FROM V$ASM_DISKGROUP"), "-519.0.0.0.0");
+    assert_eq!(
+        text("SELECT redundancy || space || type || permissions FROM v$asm_file"),
+        "MIRROR131072DATAFILErw-r-----"
+    );
+    assert_eq!(text("SELECT modification_date FROM v$asm_file"), "2023-11-14 22:13:20");
+    assert_eq!(text("SELECT pass || est_minutes FROM v$asm_operation"), "RESYNC3");
+    let path = "WITH RECURSIVE a(path, i) AS (
+        SELECT '+DATA/' || name, reference_index FROM v$asm_alias WHERE parent_index % 16777216 = 0
+        UNION ALL SELECT path || '/' || name, reference_index FROM a JOIN v$asm_alias ON parent_index = i)
+        SELECT group_concat(path) FROM a";
+    assert_eq!(text(path), "+DATA/db,+DATA/db/x");
+
+    for refused in [
+        "DELETE FROM attribute",
+        "DROP TABLE file",
+        "ATTACH 'x' AS y",
+        "PRAGMA journal_mode=DELETE",
+        "SELECT load_extension('x')",
+        "BEGIN",
+        "CREATE TEMP TABLE t (x)",
+        "SELECT * FROM dbstat",
+    ] {
+        assert!(query(refused).is_err(), "{refused}");
+    }
+    let error = query("SELECT * FRM v$asm_file").unwrap_err();
+    assert!(error.message.contains("syntax error") && error.hint.unwrap().contains("byte"));
+    let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+    let short = QueryLimits { time_max: Duration::from_millis(20), ..QueryLimits::default() };
+    assert!(block_on(catalog.query(forever, live.clone(), short)).unwrap_err().message.contains("longer than"));
+    let small = QueryLimits { rows_max: 0, ..QueryLimits::default() };
+    assert!(block_on(catalog.query("SELECT 1", live.clone(), small)).unwrap_err().message.contains("larger"));
+    assert!(query("SELECT 1").is_ok());
+}

@@ -1,0 +1,249 @@
+-- The views of one mounted group, with ASM's columns and words.
+--
+-- They live in the connection that answers queries, over the catalog's tables and
+-- three small tables of what changes by the moment, filled before each query.
+-- The columns that ASM does not have stand last. Times are UTC. Sizes in `_mb` are MiB.
+
+-- One row.
+CREATE TEMP TABLE live_group (
+    number               INTEGER NOT NULL, -- as the instance numbers groups
+    name                 TEXT NOT NULL,
+    logical_sector       INTEGER NOT NULL,
+    sector               INTEGER NOT NULL,
+    au_size              INTEGER NOT NULL,
+    state                TEXT NOT NULL,
+    redundancy           TEXT NOT NULL,    -- EXTERN, NORMAL, HIGH
+    total                INTEGER NOT NULL, -- bytes, before mirroring
+    free                 INTEGER NOT NULL,
+    required_mirror_free INTEGER NOT NULL,
+    usable               INTEGER NOT NULL, -- bytes, after mirroring; may be negative
+    offline_disks        INTEGER NOT NULL
+);
+
+CREATE TEMP TABLE live_disk (
+    number          INTEGER PRIMARY KEY,
+    mount_status    TEXT NOT NULL,
+    header_status   TEXT NOT NULL,
+    mode_status     TEXT NOT NULL,
+    state           TEXT NOT NULL,
+    os_size         INTEGER NOT NULL, -- bytes
+    total           INTEGER NOT NULL,
+    free            INTEGER NOT NULL,
+    name            TEXT NOT NULL,
+    failure_group   TEXT NOT NULL,
+    quorum          INTEGER NOT NULL,
+    path            TEXT NOT NULL,
+    id              TEXT NOT NULL,
+    created         INTEGER NOT NULL, -- nanoseconds since 1970
+    mounted         INTEGER NOT NULL,
+    repair_timer    INTEGER NOT NULL, -- seconds
+    reads           INTEGER NOT NULL,
+    writes          INTEGER NOT NULL,
+    read_errors     INTEGER NOT NULL,
+    write_errors    INTEGER NOT NULL,
+    read_timeouts   INTEGER NOT NULL,
+    write_timeouts  INTEGER NOT NULL,
+    read_time       INTEGER NOT NULL, -- microseconds
+    write_time      INTEGER NOT NULL,
+    bytes_read      INTEGER NOT NULL,
+    bytes_written   INTEGER NOT NULL,
+    blocks_repaired INTEGER NOT NULL,
+    votes           INTEGER NOT NULL,
+    sector          INTEGER NOT NULL,
+    logical_sector  INTEGER NOT NULL,
+    can_discard     INTEGER NOT NULL
+);
+
+CREATE TEMP TABLE live_operation (
+    pass   TEXT NOT NULL,
+    state  TEXT NOT NULL,
+    power  INTEGER NOT NULL,
+    so_far INTEGER NOT NULL, -- AUs
+    work   INTEGER NOT NULL,
+    rate   INTEGER NOT NULL, -- AUs per minute
+    bytes  INTEGER NOT NULL,
+    error  TEXT
+);
+
+CREATE TEMP VIEW v$asm_diskgroup AS
+SELECT
+    g.number AS group_number,
+    g.name AS name,
+    g.sector AS sector_size,
+    g.logical_sector AS logical_sector_size,
+    4096 AS block_size,
+    g.au_size AS allocation_unit_size,
+    g.state AS state,
+    g.redundancy AS type,
+    g.total >> 20 AS total_mb,
+    g.free >> 20 AS free_mb,
+    0 AS hot_used_mb,
+    (g.total - g.free) >> 20 AS cold_used_mb,
+    g.required_mirror_free >> 20 AS required_mirror_free_mb,
+    g.usable / 1048576 AS usable_file_mb,
+    g.offline_disks AS offline_disks,
+    (SELECT value FROM main.attribute WHERE name = 'compatible.asm') AS compatibility,
+    (SELECT value FROM main.attribute WHERE name = 'compatible.rdbms') AS database_compatibility,
+    'N' AS voting_files,
+    0 AS con_id
+FROM temp.live_group AS g;
+
+CREATE TEMP VIEW v$asm_disk AS
+SELECT
+    g.number AS group_number,
+    d.number AS disk_number,
+    (g.number << 24) + d.number AS compound_index,
+    d.created / 1000000000 AS incarnation,
+    d.mount_status AS mount_status,
+    d.header_status AS header_status,
+    d.mode_status AS mode_status,
+    d.state AS state,
+    'UNKNOWN' AS redundancy,
+    'System' AS library,
+    d.os_size >> 20 AS os_mb,
+    d.total >> 20 AS total_mb,
+    d.free >> 20 AS free_mb,
+    0 AS hot_used_mb,
+    (d.total - d.free) >> 20 AS cold_used_mb,
+    d.name AS name,
+    d.failure_group AS failgroup,
+    NULL AS label,
+    d.path AS path,
+    d.id AS udid,
+    NULL AS product,
+    strftime('%Y-%m-%d %H:%M:%S', d.created / 1000000000, 'unixepoch') AS create_date,
+    strftime('%Y-%m-%d %H:%M:%S', d.mounted / 1000000000, 'unixepoch') AS mount_date,
+    d.repair_timer AS repair_timer,
+    d.reads AS reads,
+    d.writes AS writes,
+    d.read_errors AS read_errs,
+    d.write_errors AS write_errs,
+    d.read_timeouts AS read_timeout,
+    d.write_timeouts AS write_timeout,
+    d.read_time / 1e6 AS read_time,
+    d.write_time / 1e6 AS write_time,
+    d.bytes_read AS bytes_read,
+    d.bytes_written AS bytes_written,
+    'U' AS preferred_read,
+    0 AS hash_value,
+    0 AS hot_reads,
+    0 AS hot_writes,
+    0 AS hot_bytes_read,
+    0 AS hot_bytes_written,
+    d.reads AS cold_reads,
+    d.writes AS cold_writes,
+    d.bytes_read AS cold_bytes_read,
+    d.bytes_written AS cold_bytes_written,
+    iif(d.votes, 'Y', 'N') AS voting_file,
+    d.sector AS sector_size,
+    d.logical_sector AS logical_sector_size,
+    iif(d.quorum, 'QUORUM', 'REGULAR') AS failgroup_type,
+    iif(d.can_discard, 'Y', 'N') AS thin_provision_capable,
+    'N' AS data_integrity_capable,
+    NULL AS site_name,
+    NULL AS site_guid,
+    NULL AS failgroup_label,
+    NULL AS site_label,
+    NULL AS site_status,
+    0 AS con_id,
+    d.blocks_repaired AS blocks_repaired
+FROM temp.live_disk AS d, temp.live_group AS g;
+
+-- Regular files. `space` counts all mirrors.
+CREATE TEMP VIEW v$asm_file AS
+SELECT
+    g.number AS group_number,
+    f.number AS file_number,
+    (g.number << 24) + f.number AS compound_index,
+    f.generation AS incarnation,
+    4096 AS block_size,
+    (f.size + 4095) / 4096 AS blocks,
+    f.size AS bytes,
+    f.blocks * 512 * CASE WHEN f.mirrors > 0 THEN f.mirrors ELSE g.mirrors END AS space,
+    coalesce(f.type, 'DATAFILE') AS type,
+    CASE CASE WHEN f.mirrors > 0 THEN f.mirrors ELSE g.mirrors END
+        WHEN 1 THEN 'UNPROT' WHEN 2 THEN 'MIRROR' ELSE 'HIGH' END AS redundancy,
+    'COARSE' AS striped,
+    strftime('%Y-%m-%d %H:%M:%S', f.created / 1000000000, 'unixepoch') AS creation_date,
+    strftime('%Y-%m-%d %H:%M:%S', f.modified / 1000000000, 'unixepoch') AS modification_date,
+    'U' AS redundancy_lowered,
+    substr('---r--rw-', 1 + 3 * CASE WHEN f.mode & 128 THEN 2 WHEN f.mode & 256 THEN 1 ELSE 0 END, 3)
+        || substr('---r--rw-', 1 + 3 * CASE WHEN f.mode & 16 THEN 2 WHEN f.mode & 32 THEN 1 ELSE 0 END, 3)
+        || substr('---r--rw-', 1 + 3 * CASE WHEN f.mode & 2 THEN 2 WHEN f.mode & 4 THEN 1 ELSE 0 END, 3)
+        AS permissions,
+    f.uid AS user_number,
+    0 AS user_incarnation,
+    f.gid AS usergroup_number,
+    0 AS usergroup_incarnation,
+    'COLD' AS primary_region,
+    'COLD' AS mirror_region,
+    0 AS hot_reads,
+    0 AS hot_writes,
+    0 AS hot_bytes_read,
+    0 AS hot_bytes_written,
+    0 AS cold_reads,
+    0 AS cold_writes,
+    0 AS cold_bytes_read,
+    0 AS cold_bytes_written,
+    0 AS filegroup_number,
+    0 AS filegroup_incarnation,
+    'N' AS remirror,
+    0 AS parent_filnum,
+    0 AS parent_filnuminc,
+    0 AS con_id
+FROM main.file AS f,
+    (SELECT number, CASE redundancy WHEN 'EXTERN' THEN 1 WHEN 'NORMAL' THEN 2 ELSE 3 END AS mirrors
+     FROM temp.live_group) AS g
+WHERE f.kind = 32768;
+
+-- Names of files and directories, as a tree: a row's parent_index is its directory's
+-- reference_index, and MOD(parent_index, POWER(2, 24)) is 0 at the root only. A file's
+-- reference_index is no directory's. Up to 2^24 directories the numbers are ASM's:
+-- the group's number, then 24 bits.
+CREATE TEMP VIEW v$asm_alias AS
+SELECT
+    CAST(e.name AS TEXT) AS name,
+    g.number AS group_number,
+    iif(e.kind = 16384, 4294967295, e.node) AS file_number,
+    iif(e.kind = 16384, 4294967295, f.generation) AS file_incarnation,
+    e.cookie AS alias_index,
+    1 AS alias_incarnation,
+    (g.number << 24) + CASE e.parent
+        WHEN 1 THEN 0
+        ELSE (((e.parent - 1) / 16777214) << 40) + (e.parent - 1) % 16777214 + 1 END AS parent_index,
+    (g.number << 24) + CASE e.kind
+        WHEN 16384 THEN (((e.node - 1) / 16777214) << 40) + (e.node - 1) % 16777214 + 1
+        ELSE 16777215 END AS reference_index,
+    iif(e.kind = 16384, 'Y', 'N') AS alias_directory,
+    'N' AS system_created,
+    0 AS con_id
+FROM main.entry AS e JOIN main.file AS f ON f.number = e.node, temp.live_group AS g;
+
+CREATE TEMP VIEW v$asm_operation AS
+SELECT
+    g.number AS group_number,
+    'REBAL' AS operation,
+    o.pass AS pass,
+    o.state AS state,
+    o.power AS power,
+    o.power AS actual,
+    o.so_far AS sofar,
+    o.work AS est_work,
+    o.rate AS est_rate,
+    CASE WHEN o.rate > 0 THEN (max(o.work - o.so_far, 0) + o.rate - 1) / o.rate ELSE 0 END AS est_minutes,
+    o.error AS error_code,
+    0 AS con_id,
+    o.bytes AS bytes
+FROM temp.live_operation AS o, temp.live_group AS g;
+
+CREATE TEMP VIEW v$asm_attribute AS
+SELECT
+    a.name AS name,
+    a.value AS value,
+    g.number AS group_number,
+    row_number() OVER (ORDER BY a.name) - 1 AS attribute_index,
+    1 AS attribute_incarnation,
+    iif(a.read_only, 'Y', 'N') AS read_only,
+    iif(a.system, 'Y', 'N') AS system_created,
+    0 AS con_id
+FROM main.attribute AS a, temp.live_group AS g;

@@ -1,0 +1,479 @@
+//! The one writer of the catalog: group commit.
+//!
+//! A thread that takes all jobs that wait, runs each in a savepoint of one
+//! transaction, commits once, hands the log to the disks, and answers in order. A
+//! job that fails is undone alone. If any job wants to be durable, the commit is a
+//! durable point for all (R7); others that arrive meanwhile share the next one.
+//!
+//! Before each batch there is room, or it is made:
+//!
+//! ```text
+//!   log       .........|......................|...............|
+//!             0        checkpoint             readers are      capacity
+//!                      (passive)              ended, restart
+//!
+//!   database  ..................|.............|.....|
+//!             0                 its end       tight capacity, grown ahead in growing runs
+//! ```
+//!
+//! When the database cannot grow any more and what is left is tight, jobs that may
+//! grow it are refused with `NoSpace`, and jobs that release something still run.
+//!
+//! A commit that fails, or a log that does not reach the disks, stops the catalog
+//! for good: caches were updated by the jobs, and nobody can say what is on the
+//! disks. The next mount finds out.
+
+use super::{
+    CommitNumber, Listener,
+    queue::Queue,
+    reader::Gate,
+    store::{CatalogFile, StoreError},
+    vfs::Link,
+    wal,
+};
+use crate::{
+    error::FileError,
+    world::{World, wait_for},
+};
+use futures::channel::oneshot;
+use plinth_format::page::PAGE_SIZE;
+use rusqlite::Connection;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Tells the one who asked how it ended.
+pub(super) type Answer = Box<dyn FnOnce(Result<CommitNumber, FileError>) + Send>;
+/// A job: it is given the connection, or why it cannot run; says whether it succeeded, and how to answer.
+pub(super) type Job = Box<dyn FnOnce(Result<&Connection, FileError>) -> (bool, Option<Answer>) + Send>;
+
+/// What the writer is asked for.
+pub(super) enum Request {
+    Write { durable: bool, grows: bool, job: Job },
+    DurablePoint(oneshot::Sender<Result<CommitNumber, FileError>>),
+    Checkpoint(oneshot::Sender<Result<CommitNumber, FileError>>),
+    Close(oneshot::Sender<Result<CommitNumber, FileError>>),
+}
+
+/// Jobs in one commit: beyond this the first wait too long for the last.
+const JOBS_MAX: usize = 256;
+/// A passive checkpoint is due when the log is this long: long enough to coalesce pages, short enough to be quick.
+const CHECKPOINT_BYTES: u64 = 8 << 20;
+/// How long a reader may hold its snapshot while the log is more than half full.
+const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
+/// How long readers may still go on when the log is full.
+const GRACE: Duration = Duration::from_millis(500);
+/// Free pages below which only releases run: more than a batch can take.
+const TIGHT_PAGES: u64 = 512;
+
+/// What everybody may know of the writer.
+pub(super) struct Progress {
+    committed: AtomicU64,
+    durable: AtomicU64,
+    waiting: Mutex<BTreeMap<(u64, u64), oneshot::Sender<()>>>,
+    count: AtomicU64,
+    failure: Mutex<Option<Arc<str>>>,
+    listener: Mutex<Option<Arc<dyn Listener>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self {
+            committed: AtomicU64::new(0),
+            durable: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            count: AtomicU64::new(0),
+            failure: Mutex::default(),
+            listener: Mutex::default(),
+        }
+    }
+
+    pub(super) fn committed(&self) -> CommitNumber {
+        CommitNumber(self.committed.load(Ordering::Acquire))
+    }
+
+    pub(super) fn durable(&self) -> CommitNumber {
+        CommitNumber(self.durable.load(Ordering::Acquire))
+    }
+
+    pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
+        *lock(&self.listener) = Some(listener);
+    }
+
+    pub(super) fn failure(&self) -> Option<Arc<str>> {
+        lock(&self.failure).clone()
+    }
+
+    pub(super) fn stopped(&self) -> FileError {
+        match self.failure() {
+            Some(reason) => FileError::CatalogStopped(reason),
+            None => FileError::Dismounted,
+        }
+    }
+
+    /// Is told when `number` is durable, or dropped when that will never be.
+    pub(super) fn when_durable(&self, number: CommitNumber) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        let mut waiting = lock(&self.waiting);
+        if self.durable() >= number {
+            let _ = sender.send(());
+        } else if self.failure().is_none() {
+            let id = self.count.fetch_add(1, Ordering::Relaxed);
+            waiting.insert((number.0, id), sender);
+        }
+        receiver
+    }
+
+    fn set_durable(&self, number: u64) {
+        if self.durable.fetch_max(number, Ordering::AcqRel) >= number {
+            return;
+        }
+        let later = {
+            let mut waiting = lock(&self.waiting);
+            let later = waiting.split_off(&(number + 1, 0));
+            std::mem::replace(&mut *waiting, later)
+        };
+        for (_, sender) in later {
+            let _ = sender.send(());
+        }
+        let listener = lock(&self.listener).clone();
+        if let Some(listener) = listener {
+            listener.durable(CommitNumber(number));
+        }
+    }
+
+    fn fail(&self, reason: &str) {
+        let first = {
+            let mut failure = lock(&self.failure);
+            let first = failure.is_none();
+            failure.get_or_insert_with(|| reason.into());
+            first
+        };
+        if first {
+            lock(&self.waiting).clear();
+            let listener = lock(&self.listener).clone();
+            if let Some(listener) = listener {
+                listener.failed(reason);
+            }
+        }
+    }
+
+    pub(super) fn end(&self) {
+        lock(&self.waiting).clear();
+    }
+}
+
+/// The writer thread's state.
+pub(super) struct Writer {
+    pub(super) link: Link,
+    pub(super) world: Arc<dyn World>,
+    pub(super) queue: Arc<Queue<Request>>,
+    pub(super) progress: Arc<Progress>,
+    pub(super) gate: Arc<Gate>,
+    /// The connection's `synchronous` is FULL, not NORMAL.
+    pub(super) full: bool,
+    /// Pages of the database when the store last refused to let it grow.
+    pub(super) refused_at: Option<u64>,
+}
+
+impl Writer {
+    /// Serves the queue until it is closed.
+    pub(super) fn run(mut self) {
+        while let Some(first) = wait_for(&*self.world, self.queue.take()) {
+            if self.progress.failure().is_some() {
+                self.refuse(first);
+                continue;
+            }
+            match first {
+                Request::Checkpoint(sender) => {
+                    let result = self.restart_log().map(|()| self.progress.durable());
+                    let _ = sender.send(result.map_err(|error| self.poison(&error)));
+                }
+                Request::Close(sender) => {
+                    self.queue.close();
+                    while let Some(late) = self.queue.try_take() {
+                        self.refuse(late);
+                    }
+                    let result = self.finish().map(|()| self.progress.durable());
+                    let _ = sender.send(result.map_err(|error| self.poison(&error)));
+                    break;
+                }
+                write => self.commit(write),
+            }
+        }
+        self.progress.end();
+    }
+
+    fn refuse(&self, request: Request) {
+        let error = || self.progress.stopped();
+        match request {
+            Request::Write { job, .. } => {
+                if let (_, Some(answer)) = job(Err(error())) {
+                    answer(Err(error()));
+                }
+            }
+            Request::DurablePoint(sender) | Request::Checkpoint(sender) | Request::Close(sender) => {
+                let _ = sender.send(Err(error()));
+            }
+        }
+    }
+
+    /// Stops the catalog, and says why.
+    fn poison(&self, error: &FileError) -> FileError {
+        let cause = self.link.vfs().image().error();
+        let reason = match (error, cause) {
+            (FileError::CatalogStopped(reason), _) => reason.to_string(),
+            (error, Some(cause)) => format!("{error}: {cause}"),
+            (error, None) => error.to_string(),
+        };
+        self.progress.fail(&reason);
+        self.progress.stopped()
+    }
+
+    fn connection(&self) -> &Connection {
+        &self.link.connection
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), FileError> {
+        self.connection().prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    fn number(&self, sql: &str) -> Result<u64, FileError> {
+        let number: i64 = self.connection().prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+        Ok(u64::try_from(number).unwrap_or(0))
+    }
+
+    /// One group commit, of `first` and what waits behind it.
+    fn commit(&mut self, first: Request) {
+        let room = self.make_room();
+        let tight = match room {
+            Ok(tight) => tight,
+            Err(error) => {
+                self.poison(&error);
+                self.refuse(first);
+                return;
+            }
+        };
+        // Whether the commit is a durable point is decided before it begins: SQLite wants to know.
+        let mut batch = vec![first];
+        while batch.len() < JOBS_MAX {
+            match self.queue.try_take() {
+                Some(other @ (Request::Checkpoint(_) | Request::Close(_))) => {
+                    self.queue.put_back(other);
+                    break;
+                }
+                Some(write) => batch.push(write),
+                None => break,
+            }
+        }
+        let wanted = |request: &Request| match request {
+            Request::Write { durable, .. } => *durable,
+            _ => true,
+        };
+        let durable = batch.iter().any(wanted);
+        let mut answers: Vec<Answer> = Vec::with_capacity(batch.len());
+        let result = self.transaction(batch, durable, tight, &mut answers);
+        match result {
+            Ok(number) => {
+                for answer in answers {
+                    answer(Ok(number));
+                }
+                if let Err(error) = self.checkpoint_if_due() {
+                    self.poison(&error);
+                }
+            }
+            Err(error) => {
+                self.poison(&error);
+                for answer in answers {
+                    answer(Err(self.progress.stopped()));
+                }
+            }
+        }
+    }
+
+    fn transaction(
+        &mut self,
+        batch: Vec<Request>,
+        durable: bool,
+        tight: bool,
+        answers: &mut Vec<Answer>,
+    ) -> Result<CommitNumber, FileError> {
+        // Whatever goes wrong below, every request gets an answer.
+        let mut batch = batch.into_iter();
+        let result = self.run_batch(&mut batch, durable, tight, answers);
+        for request in batch {
+            if result.is_ok() {
+                unreachable!("a batch is run to its end");
+            }
+            match request {
+                Request::Write { job, .. } => answers.extend(job(Err(self.progress.stopped())).1),
+                Request::DurablePoint(sender) | Request::Checkpoint(sender) | Request::Close(sender) => {
+                    answers.push(Box::new(move |result| drop(sender.send(result))));
+                }
+            }
+        }
+        result
+    }
+
+    fn run_batch(
+        &mut self,
+        batch: &mut std::vec::IntoIter<Request>,
+        durable: bool,
+        tight: bool,
+        answers: &mut Vec<Answer>,
+    ) -> Result<CommitNumber, FileError> {
+        if self.full != durable {
+            let level = if durable { "PRAGMA synchronous=FULL" } else { "PRAGMA synchronous=NORMAL" };
+            self.connection().execute_batch(level)?;
+            self.full = durable;
+        }
+        self.execute("BEGIN IMMEDIATE")?;
+        let before = self.connection().total_changes();
+        let enough = self.changes_max();
+        while let Some(request) = batch.next() {
+            let Request::Write { grows, job, .. } = request else {
+                if let Request::DurablePoint(sender) = request {
+                    answers.push(Box::new(move |result| drop(sender.send(result))));
+                }
+                continue;
+            };
+            if grows && tight {
+                if let (_, Some(answer)) = job(Err(FileError::NoSpace)) {
+                    answer(Err(FileError::NoSpace));
+                }
+                continue;
+            }
+            self.execute("SAVEPOINT job")?;
+            let (done, answer) = job(Ok(self.connection()));
+            answers.extend(answer);
+            if self.connection().is_autocommit() {
+                // SQLite gave the whole transaction up: jobs before this one are undone, their caches are not.
+                return Err(FileError::CatalogStopped("a transaction was rolled back by SQLite".into()));
+            }
+            if !done {
+                self.execute("ROLLBACK TO job")?;
+            }
+            self.execute("RELEASE job")?;
+            if self.connection().total_changes() - before > enough {
+                // The rest goes into the next commit, in the same order.
+                for request in batch.rev() {
+                    self.queue.put_back(request);
+                }
+                break;
+            }
+        }
+        let last = self.progress.committed().0;
+        let mut changed = self.connection().total_changes() != before;
+        if durable && !changed && self.progress.durable().0 < last {
+            self.execute("UPDATE counter SET value = value + 1 WHERE name = 'durable points'")?;
+            changed = true;
+        }
+        self.execute("COMMIT")?;
+        if !changed {
+            return Ok(CommitNumber(last));
+        }
+        self.link.vfs().image().push_log().map_err(|error| stopped(&error))?;
+        let number = last + 1;
+        self.progress.committed.store(number, Ordering::Release);
+        if durable {
+            self.progress.set_durable(number);
+        }
+        Ok(CommitNumber(number))
+    }
+
+    /// Changed rows after which a batch ends, so that it fits into what is kept free in the log.
+    fn changes_max(&self) -> u64 {
+        let reserve = self.log_capacity() / 4;
+        (reserve / PAGE_SIZE as u64 / 4).max(16)
+    }
+
+    fn log_capacity(&self) -> u64 {
+        self.link.vfs().image().store().capacity(CatalogFile::Wal)
+    }
+
+    /// Makes room in the log and behind the database. Whether space is tight.
+    fn make_room(&mut self) -> Result<bool, FileError> {
+        if self.link.vfs().image().log_position() > self.log_capacity() / 4 * 3 {
+            self.restart_log()?;
+        }
+        let image = Arc::clone(self.link.vfs().image());
+        let used = self.number("PRAGMA page_count")?;
+        let mut pages = image.store().capacity(CatalogFile::Database) / PAGE_SIZE as u64;
+        let ahead = (pages / 8).clamp(256, 8192);
+        if pages < used + ahead && self.refused_at.is_none_or(|at| used.abs_diff(at) >= 64) {
+            let wanted = (pages + (pages / 4).max(ahead)) * PAGE_SIZE as u64;
+            match image.store().grow(CatalogFile::Database, wanted) {
+                Ok(()) => {
+                    self.refused_at = None;
+                    pages = image.store().capacity(CatalogFile::Database) / PAGE_SIZE as u64;
+                }
+                Err(StoreError::NoSpace) => self.refused_at = Some(used),
+                Err(error) => return Err(stopped(&error)),
+            }
+        }
+        if pages >= used + TIGHT_PAGES {
+            return Ok(false);
+        }
+        let free = self.number("PRAGMA freelist_count")?;
+        let tight = pages.saturating_sub(used) + free < TIGHT_PAGES.min(pages / 8);
+        if tight {
+            // Somebody may have made space meanwhile: ask each time.
+            self.refused_at = None;
+        }
+        Ok(tight)
+    }
+
+    fn checkpoint_if_due(&mut self) -> Result<(), FileError> {
+        let position = self.link.vfs().image().log_position();
+        let capacity = self.log_capacity();
+        if position > capacity / 2 {
+            self.gate.expire(&*self.world, SNAPSHOT_AGE_MAX);
+        }
+        if position > CHECKPOINT_BYTES.min(capacity / 4) {
+            self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)")?;
+        }
+        Ok(())
+    }
+
+    /// Whether everything is in the database now.
+    fn checkpoint(&self, sql: &str) -> Result<bool, FileError> {
+        let committed = self.progress.committed().0;
+        let (busy, frames, done): (i64, i64, i64) =
+            self.connection().prepare_cached(sql)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+        let whole = busy == 0 && frames == done;
+        if whole && frames >= 0 {
+            self.progress.set_durable(committed);
+        }
+        Ok(whole)
+    }
+
+    /// Brings everything into the database and restarts the log, ending readers that stand in the way.
+    fn restart_log(&mut self) -> Result<(), FileError> {
+        // Most of the work while readers may go on.
+        self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)")?;
+        wait_for(&*self.world, self.gate.close(&*self.world, GRACE));
+        let whole = self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
+        self.gate.open();
+        if whole? { Ok(()) } else { Err(FileError::CatalogStopped("the log could not be restarted".into())) }
+    }
+
+    /// The last checkpoint; the log is left empty on the disks.
+    fn finish(&mut self) -> Result<(), FileError> {
+        self.restart_log()?;
+        wal::clear(&**self.link.vfs().image().store()).map_err(|error| stopped(&error))
+    }
+}
+
+fn stopped(error: &StoreError) -> FileError {
+    FileError::CatalogStopped(error.to_string().into())
+}

@@ -1,0 +1,294 @@
+//! Checking a group against its invariants.
+//!
+//! The same code serves `ALTER DISKGROUP ... CHECK`, `plinth check` and the tests. Nothing is
+//! changed unless `repair`; what a repair does is what a read of the same block would do.
+//!
+//!   1. The catalog's structure is sound.
+//!   2. Every name leads to a file, link counts are true, every extent belongs to a file.
+//!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
+//!   4. Two mirrors of an extent never share a failure group.
+//!   5. Each slot of a shared extent belongs to one file.
+//!   6. All three copies of each header are good.
+//!   7. On every online disk, what is marked as data matches its checksum, and mirrors are equal.
+//!   8. The free space in memory is what the catalog leaves free.
+
+use crate::{
+    admin::{Problem, Report},
+    blocks::BLOCKS_PER_PIECE,
+    error::FileError,
+    extent::{self, Extent},
+    group::Group,
+    identify,
+    member::Settled,
+    store,
+};
+use plinth_format::{BLOCK_SIZE, DiskNumber, checksum::of_block};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::{Arc, PoisonError},
+};
+
+/// Extents read from the catalog at once.
+const BATCH: i64 = 256;
+/// Pieces read at once: 1 MiB.
+const STEP: usize = 16;
+
+type Result<T> = std::result::Result<T, FileError>;
+
+/// What is wrong with names and files: each query finds what breaks one rule.
+const RULES: &[(&str, &str)] = &[
+    (
+        "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.node WHERE f.number IS NULL",
+        "directory {0} has an entry for file {1}, which does not exist",
+    ),
+    (
+        "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.parent \
+         WHERE f.number IS NULL OR f.kind <> 16384",
+        "{0}, which is no directory, has an entry for file {1}",
+    ),
+    (
+        "SELECT f.number, f.links FROM file f WHERE f.kind <> 16384 AND f.links <> \
+         (SELECT count(*) FROM entry e WHERE e.node = f.number)",
+        "file {0} has {1} links by its count, and another number of names",
+    ),
+    (
+        "SELECT f.number, f.links FROM file f WHERE f.kind = 16384 AND f.links > 0 AND f.links <> \
+         2 + (SELECT count(*) FROM entry e WHERE e.parent = f.number AND e.kind = 16384)",
+        "directory {0} has {1} links by its count, and another number of subdirectories",
+    ),
+    (
+        "SELECT x.id, x.file FROM extent x LEFT JOIN file f ON f.number = x.file WHERE x.file <> 0 AND f.number IS NULL",
+        "extent {0} belongs to file {1}, which does not exist",
+    ),
+    (
+        "SELECT f.number, f.shared_extent FROM file f LEFT JOIN extent x ON x.id = f.shared_extent AND x.file = 0 \
+         WHERE f.shared_extent IS NOT NULL AND x.id IS NULL",
+        "file {0} lies in shared extent {1}, which does not exist",
+    ),
+    (
+        "SELECT a.number, b.number FROM file a JOIN file b ON a.shared_extent = b.shared_extent AND a.slot = b.slot \
+         AND a.number < b.number",
+        "files {0} and {1} share one slot",
+    ),
+];
+
+impl Group {
+    pub(crate) async fn check_all(&self, repair: bool) -> Result<Report> {
+        let mut report = Report::default();
+        for complaint in self.catalog.verify().await? {
+            report.bad(format!("catalog: {complaint}"));
+        }
+        self.check_rules(&mut report).await?;
+        self.check_headers(&mut report, repair).await;
+        let mut owners: BTreeMap<(DiskNumber, u32), String> =
+            store::units(&self.voters.current()).into_iter().map(|unit| (unit, "the catalog".to_owned())).collect();
+        let mut from = 0;
+        loop {
+            let batch = self.batch(from).await?;
+            let Some(last) = batch.last() else { break };
+            from = last.id + 1;
+            for row in batch {
+                self.check_place(&row, &mut owners, &mut report);
+                let extent = self.intern(row);
+                self.check_data(&extent, repair, &mut report).await?;
+                report.extents_checked += 1;
+            }
+        }
+        self.check_space(&owners, &mut report);
+        Ok(report)
+    }
+
+    async fn batch(&self, from: u64) -> Result<Vec<Extent>> {
+        self.catalog
+            .read(move |connection| {
+                let mut select = connection.prepare_cached(&format!(
+                    "SELECT {} FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2",
+                    extent::COLUMNS
+                ))?;
+                let rows = select.query_map(rusqlite::params![from.cast_signed(), BATCH], extent::from_row)?;
+                Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
+            })
+            .await
+    }
+
+    async fn check_rules(&self, report: &mut Report) -> Result<()> {
+        for (query, text) in RULES {
+            let found = self
+                .catalog
+                .read(move |connection| {
+                    let mut select = connection.prepare(&format!("{query} LIMIT 100"))?;
+                    let rows = select.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+                    Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
+                })
+                .await?;
+            for (first, second) in found {
+                report.bad(text.replace("{0}", &first.to_string()).replace("{1}", &second.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_headers(&self, report: &mut Report, repair: bool) {
+        for member in self.members.values() {
+            let Some(disk) = member.disk() else { continue };
+            match identify::read_header(&*disk).await {
+                None => report.bad(format!("disk {} ({}): no copy of its header is valid", member.name, disk.path())),
+                Some(header) if header.best.disk != member.id => {
+                    report.bad(format!("disk {} ({}): its header is another disk's", member.name, disk.path()));
+                }
+                Some(header) if !header.wrong.is_empty() => {
+                    let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
+                    let text = format!(
+                        "disk {} ({}): the header copy at offset {} is missing or damaged",
+                        member.name,
+                        disk.path(),
+                        places.join(", ")
+                    );
+                    let repaired = repair && self.repair_header(member).await.is_ok();
+                    report.problems.push(Problem { text, repaired });
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn check_place(&self, extent: &Extent, owners: &mut BTreeMap<(DiskNumber, u32), String>, report: &mut Report) {
+        let name = format!("extent {} of file {}", extent.number, extent.file);
+        let mut groups = BTreeSet::new();
+        if extent.mirrors.is_empty() {
+            report.bad(format!("{name} has no mirror"));
+        }
+        for mirror in &extent.mirrors {
+            let Some(member) = self.members.get(&mirror.disk) else {
+                report.bad(format!("{name} has a mirror on disk number {}, which is not in the group", mirror.disk));
+                continue;
+            };
+            if !groups.insert(&member.failure_group) {
+                report.bad(format!("{name} has two mirrors in failure group {}", member.failure_group));
+            }
+            if !member.layout.is_data(mirror.au) {
+                report.bad(format!("{name} lies in AU {} of disk {}, which holds no data", mirror.au, member.name));
+            }
+            if let Some(other) = owners.insert((mirror.disk, mirror.au), name.clone()) {
+                report.bad(format!("AU {} of disk {} belongs to {other} and to {name}", mirror.au, member.name));
+            }
+        }
+    }
+
+    async fn check_data(&self, extent: &Arc<Extent>, repair: bool, report: &mut Report) -> Result<()> {
+        self.recover_extent(extent).await?;
+        let mut piece = 0;
+        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
+        while piece < pieces && !extent.is_buried() {
+            if !extent.has_piece(piece) {
+                piece += 1;
+                continue;
+            }
+            let mut end = piece + 1;
+            while end < pieces && end - piece < STEP && extent.has_piece(end) {
+                end += 1;
+            }
+            let blocks = piece * BLOCKS_PER_PIECE..end * BLOCKS_PER_PIECE;
+            let wrong = self.compare_blocks(extent, blocks.clone(), report).await?;
+            if !wrong.is_empty() {
+                let repaired = repair && self.repair_blocks(extent, blocks).await?;
+                report.problems.extend(wrong.into_iter().map(|text| Problem { text, repaired }));
+            }
+            piece = end;
+        }
+        Ok(())
+    }
+
+    /// What is wrong with blocks on some mirror, in sentences.
+    async fn compare_blocks(&self, extent: &Extent, blocks: Range<usize>, report: &mut Report) -> Result<Vec<String>> {
+        self.load_sums(extent).await?;
+        let _range = extent.ranges.hold(blocks.clone(), false).await;
+        if extent.is_buried() {
+            return Ok(Vec::new());
+        }
+        let mut wrong = Vec::new();
+        for mirror in &extent.mirrors {
+            let Some(member) = self.members.get(&mirror.disk).filter(|member| member.is_readable()) else { continue };
+            let offset = member.layout.au_offset(mirror.au) + (blocks.start * BLOCK_SIZE) as u64;
+            let place = format!("disk {} ({}), AU {}", member.name, member.path(), mirror.au);
+            let owner = format!("extent {} of file {}", extent.number, extent.file);
+            let buffer = match member.start_read(offset, blocks.len() * BLOCK_SIZE).settle().await {
+                Settled::Ok(Some(buffer)) => buffer,
+                bad => {
+                    wrong.push(format!("{place}: {}; {owner}", bad.reason()));
+                    continue;
+                }
+            };
+            report.bytes_read += buffer.len() as u64;
+            let state = extent.state();
+            let Some(sums) = &state.sums else { continue };
+            for (index, block) in buffer.chunks_exact(BLOCK_SIZE).enumerate() {
+                if of_block(block) != sums[blocks.start + index] {
+                    let at = offset + (index * BLOCK_SIZE) as u64;
+                    wrong.push(format!("{place}, offset {at}: 4 KiB do not match their checksum; {owner}"));
+                }
+            }
+            drop(state);
+            // The stored checksums themselves, where nothing newer is in memory.
+            if !self.activity.has(extent.id)
+                && let Some(zone) = self.read_zone(member, *mirror).await
+            {
+                let state = extent.state();
+                let differs = state.sums.as_ref().is_some_and(|sums| sums[blocks.clone()] != zone[blocks.clone()]);
+                if differs && !state.dirty && !self.activity.has(extent.id) {
+                    wrong.push(format!("{place}: its checksum block differs from the other mirror's; {owner}"));
+                }
+            }
+        }
+        Ok(wrong)
+    }
+
+    async fn repair_blocks(&self, extent: &Extent, blocks: Range<usize>) -> Result<bool> {
+        let _range = extent.ranges.hold(blocks.clone(), true).await;
+        if extent.is_buried() {
+            return Ok(true);
+        }
+        let active = self.activate(extent).await?;
+        self.load_sums(extent).await?;
+        match self.repair(extent, blocks, &active).await {
+            Ok(_) => {
+                // Checksum blocks are rewritten when the region closes.
+                extent.state().dirty = true;
+                Ok(true)
+            }
+            Err(FileError::ExtentLost { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Rule 8, for a group at rest: what is neither free, pending nor owned has leaked.
+    fn check_space(&self, owners: &BTreeMap<(DiskNumber, u32), String>, report: &mut Report) {
+        if self.has_pending() {
+            return;
+        }
+        let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+        for member in self.members.values().filter(|member| !member.quorum) {
+            let owned = owners.keys().filter(|(disk, _)| *disk == member.number).count();
+            let used = u64::from(space.total(member.number))
+                - u64::from(space.free(member.number))
+                - u64::from(space.pending(member.number));
+            // Extents come and go while the group is in use; only a group at rest must agree.
+            if self.is_at_rest() && used != owned as u64 {
+                report.bad(format!("disk {}: {used} AUs are taken, {owned} are owned", member.name));
+            }
+        }
+    }
+}
+
+impl Report {
+    fn bad(&mut self, text: String) {
+        self.problems.push(Problem { text, repaired: false });
+    }
+
+    /// Whether nothing is wrong any more.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.problems.iter().all(|problem| problem.repaired)
+    }
+}

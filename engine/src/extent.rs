@@ -1,0 +1,268 @@
+//! An extent in memory, and its row in the catalog.
+//!
+//! An extent is one AU on each of one to three disks. Its row says where the mirrors
+//! are and which pieces hold data; its checksums come from the checksum zone when
+//! they are first needed.
+//!
+//! A piece is in one of three states:
+//!
+//! ```text
+//!   empty --data written, commit--> pending --flush, durable commit--> written
+//!     ^                                |                                  |
+//!     +------ hole punched, or (pending only) power lost before the flush-+
+//! ```
+//!
+//! `pending` counts as data as long as the host keeps its memory: a killed engine
+//! loses nothing that was acknowledged. After a loss of power it reads as zeros,
+//! because nobody knows whether the data or an earlier owner's bytes lie there.
+//!
+//! Invariants:
+//!
+//!   1. `sums` is the truth while the extent's region is active; elsewhere it is a copy of
+//!      the zone. It is dropped only when it is not `dirty`.
+//!   2. Marks change only inside catalog jobs, so memory and catalog agree in order.
+
+pub use crate::placement::Mirror;
+use crate::{bits::Bits, ranges::Ranges};
+use plinth_format::{DiskNumber, checksum::UNKNOWN};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// What of an extent changes.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Pieces whose data was flushed before the mark was committed.
+    pub written: Bits,
+    /// Pieces whose data was written but perhaps not flushed.
+    pub pending: Bits,
+    /// One stored checksum per block, when loaded.
+    pub sums: Option<Box<[u32]>>,
+    /// The zone must be rewritten before the region may be released.
+    pub dirty: bool,
+}
+
+/// An extent. See the module's description.
+#[derive(Debug)]
+pub struct Extent {
+    pub id: u64,
+    /// The file it belongs to; 0 for a shared extent.
+    pub file: u64,
+    /// Its place in the file; the id for a shared extent.
+    pub number: u64,
+    pub mirrors: Vec<Mirror>,
+    pub ranges: Ranges,
+    state: Mutex<State>,
+    /// Its region was active at a crash, and its mirrors were not compared yet.
+    suspect: AtomicBool,
+    /// Its AUs were freed: nothing may be written to them on its behalf.
+    buried: AtomicBool,
+    /// For the sweep that drops checksums: when they were last needed.
+    pub last_used: AtomicU64,
+}
+
+impl Extent {
+    #[must_use]
+    pub fn new(id: u64, file: u64, number: u64, mirrors: Vec<Mirror>) -> Self {
+        Self {
+            id,
+            file,
+            number,
+            mirrors,
+            ranges: Ranges::default(),
+            state: Mutex::default(),
+            suspect: AtomicBool::new(false),
+            buried: AtomicBool::new(false),
+            last_used: AtomicU64::new(0),
+        }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[must_use]
+    pub fn is_suspect(&self) -> bool {
+        self.suspect.load(Ordering::Acquire)
+    }
+
+    pub fn set_suspect(&self, suspect: bool) {
+        self.suspect.store(suspect, Ordering::Release);
+    }
+
+    /// Its row was deleted; who holds a range from now on must write nothing.
+    pub fn bury(&self) {
+        self.buried.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_buried(&self) -> bool {
+        self.buried.load(Ordering::Acquire)
+    }
+
+    /// Whether a piece holds data.
+    #[must_use]
+    pub fn has_piece(&self, piece: usize) -> bool {
+        self.state().has(piece)
+    }
+
+    pub fn disks(&self) -> impl Iterator<Item = DiskNumber> + '_ {
+        self.mirrors.iter().map(|mirror| mirror.disk)
+    }
+}
+
+impl State {
+    #[must_use]
+    pub fn has(&self, piece: usize) -> bool {
+        self.written.has(piece) || self.pending.has(piece)
+    }
+
+    /// All pieces that hold data.
+    #[must_use]
+    pub fn marked(&self) -> Bits {
+        let mut marked = self.written.clone();
+        marked.add_all(&self.pending);
+        marked
+    }
+
+    /// Remembers the checksums of blocks from `first` on, as just written.
+    pub fn set_sums(&mut self, first: usize, sums: &[u32]) {
+        if let Some(all) = &mut self.sums {
+            all[first..first + sums.len()].copy_from_slice(sums);
+            self.dirty = true;
+        }
+    }
+
+    /// What the blocks hold is not known: a write failed half way.
+    pub fn forget_sums(&mut self, first: usize, count: usize) {
+        if let Some(all) = &mut self.sums {
+            all[first..first + count].fill(UNKNOWN);
+            self.dirty = true;
+        }
+    }
+}
+
+/// The columns of an extent's row, in the order that [`from_row`] wants.
+pub const COLUMNS: &str = "id, file, number, d0, a0, d1, a1, d2, a2, written, pending";
+
+/// An extent from its row.
+///
+/// # Errors
+/// If the row does not hold what it should.
+pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
+    let mut mirrors = Vec::with_capacity(3);
+    for column in [3, 5, 7] {
+        let disk: Option<u16> = row.get(column)?;
+        let au: Option<u32> = row.get(column + 1)?;
+        if let (Some(disk), Some(au)) = (disk, au) {
+            mirrors.push(Mirror { disk: DiskNumber(disk), au });
+        }
+    }
+    let extent = Extent::new(get_u64(row, 0)?, get_u64(row, 1)?, get_u64(row, 2)?, mirrors);
+    {
+        let mut state = extent.state();
+        state.written = Bits::from_bytes(row.get_ref(9)?.as_blob_or_null()?.unwrap_or_default());
+        state.pending = Bits::from_bytes(row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default());
+    }
+    Ok(extent)
+}
+
+fn get_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get::<_, i64>(column).map(i64::cast_unsigned)
+}
+
+/// Reads one extent's row.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>> {
+    connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM extent WHERE id = ?1"))?
+        .query_row([id.cast_signed()], from_row)
+        .optional()
+}
+
+/// Writes a new extent's row.
+///
+/// # Errors
+/// What the catalog says.
+pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> {
+    let disk = |index: usize| extent.mirrors.get(index).map(|mirror| mirror.disk.0);
+    let au = |index: usize| extent.mirrors.get(index).map(|mirror| mirror.au);
+    connection
+        .prepare_cached(&format!("INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,NULL,NULL)"))?
+        .execute(params![
+            extent.id.cast_signed(),
+            extent.file.cast_signed(),
+            extent.number.cast_signed(),
+            disk(0),
+            au(0),
+            disk(1),
+            au(1),
+            disk(2),
+            au(2),
+        ])?;
+    Ok(())
+}
+
+/// Writes an extent's marks, as they are in `state`.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_marks(connection: &Connection, id: u64, state: &State) -> rusqlite::Result<()> {
+    let blob = |bits: &Bits| (!bits.is_empty()).then(|| bits.as_bytes().to_vec());
+    connection
+        .prepare_cached("UPDATE extent SET written = ?2, pending = ?3 WHERE id = ?1")?
+        .execute(params![id.cast_signed(), blob(&state.written), blob(&state.pending)])?;
+    Ok(())
+}
+
+/// The extents in memory, by id.
+#[derive(Debug, Default)]
+pub struct Extents(Mutex<BTreeMap<u64, Arc<Extent>>>);
+
+impl Extents {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Extent>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<Arc<Extent>> {
+        self.lock().get(&id).cloned()
+    }
+
+    /// The extent in memory with this one's id: this one if there is none yet.
+    pub fn intern(&self, extent: Extent) -> Arc<Extent> {
+        Arc::clone(self.lock().entry(extent.id).or_insert_with(|| Arc::new(extent)))
+    }
+
+    /// Takes a new extent in.
+    pub fn adopt(&self, extent: &Arc<Extent>) {
+        self.lock().insert(extent.id, Arc::clone(extent));
+    }
+
+    pub fn remove(&self, id: u64) {
+        self.lock().remove(&id);
+    }
+
+    /// Those with ids in a run.
+    #[must_use]
+    pub fn in_run(&self, first: u64, count: u64) -> Vec<Arc<Extent>> {
+        self.lock().range(first..first.saturating_add(count)).map(|(_, extent)| Arc::clone(extent)).collect()
+    }
+
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Extent>> {
+        self.lock().values().cloned().collect()
+    }
+
+    /// Drops extents that nobody else holds and that have nothing to lose.
+    pub fn shed(&self) {
+        self.lock().retain(|_, extent| Arc::strong_count(extent) > 1 || extent.is_suspect() || extent.state().dirty);
+    }
+}

@@ -1,0 +1,387 @@
+//! Where a file's bytes are: its extents, or its slot in a shared extent.
+//!
+//! A file that fits into a piece (64 KiB) lives in one slot of a shared extent, an
+//! ordinary extent that belongs to file 0. The first write that goes further
+//! promotes it: an extent of its own is allocated, the slot's bytes are copied,
+//! and one commit switches over. A crash before that commit leaves the slot in
+//! charge and an extent that the commit never named, so its AUs are free again.
+//!
+//! The layout is read-locked by reads and writes of the file, and write-locked by what
+//! changes it: allocation, promotion, truncation, holes.
+
+use crate::{
+    error::FileError,
+    extent::{self, Extent, Extents},
+    files::{self, File},
+    group::Group,
+    reclaim::Freeing,
+};
+use plinth_format::layout::PIECE_SIZE;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
+
+/// A slot of a shared extent.
+#[derive(Debug, Clone)]
+pub struct Slot {
+    pub extent: Arc<Extent>,
+    /// Its piece.
+    pub piece: usize,
+}
+
+/// Where a file's bytes are.
+#[derive(Debug, Default)]
+pub struct Layout {
+    pub loaded: bool,
+    pub slot: Option<Slot>,
+    /// By place in the file; what is missing is a hole.
+    pub extents: BTreeMap<u64, Arc<Extent>>,
+}
+
+/// A file's data, as the data path sees it.
+#[derive(Debug, Default)]
+pub struct FileData {
+    pub layout: async_lock::RwLock<Layout>,
+}
+
+/// What a commit freed: AUs may be reused when it is durable and their I/O has ended (R8).
+#[derive(Debug, Default)]
+pub struct Freed {
+    pub extents: Vec<Arc<Extent>>,
+    /// Slots: shared extent and piece.
+    pub slots: Vec<(u64, usize)>,
+}
+
+/// A part of a request that lies in one extent.
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub extent: Option<Arc<Extent>>,
+    /// Bytes of the extent.
+    pub inside: Range<u64>,
+    /// Bytes of the request.
+    pub range: Range<usize>,
+}
+
+/// What the files ask of the data path.
+pub struct Releaser {
+    pub extents: Arc<Extents>,
+    pub freeing: Arc<Freeing>,
+}
+
+impl files::Data for Releaser {
+    fn release(&self, connection: &Connection, node: u64) -> Result<files::Released, FileError> {
+        let (freed, done) = release_some(connection, &self.extents, node)?;
+        let freeing = Arc::clone(&self.freeing);
+        Ok(files::Released { done, then: Box::new(move |commit| freeing.note(commit, freed)) })
+    }
+
+    fn is_idle(&self, file: &File) -> bool {
+        let Some(layout) = file.data.layout.try_read() else { return false };
+        let slot = layout.slot.iter().map(|slot| &slot.extent);
+        slot.chain(layout.extents.values()).all(|extent| extent.state().pending.is_empty())
+    }
+}
+
+impl Layout {
+    /// Cuts bytes `offset .. offset + length` of the file along its extents.
+    #[must_use]
+    pub fn parts(&self, offset: u64, length: usize, au_size: u64) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut done = 0;
+        while done < length {
+            let at = offset + done as u64;
+            if let Some(slot) = &self.slot
+                && at < PIECE_SIZE
+            {
+                let base = slot.piece as u64 * PIECE_SIZE;
+                let take = usize::try_from(PIECE_SIZE - at).expect("64 KiB at most").min(length - done);
+                let inside = base + at..base + at + take as u64;
+                parts.push(Part { extent: Some(Arc::clone(&slot.extent)), inside, range: done..done + take });
+                done += take;
+                continue;
+            }
+            let inside = at % au_size;
+            let take = usize::try_from(au_size - inside).expect("64 MiB at most").min(length - done);
+            let extent = self.extents.get(&(at / au_size)).cloned();
+            parts.push(Part { extent, inside: inside..inside + take as u64, range: done..done + take });
+            done += take;
+        }
+        parts
+    }
+
+    /// Whether all of `offset .. end` can be written without allocating.
+    #[must_use]
+    pub fn covers(&self, offset: u64, end: u64, au_size: u64) -> bool {
+        if self.slot.is_some() {
+            return end <= PIECE_SIZE;
+        }
+        (offset / au_size..end.div_ceil(au_size)).all(|number| self.extents.contains_key(&number))
+    }
+
+    /// Space taken, in 512-byte units, before mirroring.
+    #[must_use]
+    pub fn blocks(&self, au_size: u64) -> u64 {
+        let slot = if self.slot.is_some() { PIECE_SIZE } else { 0 };
+        (slot + self.extents.len() as u64 * au_size) / 512
+    }
+}
+
+/// Extents deleted in one job: more would hold up the other jobs.
+const RELEASE_MAX: usize = 512;
+
+/// Deletes extents of a file, and at last its slot, inside a job. False: there are more.
+fn release_some(connection: &Connection, extents: &Extents, node: u64) -> rusqlite::Result<(Freed, bool)> {
+    let mut freed = Freed::default();
+    {
+        let mut select =
+            connection.prepare_cached(&format!("SELECT {} FROM extent WHERE file = ?1 LIMIT ?2", extent::COLUMNS))?;
+        let mut rows = select.query(params![node.cast_signed(), RELEASE_MAX as i64])?;
+        while let Some(row) = rows.next()? {
+            freed.extents.push(extents.intern(extent::from_row(row)?));
+        }
+    }
+    for extent in &freed.extents {
+        connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([extent.id.cast_signed()])?;
+        extent.bury();
+        extents.remove(extent.id);
+    }
+    let done = freed.extents.len() < RELEASE_MAX;
+    if done && let Some((id, piece)) = slot_of(connection, node)? {
+        clear_slot(connection, extents, id, piece)?;
+        freed.slots.push((id, piece));
+    }
+    Ok((freed, done))
+}
+
+/// The slot that a file's row names.
+fn slot_of(connection: &Connection, node: u64) -> rusqlite::Result<Option<(u64, usize)>> {
+    let slot: Option<(Option<i64>, Option<i64>)> = connection
+        .prepare_cached("SELECT shared_extent, slot FROM file WHERE number = ?1")?
+        .query_row([node.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    Ok(slot.and_then(|(extent, piece)| Some((extent?.cast_unsigned(), usize::try_from(piece?).ok()?))))
+}
+
+/// Takes the marks off a slot whose file goes.
+fn clear_slot(connection: &Connection, extents: &Extents, id: u64, piece: usize) -> rusqlite::Result<()> {
+    let shared = match extents.get(id) {
+        Some(extent) => extent,
+        None => match extent::load(connection, id)? {
+            Some(extent) => extents.intern(extent),
+            None => return Ok(()),
+        },
+    };
+    let mut state = shared.state();
+    state.written.remove(piece);
+    state.pending.remove(piece);
+    extent::store_marks(connection, id, &state)
+}
+
+impl Group {
+    /// Loads a file's layout, unless it is in memory.
+    pub(crate) async fn load_layout(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
+        if layout.loaded {
+            return Ok(());
+        }
+        let node = file.node;
+        let (rows, slot) = self
+            .catalog
+            .read(move |connection| {
+                let mut select = connection.prepare_cached(&format!(
+                    "SELECT {} FROM extent WHERE file = ?1 ORDER BY number",
+                    extent::COLUMNS
+                ))?;
+                let rows: Vec<Extent> =
+                    select.query_map([node.cast_signed()], extent::from_row)?.collect::<rusqlite::Result<_>>()?;
+                let slot = match slot_of(connection, node)? {
+                    Some((id, piece)) => extent::load(connection, id)?.map(|extent| (extent, piece)),
+                    None => None,
+                };
+                Ok((rows, slot))
+            })
+            .await?;
+        layout.extents = rows.into_iter().map(|extent| (extent.number, self.intern(extent))).collect();
+        layout.slot = slot.map(|(extent, piece)| Slot { extent: self.intern(extent), piece });
+        layout.loaded = true;
+        Ok(())
+    }
+
+    /// The extent in memory for a row just read.
+    pub(crate) fn intern(&self, extent: Extent) -> Arc<Extent> {
+        let extent = self.extents.intern(extent);
+        if self.is_suspect_extent(extent.id) {
+            extent.set_suspect(true);
+        }
+        extent
+    }
+
+    /// Gives the file what it needs so that `offset .. end` can be written.
+    pub(crate) async fn prepare(
+        &self,
+        file: &Arc<File>,
+        layout: &mut Layout,
+        offset: u64,
+        end: u64,
+    ) -> Result<(), FileError> {
+        self.load_layout(file, layout).await?;
+        if layout.covers(offset, end, self.au_size) {
+            return Ok(());
+        }
+        if layout.slot.is_none() && layout.extents.is_empty() && end <= PIECE_SIZE {
+            return self.take_slot(file, layout).await;
+        }
+        if layout.slot.is_some() {
+            self.promote(file, layout).await?;
+        }
+        let missing: Vec<u64> = (offset / self.au_size..end.div_ceil(self.au_size))
+            .filter(|number| !layout.extents.contains_key(number))
+            .collect();
+        // A request can be large (`fallocate`): a commit's worth at a time.
+        for numbers in missing.chunks(256) {
+            self.add_extents(file, layout, numbers).await?;
+        }
+        Ok(())
+    }
+
+    /// Allocates extents at places of the file that are holes.
+    async fn add_extents(&self, file: &Arc<File>, layout: &mut Layout, numbers: &[u64]) -> Result<(), FileError> {
+        let places = self.allocate(file.node, numbers).await?;
+        let first = self.next_extent_ids(places.len() as u64);
+        let fresh: Vec<Arc<Extent>> = places
+            .into_iter()
+            .zip(numbers)
+            .zip(first..)
+            .map(|((mirrors, number), id)| Arc::new(Extent::new(id, file.node, *number, mirrors)))
+            .collect();
+        let blocks = layout.blocks(self.au_size) + fresh.len() as u64 * self.au_size / 512;
+        let rows = fresh.clone();
+        let owner = Arc::clone(file);
+        let written = self
+            .catalog
+            .write(false, move |connection| {
+                for extent in &rows {
+                    extent::insert(connection, extent)?;
+                }
+                set_blocks(connection, &owner, blocks)
+            })
+            .await;
+        if let Err(error) = written {
+            for extent in &fresh {
+                self.unallocate(&extent.mirrors);
+            }
+            return Err(error);
+        }
+        for extent in fresh {
+            self.mirror_sets.add(extent.disks());
+            self.extents.adopt(&extent);
+            layout.extents.insert(extent.number, extent);
+        }
+        Ok(())
+    }
+
+    /// Gives a small file a slot.
+    async fn take_slot(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
+        let (id, piece) = loop {
+            if let Some(slot) = self.slots().take() {
+                break slot;
+            }
+            self.add_shared_extent().await?;
+        };
+        let owner = Arc::clone(file);
+        let written = self
+            .catalog
+            .write(false, move |connection| {
+                connection
+                    .prepare_cached("UPDATE file SET shared_extent = ?2, slot = ?3 WHERE number = ?1")?
+                    .execute(params![owner.node.cast_signed(), id.cast_signed(), piece as i64])?;
+                set_blocks(connection, &owner, PIECE_SIZE / 512)?;
+                extent::load(connection, id).map_err(FileError::from)
+            })
+            .await;
+        match written {
+            Ok((Some(extent), _)) => {
+                layout.slot = Some(Slot { extent: self.intern(extent), piece });
+                Ok(())
+            }
+            Ok((None, _)) => Err(FileError::Invalid("the shared extent is gone")),
+            Err(error) => {
+                self.slots().give_back(id, piece);
+                Err(error)
+            }
+        }
+    }
+
+    async fn add_shared_extent(&self) -> Result<(), FileError> {
+        let id = self.next_extent_ids(1);
+        let mirrors = self.allocate(0, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
+        let extent = Arc::new(Extent::new(id, 0, id, mirrors));
+        let row = Arc::clone(&extent);
+        let written = self.catalog.write(false, move |connection| Ok(extent::insert(connection, &row)?)).await;
+        if let Err(error) = written {
+            self.unallocate(&extent.mirrors);
+            return Err(error);
+        }
+        self.mirror_sets.add(extent.disks());
+        self.extents.adopt(&extent);
+        self.slots().add_extent(id);
+        Ok(())
+    }
+
+    /// Moves a file from its slot to an extent of its own.
+    async fn promote(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
+        let Some(slot) = layout.slot.clone() else { return Ok(()) };
+        let mirrors = self.allocate(file.node, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
+        let id = self.next_extent_ids(1);
+        let fresh = Arc::new(Extent::new(id, file.node, 0, mirrors));
+        let held = self.copy_piece(&slot, &fresh).await;
+        let held = match held {
+            Ok(held) => held,
+            Err(error) => {
+                self.unallocate(&fresh.mirrors);
+                return Err(error);
+            }
+        };
+        let (row, owner, extents) = (Arc::clone(&fresh), Arc::clone(file), Arc::clone(&self.extents));
+        let (old, piece, blocks) = (slot.extent.id, slot.piece, self.au_size / 512);
+        let written = self
+            .catalog
+            .write(false, move |connection| {
+                extent::insert(connection, &row)?;
+                {
+                    let mut state = row.state();
+                    if held {
+                        state.pending.add(0);
+                        extent::store_marks(connection, row.id, &state)?;
+                    }
+                }
+                clear_slot(connection, &extents, old, piece)?;
+                connection
+                    .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
+                    .execute([owner.node.cast_signed()])?;
+                set_blocks(connection, &owner, blocks)
+            })
+            .await;
+        match written {
+            Ok(((), commit)) => {
+                self.mirror_sets.add(fresh.disks());
+                self.extents.adopt(&fresh);
+                layout.extents.insert(0, fresh);
+                layout.slot = None;
+                self.note_freed(commit, Freed { extents: Vec::new(), slots: vec![(old, piece)] });
+                Ok(())
+            }
+            Err(error) => {
+                self.unallocate(&fresh.mirrors);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Sets a file's space in its row and in memory.
+pub(crate) fn set_blocks(connection: &Connection, file: &File, blocks: u64) -> Result<(), FileError> {
+    connection
+        .prepare_cached("UPDATE file SET blocks = ?2 WHERE number = ?1")?
+        .execute(params![file.node.cast_signed(), blocks.cast_signed()])?;
+    file.attributes().blocks = blocks;
+    Ok(())
+}

@@ -1,0 +1,537 @@
+//! Reading, writing and syncing files.
+//!
+//! A write:
+//!
+//!   1. The layout gets what it lacks (`extents.rs`).
+//!   2. Each part enters its region and holds its blocks. A piece that holds no data yet is
+//!      completed with zeros; a block written in part is read first.
+//!   3. All mirrors are written (`blocks.rs`).
+//!   4. If pieces were marked or the file grew, one catalog commit says so.
+//!   5. The blocks are let go, and the caller is told.
+//!
+//! A crash of the engine after 5 loses nothing: the bytes are on the disks and the commit
+//! is in the catalog. A loss of power before the next `sync` may lose both, never one by
+//! a stranger's bytes: marks of step 4 are `pending` (`extent.rs`).
+//!
+//! A sync flushes the disks, then commits, durably, that the pending pieces it found
+//! before the flush are written (R9).
+
+use crate::{
+    activity::Active,
+    api::{Allocate, Changes, Seek},
+    blocks::BLOCKS_PER_PIECE,
+    buffer::Buffer,
+    error::FileError,
+    extent::{self, Extent},
+    extents::{Freed, Layout, Part, set_blocks},
+    files::File,
+    group::Group,
+    ranges::RangeGuard,
+};
+use plinth_format::{BLOCK_SIZE, layout::PIECE_SIZE};
+use rusqlite::params;
+use std::{ops::Range, sync::Arc};
+
+/// Largest file, in bytes: offsets are signed 64 bit, and ends are rounded up to AUs.
+pub const FILE_SIZE_MAX: u64 = (1 << 62) - 1;
+
+/// Bytes read at once from one extent.
+const READ_MAX: u64 = 1 << 20;
+
+type Result<T> = std::result::Result<T, FileError>;
+
+/// What one part of a write holds until its marks are committed.
+struct Written<'a> {
+    _active: Active<'a>,
+    _range: RangeGuard<'a>,
+    extent: Arc<Extent>,
+    fresh: Vec<usize>,
+}
+
+fn blocks_of(bytes: &Range<u64>) -> Range<usize> {
+    let block = BLOCK_SIZE as u64;
+    let index = |offset: u64| usize::try_from(offset).expect("inside an extent");
+    index(bytes.start / block)..index(bytes.end.div_ceil(block))
+}
+
+fn piece_of(offset: u64) -> usize {
+    usize::try_from(offset / PIECE_SIZE).expect("inside an extent")
+}
+
+impl Group {
+    /// Fills `into` from `offset` of a file; fewer bytes only at its end.
+    pub(crate) async fn read_file(&self, file: &Arc<File>, offset: u64, into: &mut [u8]) -> Result<usize> {
+        loop {
+            let layout = file.data.layout.read().await;
+            if !layout.loaded {
+                drop(layout);
+                self.load_layout(file, &mut *file.data.layout.write().await).await?;
+                continue;
+            }
+            let size = file.attributes().size;
+            let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(into.len());
+            for part in layout.parts(offset, length, self.au_size) {
+                self.read_part(&part, &mut into[part.range.clone()]).await?;
+            }
+            return Ok(length);
+        }
+    }
+
+    async fn read_part(&self, part: &Part, into: &mut [u8]) -> Result<()> {
+        let Some(extent) = &part.extent else {
+            into.fill(0);
+            return Ok(());
+        };
+        self.recover_extent(extent).await?;
+        let mut at = part.inside.start;
+        while at < part.inside.end {
+            // A run of pieces that all hold data, or all do not.
+            let has = extent.has_piece(piece_of(at));
+            let mut end = at;
+            while end < part.inside.end && extent.has_piece(piece_of(end)) == has && end - at < READ_MAX {
+                end = ((end / PIECE_SIZE) + 1) * PIECE_SIZE;
+            }
+            let end = end.min(part.inside.end);
+            let index = |offset: u64| usize::try_from(offset - part.inside.start).expect("inside the request");
+            let target = &mut into[index(at)..index(end)];
+            if has {
+                let blocks = blocks_of(&(at..end));
+                let skip = usize::try_from(at).expect("inside an extent") - blocks.start * BLOCK_SIZE;
+                let buffer = self.read_checked(extent, blocks).await?;
+                target.copy_from_slice(&buffer[skip..skip + target.len()]);
+            } else {
+                target.fill(0);
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Reads blocks, repairing what is wrong on a mirror.
+    pub(crate) async fn read_checked(&self, extent: &Extent, blocks: Range<usize>) -> Result<Buffer> {
+        self.load_sums(extent).await?;
+        {
+            let _range = extent.ranges.hold(blocks.clone(), false).await;
+            if let Some(buffer) = self.try_read(extent, blocks.clone()).await? {
+                return Ok(buffer);
+            }
+        }
+        let _range = extent.ranges.hold(blocks.clone(), true).await;
+        let active = self.activate(extent).await?;
+        self.load_sums(extent).await?;
+        self.repair(extent, blocks, &active).await
+    }
+
+    /// Writes all of `bytes` at `offset`.
+    pub(crate) async fn write_file(&self, file: &Arc<File>, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FileError::TooLarge)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let layout = loop {
+            let layout = file.data.layout.read().await;
+            if layout.loaded && layout.covers(offset, end, self.au_size) {
+                break layout;
+            }
+            drop(layout);
+            self.prepare(file, &mut *file.data.layout.write().await, offset, end).await?;
+        };
+        let parts = layout.parts(offset, bytes.len(), self.au_size);
+        let mut written = Vec::with_capacity(parts.len());
+        for part in &parts {
+            let extent = part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
+            written.push(self.write_part(extent, part.inside.clone(), &bytes[part.range.clone()]).await?);
+        }
+        let marks: Vec<_> = written
+            .iter()
+            .filter(|part| !part.fresh.is_empty())
+            .map(|part| (Arc::clone(&part.extent), part.fresh.clone()))
+            .collect();
+        let now = self.world.now();
+        let grows = end > file.attributes().size;
+        if marks.is_empty() && !grows && !kill_set_id {
+            file.touch(now);
+            return Ok(());
+        }
+        let owner = Arc::clone(file);
+        let ((), commit) = self
+            .catalog
+            .write(false, move |connection| {
+                for (extent, pieces) in &marks {
+                    let mut state = extent.state();
+                    pieces.iter().for_each(|piece| state.pending.add(*piece));
+                    extent::store_marks(connection, extent.id, &state)?;
+                }
+                let mut attributes = owner.attributes();
+                attributes.size = attributes.size.max(end);
+                if kill_set_id {
+                    attributes.mode = without_set_id(attributes.mode);
+                }
+                attributes.modified = now;
+                attributes.changed = now;
+                connection
+                    .prepare_cached(
+                        "UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1",
+                    )?
+                    .execute(params![owner.node.cast_signed(), attributes.size.cast_signed(), attributes.mode, now])?;
+                Ok(())
+            })
+            .await?;
+        file.committed(commit);
+        drop(written);
+        Ok(())
+    }
+
+    /// Writes bytes into one extent on all mirrors; marks are the caller's to commit.
+    async fn write_part<'a>(&'a self, extent: &'a Arc<Extent>, inside: Range<u64>, bytes: &[u8]) -> Result<Written<'a>> {
+        self.recover_extent(extent).await?;
+        let (first, last) = (piece_of(inside.start), piece_of(inside.end - 1));
+        let (range, blocks, marked) = loop {
+            let marked = (extent.has_piece(first), extent.has_piece(last));
+            let mut blocks = blocks_of(&inside);
+            if !marked.0 {
+                blocks.start = first * BLOCKS_PER_PIECE;
+            }
+            if !marked.1 {
+                blocks.end = (last + 1) * BLOCKS_PER_PIECE;
+            }
+            let range = extent.ranges.hold(blocks.clone(), true).await;
+            // Another writer may have completed a piece meanwhile: its zeros are not ours to write.
+            if marked == (extent.has_piece(first), extent.has_piece(last)) {
+                break (range, blocks, marked);
+            }
+        };
+        let active = self.activate(extent).await?;
+        self.load_sums(extent).await?;
+        let start = blocks.start * BLOCK_SIZE;
+        let skip = usize::try_from(inside.start).expect("inside an extent") - start;
+        let mut buffer = Buffer::zeroed(blocks.len() * BLOCK_SIZE);
+        let tail = skip + bytes.len();
+        if marked.0 && skip > 0 {
+            let old = self.read_held(extent, blocks.start, &active).await?;
+            buffer[..BLOCK_SIZE].copy_from_slice(&old);
+        }
+        if marked.1 && tail < buffer.len() && !(marked.0 && skip > 0 && blocks.len() == 1) {
+            let old = self.read_held(extent, blocks.end - 1, &active).await?;
+            let at = buffer.len() - BLOCK_SIZE;
+            buffer[at..].copy_from_slice(&old);
+        }
+        buffer[skip..tail].copy_from_slice(bytes);
+        self.write_blocks(extent, blocks.start, buffer.share(), &active).await?;
+        let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
+        Ok(Written { _active: active, _range: range, extent: Arc::clone(extent), fresh })
+    }
+
+    /// Reads one block whose range the caller holds exclusively.
+    async fn read_held(&self, extent: &Extent, block: usize, active: &Active<'_>) -> Result<Buffer> {
+        match self.try_read(extent, block..block + 1).await? {
+            Some(buffer) => Ok(buffer),
+            None => self.repair(extent, block..block + 1, active).await,
+        }
+    }
+
+    /// Copies a slot's bytes into piece 0 of another extent. False: the slot holds nothing.
+    pub(crate) async fn copy_piece(&self, slot: &crate::extents::Slot, to: &Arc<Extent>) -> Result<bool> {
+        if !slot.extent.has_piece(slot.piece) {
+            return Ok(false);
+        }
+        self.recover_extent(&slot.extent).await?;
+        let blocks = slot.piece * BLOCKS_PER_PIECE..(slot.piece + 1) * BLOCKS_PER_PIECE;
+        let buffer = self.read_checked(&slot.extent, blocks).await?;
+        let _written = self.write_part(to, 0..PIECE_SIZE, &buffer).await?;
+        Ok(true)
+    }
+
+    /// Makes what was written and acknowledged durable.
+    pub(crate) async fn sync_file(&self, file: &Arc<File>, data_only: bool) -> Result<()> {
+        // Held to the end: a hole punched and filled again between the flush and the
+        // commit would be marked written by data that was not flushed.
+        let layout = file.data.layout.read().await;
+        let slot = layout.slot.iter().map(|slot| (&slot.extent, Some(slot.piece)));
+        let own = layout.extents.values().map(|extent| (extent, None));
+        let pending: Vec<_> = slot
+            .chain(own)
+            .filter_map(|(extent, piece)| {
+                let state = extent.state();
+                let mut pieces: Vec<usize> = state.pending.iter().collect();
+                pieces.retain(|other| piece.is_none_or(|piece| piece == *other));
+                drop(state);
+                (!pieces.is_empty()).then(|| (Arc::clone(extent), pieces))
+            })
+            .collect();
+        self.flush_disks().await?;
+        let times = if data_only { None } else { file.take_times() };
+        if pending.is_empty() && times.is_none() {
+            return if self.catalog.durable() < file.last_commit() {
+                self.catalog.durable_point().await.map(|_| ())
+            } else {
+                Ok(())
+            };
+        }
+        let node = file.node;
+        self.catalog
+            .write(true, move |connection| {
+                settle_marks(connection, &pending)?;
+                if let Some((accessed, modified, changed)) = times {
+                    connection
+                        .prepare_cached(
+                            "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1",
+                        )?
+                        .execute(params![node.cast_signed(), accessed, modified, changed])?;
+                }
+                Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Makes everything acknowledged durable.
+    pub(crate) async fn sync_everything(&self) -> Result<()> {
+        self.files.store_times(&self.catalog).await?;
+        for file in self.files.all() {
+            let layout = file.data.layout.read().await;
+            let has_pending = |extent: &Arc<Extent>| !extent.state().pending.is_empty();
+            let slot = layout.slot.iter().map(|slot| &slot.extent);
+            let any = slot.chain(layout.extents.values()).any(has_pending);
+            drop(layout);
+            if any {
+                self.sync_file(&file, true).await?;
+            }
+        }
+        self.flush_disks().await?;
+        self.catalog.durable_point().await?;
+        Ok(())
+    }
+
+    /// Sets a file's size. Bytes that come into being read as zeros.
+    pub(crate) async fn resize(&self, file: &Arc<File>, changes: &Changes) -> Result<()> {
+        let Some(size) = changes.size else { return Ok(()) };
+        if size > FILE_SIZE_MAX {
+            return Err(FileError::TooLarge);
+        }
+        let mut layout = file.data.layout.write().await;
+        self.load_layout(file, &mut layout).await?;
+        let old = file.attributes().size;
+        if size < old {
+            self.drop_range(file, &mut layout, size, u64::MAX, Some(size)).await?;
+        }
+        let now = self.world.now();
+        let owner = Arc::clone(file);
+        let ((), commit) = self
+            .catalog
+            .write(false, move |connection| {
+                let mut attributes = owner.attributes();
+                attributes.size = size;
+                attributes.modified = now;
+                attributes.changed = now;
+                connection
+                    .prepare_cached("UPDATE file SET size = ?2, modified = ?3, changed = ?3 WHERE number = ?1")?
+                    .execute(params![owner.node.cast_signed(), size.cast_signed(), now])?;
+                Ok(())
+            })
+            .await?;
+        file.committed(commit);
+        Ok(())
+    }
+
+    /// `fallocate`.
+    pub(crate) async fn allocate_file(&self, file: &Arc<File>, offset: u64, length: u64, mode: Allocate) -> Result<()> {
+        let end = offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FileError::TooLarge)?;
+        if length == 0 {
+            return Err(FileError::Invalid("length 0"));
+        }
+        let mut layout = file.data.layout.write().await;
+        self.load_layout(file, &mut layout).await?;
+        let keep_size = match mode {
+            Allocate::Reserve { keep_size } => {
+                self.prepare(file, &mut layout, offset, end).await?;
+                keep_size
+            }
+            Allocate::PunchHole => {
+                self.drop_range(file, &mut layout, offset, end, None).await?;
+                true
+            }
+            Allocate::ZeroRange { keep_size } => {
+                self.drop_range(file, &mut layout, offset, end, None).await?;
+                self.prepare(file, &mut layout, offset, end).await?;
+                keep_size
+            }
+        };
+        let now = self.world.now();
+        let owner = Arc::clone(file);
+        let ((), commit) = self
+            .catalog
+            .write(false, move |connection| {
+                let mut attributes = owner.attributes();
+                if !keep_size {
+                    attributes.size = attributes.size.max(end);
+                }
+                attributes.modified = now;
+                attributes.changed = now;
+                connection
+                    .prepare_cached("UPDATE file SET size = ?2, modified = ?3, changed = ?3 WHERE number = ?1")?
+                    .execute(params![owner.node.cast_signed(), attributes.size.cast_signed(), now])?;
+                Ok(())
+            })
+            .await?;
+        file.committed(commit);
+        Ok(())
+    }
+
+    /// Makes `start .. end` of a file a hole: bytes at the edges of pieces are zeroed, whole
+    /// pieces lose their marks, whole extents are freed. `cut`: the file ends at `start`.
+    async fn drop_range(&self, file: &Arc<File>, layout: &mut Layout, start: u64, end: u64, cut: Option<u64>) -> Result<()> {
+        let mut cleared: Vec<(Arc<Extent>, Vec<usize>)> = Vec::new();
+        let mut freed = Freed::default();
+        let mut edges: Vec<(Arc<Extent>, Range<u64>)> = Vec::new();
+        let mut consider = |extent: &Arc<Extent>, inside: Range<u64>| {
+            let mut pieces = Vec::new();
+            for piece in piece_of(inside.start)..=piece_of(inside.end - 1) {
+                if !extent.has_piece(piece) {
+                    continue;
+                }
+                let bounds = piece as u64 * PIECE_SIZE..(piece as u64 + 1) * PIECE_SIZE;
+                if inside.start <= bounds.start && bounds.end <= inside.end {
+                    pieces.push(piece);
+                } else {
+                    edges.push((Arc::clone(extent), inside.start.max(bounds.start)..inside.end.min(bounds.end)));
+                }
+            }
+            if !pieces.is_empty() {
+                cleared.push((Arc::clone(extent), pieces));
+            }
+        };
+        if let Some(slot) = &layout.slot
+            && start < PIECE_SIZE
+        {
+            let base = slot.piece as u64 * PIECE_SIZE;
+            consider(&slot.extent, base + start..base + end.min(PIECE_SIZE));
+        }
+        let from = start / self.au_size;
+        for (number, extent) in layout.extents.range(from..end.div_ceil(self.au_size).max(from)) {
+            let base = number * self.au_size;
+            let inside = start.saturating_sub(base)..(end - base).min(self.au_size);
+            if inside.start == 0 && inside.end == self.au_size {
+                freed.extents.push(Arc::clone(extent));
+            } else {
+                consider(extent, inside);
+            }
+        }
+        // A file cut to nothing gives its slot back, too.
+        let slot = layout.slot.as_ref().filter(|_| cut == Some(0)).map(|slot| (slot.extent.id, slot.piece));
+        freed.slots.extend(slot);
+        for (extent, inside) in &edges {
+            let zeros = vec![0; usize::try_from(inside.end - inside.start).expect("64 KiB at most")];
+            self.write_part(extent, inside.clone(), &zeros).await?;
+        }
+        if cleared.is_empty() && freed.extents.is_empty() && freed.slots.is_empty() {
+            return Ok(());
+        }
+        for extent in &freed.extents {
+            layout.extents.remove(&extent.number);
+        }
+        if slot.is_some() {
+            layout.slot = None;
+        }
+        let blocks = layout.blocks(self.au_size);
+        let (owner, gone, extents) = (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
+        let has_slot_freed = slot.is_some();
+        let ((), commit) = self
+            .catalog
+            .write(false, move |connection| {
+                for (extent, pieces) in &cleared {
+                    let mut state = extent.state();
+                    for piece in pieces {
+                        state.written.remove(*piece);
+                        state.pending.remove(*piece);
+                    }
+                    extent::store_marks(connection, extent.id, &state)?;
+                }
+                for extent in &gone {
+                    connection
+                        .prepare_cached("DELETE FROM extent WHERE id = ?1")?
+                        .execute([extent.id.cast_signed()])?;
+                    extent.bury();
+                    extents.remove(extent.id);
+                }
+                let mut attributes = owner.attributes();
+                if let Some(size) = cut {
+                    attributes.size = size;
+                    connection
+                        .prepare_cached("UPDATE file SET size = ?2 WHERE number = ?1")?
+                        .execute(params![owner.node.cast_signed(), size.cast_signed()])?;
+                }
+                drop(attributes);
+                if has_slot_freed {
+                    connection
+                        .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
+                        .execute([owner.node.cast_signed()])?;
+                }
+                set_blocks(connection, &owner, blocks)
+            })
+            .await?;
+        file.committed(commit);
+        self.note_freed(commit, freed);
+        Ok(())
+    }
+
+    /// `lseek` with `SEEK_DATA` or `SEEK_HOLE`.
+    pub(crate) async fn seek_file(&self, file: &Arc<File>, offset: u64, what: Seek) -> Result<u64> {
+        let mut layout = file.data.layout.write().await;
+        self.load_layout(file, &mut layout).await?;
+        let size = file.attributes().size;
+        if offset >= size {
+            return Err(FileError::NoData);
+        }
+        let has = |at: u64| -> (bool, u64) {
+            if let Some(slot) = &layout.slot {
+                return if at < PIECE_SIZE { (slot.extent.has_piece(slot.piece), PIECE_SIZE) } else { (false, size) };
+            }
+            match layout.extents.get(&(at / self.au_size)) {
+                Some(extent) => {
+                    let next = (at / PIECE_SIZE + 1) * PIECE_SIZE;
+                    (extent.has_piece(piece_of(at % self.au_size)), next)
+                }
+                None => {
+                    let next = layout.extents.range(at / self.au_size..).next();
+                    (false, next.map_or(size, |(number, _)| number * self.au_size))
+                }
+            }
+        };
+        let mut at = offset;
+        while at < size {
+            let (data, next) = has(at);
+            if data == (what == Seek::Data) {
+                return Ok(at);
+            }
+            at = next.max(at + 1);
+        }
+        if what == Seek::Hole { Ok(size) } else { Err(FileError::NoData) }
+    }
+}
+
+/// Pieces whose data was flushed are written.
+fn settle_marks(connection: &rusqlite::Connection, pending: &[(Arc<Extent>, Vec<usize>)]) -> Result<()> {
+    for (extent, pieces) in pending {
+        if extent.is_buried() {
+            continue;
+        }
+        let mut state = extent.state();
+        for piece in pieces {
+            // A hole punched meanwhile took the mark.
+            if state.pending.has(*piece) {
+                state.pending.remove(*piece);
+                state.written.add(*piece);
+            }
+        }
+        extent::store_marks(connection, extent.id, &state)?;
+    }
+    Ok(())
+}
+
+/// A mode without set-user-id, and without set-group-id where the group may execute.
+#[must_use]
+pub fn without_set_id(mode: u32) -> u32 {
+    let mode = mode & !0o4000;
+    if mode & 0o010 != 0 { mode & !0o2000 } else { mode }
+}

@@ -1,0 +1,516 @@
+//! Files and their names: the part of a group that front ends see.
+//!
+//! The truth is in the catalog. In memory are the files in use and the names
+//! looked up lately, so that the calls databases make all the time (`stat`, opening a file) need no query.
+//!
+//! Changes are jobs of the catalog's writer thread ([`names`], [`xattrs`]). A job reads what it needs,
+//! checks, writes rows, and as its last act updates the caches. So the order of the caches is
+//! the order of commits; what is in memory may be ahead of the disks by the commit under way, and the
+//! caller is answered after it.
+//!
+//! A query sees a snapshot that may be older than the caches. What it finds may
+//! enter a cache only if no change since then could have touched it:
+//!
+//! ```text
+//!   changed  the commit that last changed a directory, or a file: for jobs under way, the next one
+//!   barrier  the youngest such commit of anything that left a cache
+//!   insert   only if the snapshot began when `committed` was at least both
+//! ```
+//!
+//! A file lives while it has a name or is remembered by a front end:
+//!
+//! ```text
+//!   named --last name goes--> orphan (links 0, its row stays) --last reference goes--> released, row deleted
+//!                               \--engine dies--> orphan --mount without a front end to resume--> released
+//! ```
+//!
+//! Invariants:
+//!
+//!   1. Kind, links, owner, mode and size in memory change on the writer's thread only. Times may be
+//!      newer in memory than in the catalog; such a file is dirty and stays in memory.
+//!   2. A file is one [`File`]: while somebody holds it, it is not loaded a second time.
+//!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
+
+mod names;
+#[cfg(test)]
+mod tests;
+mod xattrs;
+
+use crate::{
+    api::{Attributes, Invalidation, Kind, Node, ROOT, Watcher},
+    catalog::{Catalog, CommitNumber},
+    error::FileError,
+    extents::FileData,
+    world::{Timestamp, World},
+};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+/// Files kept in memory although nobody holds them.
+const FILES_MAX: usize = 100_000;
+/// Names kept in memory.
+const NAMES_MAX: usize = 300_000;
+/// An access time is brought up to date when it is this old, or older than the last change (as `relatime`).
+const ACCESS_AGE: Timestamp = 24 * 3600 * 1_000_000_000;
+
+type Result<T> = std::result::Result<T, FileError>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One file in memory.
+#[derive(Debug)]
+pub struct File {
+    pub node: Node,
+    pub generation: u64,
+    pub kind: Kind,
+    /// Where its bytes are; the data path's.
+    pub data: FileData,
+    attributes: Mutex<Attributes>,
+    /// Times in memory are newer than the catalog's.
+    dirty: AtomicBool,
+    /// The commit that last changed it, or the one under way.
+    last_commit: AtomicU64,
+    /// All extended attributes, once somebody asked.
+    xattrs: Mutex<Option<Xattrs>>,
+}
+
+type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl File {
+    fn new(attributes: Attributes, commit: CommitNumber) -> Arc<Self> {
+        Arc::new(Self {
+            node: attributes.node,
+            generation: attributes.generation,
+            kind: attributes.kind,
+            data: FileData::default(),
+            attributes: Mutex::new(attributes),
+            dirty: AtomicBool::new(false),
+            last_commit: AtomicU64::new(commit.0),
+            xattrs: Mutex::default(),
+        })
+    }
+
+    /// What `stat` tells. Everything but times is changed on the writer's thread only.
+    pub fn attributes(&self) -> MutexGuard<'_, Attributes> {
+        lock(&self.attributes)
+    }
+
+    /// Its bytes changed: sets the times in memory.
+    pub fn touch(&self, now: Timestamp) {
+        let mut attributes = self.attributes();
+        attributes.modified = now;
+        attributes.changed = now;
+        self.dirty.store(true, Ordering::Release);
+    }
+
+    /// Its bytes were read: sets the access time in memory, when that is due.
+    pub fn note_access(&self, now: Timestamp) {
+        let mut attributes = self.attributes();
+        let last = attributes.accessed;
+        if last <= attributes.modified || last <= attributes.changed || now.saturating_sub(last) >= ACCESS_AGE {
+            attributes.accessed = now;
+            self.dirty.store(true, Ordering::Release);
+        }
+    }
+
+    /// Times that the catalog does not have yet: accessed, modified, changed. The caller stores them.
+    pub fn take_times(&self) -> Option<(Timestamp, Timestamp, Timestamp)> {
+        let attributes = self.attributes();
+        let taken = self.dirty.swap(false, Ordering::AcqRel);
+        taken.then_some((attributes.accessed, attributes.modified, attributes.changed))
+    }
+
+    /// A commit changed it.
+    pub fn committed(&self, commit: CommitNumber) {
+        self.last_commit.fetch_max(commit.0, Ordering::AcqRel);
+    }
+
+    /// The commit that last changed it.
+    #[must_use]
+    pub fn last_commit(&self) -> CommitNumber {
+        CommitNumber(self.last_commit.load(Ordering::Acquire))
+    }
+}
+
+/// What a job freed of a file's data.
+pub struct Released {
+    /// Nothing is left; otherwise the file is an orphan until another job releases the rest.
+    pub done: bool,
+    /// Called when the job is committed.
+    pub then: Box<dyn FnOnce(CommitNumber) + Send>,
+}
+
+/// What the data path knows of files.
+pub trait Data: Send + Sync {
+    /// Deletes a file's extents, or a good part of them, inside a job.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    fn release(&self, connection: &Connection, node: Node) -> Result<Released>;
+
+    /// Whether the file may leave memory: no marks that only memory knows. Must not call [`Files`].
+    fn is_idle(&self, file: &File) -> bool;
+}
+
+/// A front end's place among the watchers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin(u64);
+
+#[derive(Default)]
+struct Directory {
+    names: BTreeMap<Box<[u8]>, Option<(Node, Kind)>>,
+    changed: u64,
+}
+
+#[derive(Default)]
+struct Cache {
+    files: BTreeMap<Node, Arc<File>>,
+    /// Where the search for files that may leave goes on.
+    hand: Node,
+    directories: BTreeMap<Node, Directory>,
+    /// Oldest first.
+    loaded: VecDeque<Node>,
+    name_count: usize,
+    barrier: u64,
+    references: BTreeMap<Node, u64>,
+    orphans: BTreeSet<Node>,
+}
+
+/// The files of a mounted group. See the module's description.
+pub struct Files {
+    world: Arc<dyn World>,
+    catalog: Arc<Catalog>,
+    data: Arc<dyn Data>,
+    cache: Mutex<Cache>,
+    watchers: Mutex<BTreeMap<Origin, Arc<dyn Watcher>>>,
+    origins: AtomicU64,
+    this: Weak<Self>,
+}
+
+/// Columns of `file` that make [`Attributes`].
+const COLUMNS: &str = "number, generation, kind, mode, links, uid, gid, rdev, size, blocks, accessed, modified, \
+                       changed, created";
+
+fn attributes_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Attributes> {
+    let unsigned = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
+    let kind: u32 = row.get(2)?;
+    let unknown = || rusqlite::Error::IntegralValueOutOfRange(2, i64::from(kind));
+    Ok(Attributes {
+        node: unsigned(0)?,
+        generation: unsigned(1)?,
+        kind: Kind::of_mode(kind).filter(|_| kind != 0).ok_or_else(unknown)?,
+        mode: row.get(3)?,
+        links: row.get(4)?,
+        uid: row.get(5)?,
+        gid: row.get(6)?,
+        rdev: row.get(7)?,
+        size: unsigned(8)?,
+        blocks: unsigned(9)?,
+        accessed: row.get(10)?,
+        modified: row.get(11)?,
+        changed: row.get(12)?,
+        created: row.get(13)?,
+    })
+}
+
+fn load(connection: &Connection, node: Node) -> rusqlite::Result<Option<Attributes>> {
+    connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM file WHERE number = ?1"))?
+        .query_row([node.cast_signed()], attributes_of)
+        .optional()
+}
+
+/// Makes the root directory of a new catalog, empty, mode 0755, root's.
+///
+/// # Errors
+/// What the catalog says.
+pub async fn make_root(catalog: &Catalog, now: Timestamp) -> Result<()> {
+    let job = move |connection: &Connection| {
+        let sql = "INSERT INTO file (number, generation, kind, mode, links, uid, gid, size, accessed, modified, changed, \
+                   created) VALUES (?1, 1, ?2, 493, 2, 0, 0, ?3, ?4, ?4, ?4, ?4)";
+        connection.prepare_cached(sql)?.execute(params![
+            ROOT.cast_signed(),
+            Kind::Directory as u32,
+            names::DIRECTORY_SIZE.cast_signed(),
+            now
+        ])?;
+        Ok(())
+    };
+    catalog.write(true, job).await.map(|_| ())
+}
+
+impl Files {
+    /// The files of an open catalog.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn open(world: Arc<dyn World>, catalog: Arc<Catalog>, data: Arc<dyn Data>) -> Result<Arc<Self>> {
+        let orphans = catalog
+            .read(|connection| {
+                let mut select = connection.prepare("SELECT number FROM file WHERE links = 0")?;
+                let nodes = select.query_map([], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
+                Ok(nodes.collect::<rusqlite::Result<BTreeSet<Node>>>()?)
+            })
+            .await?;
+        Ok(Arc::new_cyclic(|this| Self {
+            world,
+            catalog,
+            data,
+            cache: Mutex::new(Cache { orphans, ..Cache::default() }),
+            watchers: Mutex::default(),
+            origins: AtomicU64::new(1),
+            this: this.clone(),
+        }))
+    }
+
+    /// A new front end; its watcher hears what others change.
+    #[must_use]
+    pub fn attach(&self, watcher: Option<Arc<dyn Watcher>>) -> Origin {
+        let origin = Origin(self.origins.fetch_add(1, Ordering::Relaxed));
+        if let Some(watcher) = watcher {
+            lock(&self.watchers).insert(origin, watcher);
+        }
+        origin
+    }
+
+    /// A front end is gone.
+    pub fn detach(&self, origin: Origin) {
+        lock(&self.watchers).remove(&origin);
+    }
+
+    /// Tells all watchers but the one of `origin`.
+    pub fn invalidate(&self, origin: Origin, what: &Invalidation) {
+        let others: Vec<_> = lock(&self.watchers)
+            .iter()
+            .filter(|(other, _)| **other != origin)
+            .map(|(_, one)| Arc::clone(one))
+            .collect();
+        others.iter().for_each(|watcher| watcher.invalidate(what));
+    }
+
+    fn strong(&self) -> Arc<Self> {
+        self.this.upgrade().expect("whoever calls holds it")
+    }
+
+    /// The commit that a job under way on the writer's thread will be part of.
+    fn next_commit(&self) -> u64 {
+        self.catalog.committed().0 + 1
+    }
+
+    /// The file, from memory or from the catalog.
+    ///
+    /// # Errors
+    /// `Stale` if there is none.
+    pub async fn get(&self, node: Node) -> Result<Arc<File>> {
+        loop {
+            if let Some(file) = lock(&self.cache).files.get(&node) {
+                return Ok(Arc::clone(file));
+            }
+            let seen = self.catalog.committed();
+            let found = self.catalog.read(move |connection| Ok(load(connection, node)?)).await?;
+            let mut cache = lock(&self.cache);
+            if let Some(file) = cache.files.get(&node) {
+                return Ok(Arc::clone(file));
+            }
+            let Some(found) = found else { return Err(FileError::Stale(node)) };
+            if seen.0 >= cache.barrier {
+                let file = File::new(found, seen);
+                self.insert(&mut cache, Arc::clone(&file));
+                return Ok(file);
+            }
+            drop(cache);
+            if let Some(reason) = self.catalog.failure() {
+                return Err(FileError::CatalogStopped(reason));
+            }
+        }
+    }
+
+    fn insert(&self, cache: &mut Cache, file: Arc<File>) {
+        let node = file.node;
+        cache.files.insert(node, file);
+        if cache.files.len() > FILES_MAX {
+            self.shrink(cache, node);
+        }
+    }
+
+    /// Lets a few files go that nobody needs.
+    fn shrink(&self, cache: &mut Cache, keep: Node) {
+        let committed = self.catalog.committed();
+        let next = |hand: Node| (std::ops::Bound::Excluded(hand), std::ops::Bound::Unbounded);
+        for _ in 0..8 {
+            let found = cache.files.range(next(cache.hand)).next().or_else(|| cache.files.first_key_value());
+            let Some((node, file)) = found else { return };
+            let (node, last) = (*node, file.last_commit());
+            let idle = Arc::strong_count(file) == 1
+                && node != keep
+                && !cache.orphans.contains(&node)
+                && last <= committed
+                && !file.dirty.load(Ordering::Acquire)
+                && self.data.is_idle(file);
+            cache.hand = node;
+            if idle {
+                cache.barrier = cache.barrier.max(last.0);
+                cache.files.remove(&node);
+            }
+        }
+    }
+
+    /// All files in memory.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<File>> {
+        lock(&self.cache).files.values().cloned().collect()
+    }
+
+    /// Stores times that are newer in memory than in the catalog.
+    ///
+    /// # Errors
+    /// What the catalog says; they are lost then, with the catalog.
+    pub async fn store_times(&self, catalog: &Catalog) -> Result<()> {
+        let taken = |file: Arc<File>| file.take_times().map(|times| (file, times));
+        let dirty: Vec<_> = self.all().into_iter().filter_map(taken).collect();
+        for some in dirty.chunks(200) {
+            let some = some.to_vec();
+            let job = move |connection: &Connection| {
+                let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1";
+                let mut update = connection.prepare_cached(sql)?;
+                for (file, (accessed, modified, changed)) in some {
+                    update.execute(params![file.node.cast_signed(), accessed, modified, changed])?;
+                }
+                Ok(())
+            };
+            catalog.release(false, job).await?;
+        }
+        Ok(())
+    }
+
+    /// A front end holds `count` more references.
+    pub fn remember(&self, node: Node, count: u64) {
+        *lock(&self.cache).references.entry(node).or_default() += count;
+    }
+
+    /// A front end gives references back. A file without names and references is released.
+    pub async fn forget(&self, node: Node, count: u64) {
+        let orphan = {
+            let mut cache = lock(&self.cache);
+            let left = cache.references.get(&node).copied().unwrap_or(0).saturating_sub(count);
+            if left == 0 {
+                cache.references.remove(&node);
+            } else {
+                cache.references.insert(node, left);
+            }
+            left == 0 && cache.orphans.contains(&node)
+        };
+        if orphan {
+            // What fails here is found again at the next mount.
+            let _ = self.reap(node).await;
+        }
+    }
+
+    /// Releases every file that has no name and that nobody remembers: what an engine
+    /// left behind that no front end resumes.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn reap_orphans(&self) -> Result<usize> {
+        let orphans: Vec<Node> = lock(&self.cache).orphans.iter().copied().collect();
+        for node in &orphans {
+            self.reap(*node).await?;
+        }
+        Ok(orphans.len())
+    }
+
+    /// Releases an orphan, job by job, unless somebody remembers it.
+    async fn reap(&self, node: Node) -> Result<()> {
+        loop {
+            let files = self.strong();
+            let job = move |connection: &Connection| {
+                let held = {
+                    let cache = lock(&files.cache);
+                    cache.references.contains_key(&node) || !cache.orphans.contains(&node)
+                };
+                if held { Ok(None) } else { files.release_in(connection, node).map(Some) }
+            };
+            let (released, commit) = self.catalog.release(false, job).await?;
+            let Some(released) = released else { return Ok(()) };
+            (released.then)(commit);
+            if released.done {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Inside a job that ends here: releases what a file has, and deletes its row when nothing is left.
+    fn release_in(&self, connection: &Connection, node: Node) -> Result<Released> {
+        let released = self.data.release(connection, node)?;
+        if released.done {
+            connection.prepare_cached("DELETE FROM xattr WHERE node = ?1")?.execute([node.cast_signed()])?;
+            connection.prepare_cached("DELETE FROM file WHERE number = ?1")?.execute([node.cast_signed()])?;
+            let mut cache = lock(&self.cache);
+            cache.files.remove(&node);
+            cache.orphans.remove(&node);
+            if let Some(gone) = cache.directories.remove(&node) {
+                cache.name_count -= gone.names.len();
+            }
+            cache.barrier = cache.barrier.max(self.next_commit());
+        }
+        Ok(released)
+    }
+}
+
+impl Cache {
+    /// What is known of a name: `None` nothing, `Some(None)` that there is none.
+    fn name(&self, parent: Node, name: &[u8]) -> Option<Option<(Node, Kind)>> {
+        self.directories.get(&parent)?.names.get(name).copied()
+    }
+
+    /// Remembers what a snapshot said of a name, if nothing can have changed it.
+    fn learn(&mut self, parent: Node, name: &[u8], found: Option<(Node, Kind)>, seen: CommitNumber) {
+        let changed = self.directories.get(&parent).map_or(0, |directory| directory.changed);
+        if seen.0 >= changed && seen.0 >= self.barrier && self.name(parent, name).is_none() {
+            self.set_name(parent, name, found);
+        }
+    }
+
+    /// A job changed a name; it is part of `commit`.
+    fn change_name(&mut self, parent: Node, name: &[u8], now: Option<(Node, Kind)>, commit: u64) {
+        self.set_name(parent, name, now);
+        if let Some(directory) = self.directories.get_mut(&parent) {
+            directory.changed = commit;
+        }
+    }
+
+    fn set_name(&mut self, parent: Node, name: &[u8], found: Option<(Node, Kind)>) {
+        if !self.directories.contains_key(&parent) {
+            self.loaded.push_back(parent);
+        }
+        let directory = self.directories.entry(parent).or_default();
+        if directory.names.insert(name.into(), found).is_none() {
+            self.name_count += 1;
+        }
+        let mut tries = self.loaded.len();
+        while self.name_count > NAMES_MAX && tries > 0 {
+            tries -= 1;
+            let Some(victim) = self.loaded.pop_front() else { break };
+            if let Some(gone) = self.directories.remove(&victim) {
+                self.name_count -= gone.names.len();
+                self.barrier = self.barrier.max(gone.changed);
+                if victim == parent {
+                    // Too large a directory: begin again with this name.
+                    let mut fresh = Directory { changed: gone.changed, ..Directory::default() };
+                    fresh.names.insert(name.into(), found);
+                    self.directories.insert(victim, fresh);
+                    self.loaded.push_back(victim);
+                    self.name_count += 1;
+                }
+            }
+        }
+    }
+}

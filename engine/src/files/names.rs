@@ -1,0 +1,742 @@
+//! Names: lookup, create, link, unlink, rename, and the attributes they change.
+//!
+//! Where POSIX speaks, this behaves as ext4: link counts of directories, times
+//! of parents, set-group-id directories, set-id bits that go with the owner.
+//! Permissions are the kernel's business.
+//!
+//! Every change is one job: read the rows, check, write rows, update the caches. [`Edits`] collects the
+//! attributes that a job changes, so that nothing in memory changes unless all of it does.
+
+use super::{File, Files, Origin, Released, Result, load, lock};
+use crate::{
+    api::{
+        Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node, ROOT, RenameMode,
+        SYMLINK_MAX, SetTime,
+    },
+    catalog::CommitNumber,
+    error::FileError,
+    world::Timestamp,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::collections::BTreeMap;
+
+/// What `stat` says of a directory's size, as ext4's smallest.
+pub(super) const DIRECTORY_SIZE: u64 = 4096;
+const SET_UID: u32 = 0o4000;
+const SET_GID: u32 = 0o2000;
+const GROUP_EXECUTE: u32 = 0o010;
+const MODE_BITS: u32 = 0o7777;
+
+/// A mode without the bits that go when a file changes hands or content.
+#[must_use]
+pub(super) fn without_set_id(mode: u32) -> u32 {
+    if mode & GROUP_EXECUTE == 0 { mode & !SET_UID } else { mode & !(SET_UID | SET_GID) }
+}
+
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_MAX {
+        return Err(FileError::NameTooLong);
+    }
+    if name.is_empty() || name == b"." || name == b".." || name.iter().any(|byte| *byte == b'/' || *byte == 0) {
+        return Err(FileError::Invalid("not a name"));
+    }
+    Ok(())
+}
+
+fn next_number(connection: &Connection, counter: &str) -> rusqlite::Result<u64> {
+    let sql = "UPDATE counter SET value = value + 1 WHERE name = ?1 RETURNING value - 1";
+    connection.prepare_cached(sql)?.query_row([counter], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
+}
+
+fn find_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::Result<Option<(Node, Kind)>> {
+    let sql = "SELECT node, kind FROM entry WHERE parent = ?1 AND name = ?2";
+    let row = |row: &rusqlite::Row<'_>| {
+        let kind: u32 = row.get(1)?;
+        let unknown = rusqlite::Error::IntegralValueOutOfRange(1, i64::from(kind));
+        Ok((row.get::<_, i64>(0)?.cast_unsigned(), Kind::of_mode(kind).ok_or(unknown)?))
+    };
+    connection.prepare_cached(sql)?.query_row(params![parent.cast_signed(), name], row).optional()
+}
+
+fn put_entry(connection: &Connection, parent: Node, name: &[u8], node: Node, kind: Kind) -> rusqlite::Result<()> {
+    let cookie = next_number(connection, "cookie")?;
+    connection
+        .prepare_cached("INSERT INTO entry (parent, name, node, kind, cookie) VALUES (?1, ?2, ?3, ?4, ?5)")?
+        .execute(params![parent.cast_signed(), name, node.cast_signed(), kind as u32, cookie.cast_signed()])?;
+    Ok(())
+}
+
+/// Lets a name mean another file; its cookie stays.
+fn point_entry(connection: &Connection, parent: Node, name: &[u8], node: Node, kind: Kind) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE entry SET node = ?3, kind = ?4 WHERE parent = ?1 AND name = ?2")?
+        .execute(params![parent.cast_signed(), name, node.cast_signed(), kind as u32])?;
+    Ok(())
+}
+
+fn drop_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM entry WHERE parent = ?1 AND name = ?2")?
+        .execute(params![parent.cast_signed(), name])?;
+    Ok(())
+}
+
+fn is_empty(connection: &Connection, directory: Node) -> rusqlite::Result<bool> {
+    connection
+        .prepare_cached("SELECT 1 FROM entry WHERE parent = ?1 LIMIT 1")?
+        .exists([directory.cast_signed()])
+        .map(|any| !any)
+}
+
+fn parent_of(connection: &Connection, directory: Node) -> rusqlite::Result<Option<Node>> {
+    connection
+        .prepare_cached("SELECT parent FROM entry WHERE node = ?1")?
+        .query_row([directory.cast_signed()], |row| row.get::<_, i64>(0))
+        .optional()
+        .map(|parent| parent.map(i64::cast_unsigned))
+}
+
+/// Whether `directory` is `below` or holds it, at whatever depth.
+fn holds(connection: &Connection, directory: Node, below: Node) -> Result<bool> {
+    let mut at = below;
+    // No tree is deeper than it has directories; a damaged one must not hang the writer.
+    for _ in 0..1_000_000 {
+        if at == directory {
+            return Ok(true);
+        }
+        match parent_of(connection, at)? {
+            Some(parent) if at != ROOT => at = parent,
+            _ => return Ok(false),
+        }
+    }
+    Err(FileError::Invalid("a directory that holds itself"))
+}
+
+/// The attributes that a job changes: as they were, and as they will be.
+struct Edits<'a> {
+    files: &'a Files,
+    connection: &'a Connection,
+    changed: BTreeMap<Node, (Attributes, Attributes)>,
+    names: Vec<(Node, Vec<u8>, Option<(Node, Kind)>)>,
+}
+
+impl<'a> Edits<'a> {
+    fn new(files: &'a Files, connection: &'a Connection) -> Self {
+        Self { files, connection, changed: BTreeMap::new(), names: Vec::new() }
+    }
+
+    /// A file's attributes, to be changed.
+    fn edit(&mut self, node: Node) -> Result<&mut Attributes> {
+        if !self.changed.contains_key(&node) {
+            let cached = lock(&self.files.cache).files.get(&node).map(|file| file.attributes().clone());
+            let now = match cached {
+                Some(attributes) => attributes,
+                None => load(self.connection, node)?.ok_or(FileError::Stale(node))?,
+            };
+            self.changed.insert(node, (now.clone(), now));
+        }
+        self.changed.get_mut(&node).map(|(_, new)| new).ok_or(FileError::Stale(node))
+    }
+
+    /// A directory that can take or lose names.
+    fn directory(&mut self, node: Node) -> Result<&mut Attributes> {
+        let attributes = self.edit(node)?;
+        if attributes.kind != Kind::Directory {
+            return Err(FileError::NotADirectory);
+        }
+        if attributes.links == 0 {
+            return Err(FileError::NotFound);
+        }
+        Ok(attributes)
+    }
+
+    /// A directory whose entries change now.
+    fn touch_directory(&mut self, node: Node, now: Timestamp) -> Result<&mut Attributes> {
+        let attributes = self.directory(node)?;
+        attributes.modified = now;
+        attributes.changed = now;
+        Ok(attributes)
+    }
+
+    fn name(&mut self, parent: Node, name: &[u8], means: Option<(Node, Kind)>) {
+        self.names.push((parent, name.to_vec(), means));
+    }
+
+    /// Takes one name from a file; a directory loses both its links. Whether it was the last.
+    fn unlink(&mut self, node: Node, now: Timestamp) -> Result<bool> {
+        let attributes = self.edit(node)?;
+        attributes.links = if attributes.kind == Kind::Directory { 0 } else { attributes.links.saturating_sub(1) };
+        attributes.changed = now;
+        Ok(attributes.links == 0)
+    }
+
+    /// Writes the rows, then updates the caches, then releases `gone` if nobody remembers it. The job's last act.
+    fn apply(self, gone: Option<Node>) -> Result<Option<(Node, Released)>> {
+        let sql = "UPDATE file SET mode = ?2, links = ?3, uid = ?4, gid = ?5, accessed = ?6, modified = ?7, changed = ?8 \
+                   WHERE number = ?1";
+        for (node, (old, new)) in &self.changed {
+            if old != new {
+                self.connection.prepare_cached(sql)?.execute(params![
+                    node.cast_signed(),
+                    new.mode,
+                    new.links,
+                    new.uid,
+                    new.gid,
+                    new.accessed,
+                    new.modified,
+                    new.changed
+                ])?;
+            }
+        }
+        // From here on a `forget` finds an orphan, and its own job comes after this one.
+        let remembered = gone.is_some_and(|node| {
+            let mut cache = lock(&self.files.cache);
+            cache.orphans.insert(node);
+            cache.references.contains_key(&node)
+        });
+        let released = match gone {
+            Some(node) if !remembered => match self.files.release_in(self.connection, node) {
+                Ok(released) => Some((node, released)),
+                Err(error) => {
+                    lock(&self.files.cache).orphans.remove(&node);
+                    return Err(error);
+                }
+            },
+            _ => None,
+        };
+        let commit = self.files.next_commit();
+        let mut cache = lock(&self.files.cache);
+        for (node, (old, new)) in self.changed.iter().filter(|(_, (old, new))| old != new) {
+            if let Some(file) = cache.files.get(node) {
+                merge(&mut file.attributes(), old, new);
+                file.committed(CommitNumber(commit));
+            }
+        }
+        for (parent, name, means) in &self.names {
+            cache.change_name(*parent, name, *means, commit);
+        }
+        Ok(released)
+    }
+}
+
+/// Takes over what a job changed. Times that the data path has set meanwhile stay.
+fn merge(into: &mut Attributes, old: &Attributes, new: &Attributes) {
+    into.mode = new.mode;
+    into.links = new.links;
+    into.uid = new.uid;
+    into.gid = new.gid;
+    if new.accessed != old.accessed {
+        into.accessed = new.accessed;
+    }
+    if new.modified != old.modified {
+        into.modified = new.modified;
+    }
+    if new.changed != old.changed {
+        into.changed = new.changed;
+    }
+}
+
+impl Files {
+    /// Resolves one name.
+    ///
+    /// # Errors
+    /// `NotFound` if there is none; `NotADirectory`.
+    pub async fn lookup(&self, parent: Node, name: &[u8]) -> Result<Attributes> {
+        if name.len() > NAME_MAX {
+            return Err(FileError::NameTooLong);
+        }
+        // The name may go, and come back, between the two steps; an entry without a file is damage.
+        for _ in 0..10 {
+            let known = lock(&self.cache).name(parent, name);
+            let found = match known {
+                Some(known) => known,
+                None => {
+                    let directory = self.get(parent).await?;
+                    if directory.kind != Kind::Directory {
+                        return Err(FileError::NotADirectory);
+                    }
+                    let seen = self.catalog.committed();
+                    let wanted = name.to_vec();
+                    let found =
+                        self.catalog.read(move |connection| Ok(find_entry(connection, parent, &wanted)?)).await?;
+                    lock(&self.cache).learn(parent, name, found, seen);
+                    found
+                }
+            };
+            let (node, _) = found.ok_or(FileError::NotFound)?;
+            match self.get(node).await {
+                Ok(file) => return Ok(file.attributes().clone()),
+                Err(FileError::Stale(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(FileError::NotFound)
+    }
+
+    /// The directory that holds a directory; the root's is the root.
+    ///
+    /// # Errors
+    /// `NotADirectory`, or `NotFound` for one that was removed.
+    pub async fn parent(&self, node: Node) -> Result<Node> {
+        if self.get(node).await?.kind != Kind::Directory {
+            return Err(FileError::NotADirectory);
+        }
+        if node == ROOT {
+            return Ok(ROOT);
+        }
+        self.catalog.read(move |connection| Ok(parent_of(connection, node)?)).await?.ok_or(FileError::NotFound)
+    }
+
+    /// What `stat` tells.
+    ///
+    /// # Errors
+    /// `Stale` if there is no such file.
+    pub async fn attributes(&self, node: Node) -> Result<Attributes> {
+        Ok(self.get(node).await?.attributes().clone())
+    }
+
+    /// Makes a file.
+    ///
+    /// # Errors
+    /// `Exists`, `NotADirectory`, `NotFound` for a removed directory, `TooManyLinks`, `NoSpace`, or a bad name.
+    pub async fn create(
+        &self,
+        origin: Origin,
+        parent: Node,
+        name: &[u8],
+        new: NewFile,
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Attributes> {
+        check_name(name)?;
+        match &new {
+            NewFile::Symlink { target } if target.is_empty() => return Err(FileError::NotFound),
+            NewFile::Symlink { target } if target.len() > SYMLINK_MAX => return Err(FileError::NameTooLong),
+            NewFile::Special { kind: Kind::Directory | Kind::Symlink, .. } => {
+                return Err(FileError::Invalid("not a special file"));
+            }
+            _ => {}
+        }
+        let (files, name) = (self.strong(), name.to_vec());
+        let entry = Invalidation::Entry { parent, name: name.clone() };
+        let job = move |connection: &Connection| {
+            let now = files.world.now();
+            let mut edits = Edits::new(&files, connection);
+            let directory = edits.touch_directory(parent, now)?;
+            let (kind, rdev, target) = match new {
+                NewFile::Regular => (Kind::Regular, 0, None),
+                NewFile::Directory => (Kind::Directory, 0, None),
+                NewFile::Symlink { target } => (Kind::Symlink, 0, Some(target)),
+                NewFile::Special { kind, rdev } => (kind, rdev, None),
+            };
+            let inherits = directory.mode & SET_GID != 0;
+            let gid = if inherits { directory.gid } else { caller.gid };
+            let is_directory = kind == Kind::Directory;
+            if is_directory {
+                if directory.links >= LINK_MAX {
+                    return Err(FileError::TooManyLinks);
+                }
+                directory.links += 1;
+            }
+            if find_entry(connection, parent, &name)?.is_some() {
+                return Err(FileError::Exists);
+            }
+            let mode = match kind {
+                Kind::Symlink => 0o777,
+                Kind::Directory if inherits => (mode & MODE_BITS) | SET_GID,
+                _ => mode & MODE_BITS,
+            };
+            let size = match (&target, is_directory) {
+                (Some(target), _) => target.len() as u64,
+                (None, true) => DIRECTORY_SIZE,
+                (None, false) => 0,
+            };
+            let attributes = Attributes {
+                node: next_number(connection, "node")?,
+                // Odd, and from the time, as ASM's incarnations; node numbers are not reused anyway.
+                generation: (now / 1_000_000_000).cast_unsigned() & 0xffff_ffff | 1,
+                kind,
+                mode,
+                links: if is_directory { 2 } else { 1 },
+                uid: caller.uid,
+                gid,
+                rdev,
+                size,
+                blocks: 0,
+                accessed: now,
+                modified: now,
+                changed: now,
+                created: now,
+            };
+            let node = attributes.node;
+            let sql = "INSERT INTO file (number, generation, kind, mode, links, uid, gid, rdev, size, durable_size, \
+                       accessed, modified, changed, created, target) \
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?10, ?10, ?10, ?11)";
+            connection.prepare_cached(sql)?.execute(params![
+                node.cast_signed(),
+                attributes.generation.cast_signed(),
+                kind as u32,
+                mode,
+                attributes.links,
+                attributes.uid,
+                gid,
+                rdev,
+                size.cast_signed(),
+                now,
+                target
+            ])?;
+            put_entry(connection, parent, &name, node, kind)?;
+            edits.name(parent, &name, Some((node, kind)));
+            edits.apply(None)?;
+            let file = File::new(attributes.clone(), CommitNumber(files.next_commit()));
+            *lock(&file.xattrs) = Some(BTreeMap::new());
+            files.insert(&mut lock(&files.cache), file);
+            Ok(attributes)
+        };
+        let (attributes, _) = self.catalog.write(false, job).await?;
+        self.invalidate(origin, &entry);
+        Ok(attributes)
+    }
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// `NotPermitted` for a directory, `Exists`, `TooManyLinks`, `NotFound` for a file without names.
+    pub async fn link(&self, origin: Origin, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
+        check_name(name)?;
+        let (files, name) = (self.strong(), name.to_vec());
+        let entry = Invalidation::Entry { parent, name: name.clone() };
+        let job = move |connection: &Connection| {
+            let now = files.world.now();
+            let mut edits = Edits::new(&files, connection);
+            edits.touch_directory(parent, now)?;
+            let file = edits.edit(node)?;
+            match file.links {
+                _ if file.kind == Kind::Directory => return Err(FileError::NotPermitted),
+                0 => return Err(FileError::NotFound),
+                LINK_MAX.. => return Err(FileError::TooManyLinks),
+                _ => file.links += 1,
+            }
+            file.changed = now;
+            let after = file.clone();
+            if find_entry(connection, parent, &name)?.is_some() {
+                return Err(FileError::Exists);
+            }
+            put_entry(connection, parent, &name, node, after.kind)?;
+            edits.name(parent, &name, Some((node, after.kind)));
+            edits.apply(None)?;
+            Ok(after)
+        };
+        let (attributes, _) = self.catalog.write(false, job).await?;
+        self.invalidate(origin, &entry);
+        self.invalidate(origin, &Invalidation::Node(node));
+        Ok(attributes)
+    }
+
+    /// Removes a name that is not a directory's.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsADirectory`, `NotADirectory`.
+    pub async fn unlink(&self, origin: Origin, parent: Node, name: &[u8]) -> Result<()> {
+        self.remove(origin, parent, name, false).await
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `NotEmpty`.
+    pub async fn remove_directory(&self, origin: Origin, parent: Node, name: &[u8]) -> Result<()> {
+        self.remove(origin, parent, name, true).await
+    }
+
+    async fn remove(&self, origin: Origin, parent: Node, name: &[u8], directory: bool) -> Result<()> {
+        if name.len() > NAME_MAX {
+            return Err(FileError::NameTooLong);
+        }
+        let (files, name) = (self.strong(), name.to_vec());
+        let entry = Invalidation::Entry { parent, name: name.clone() };
+        let job = move |connection: &Connection| {
+            let now = files.world.now();
+            let mut edits = Edits::new(&files, connection);
+            edits.touch_directory(parent, now)?;
+            let (node, kind) = find_entry(connection, parent, &name)?.ok_or(FileError::NotFound)?;
+            match (directory, kind == Kind::Directory) {
+                (true, false) => return Err(FileError::NotADirectory),
+                (false, true) => return Err(FileError::IsADirectory),
+                (true, true) if !is_empty(connection, node)? => return Err(FileError::NotEmpty),
+                (true, true) => edits.edit(parent)?.links -= 1,
+                (false, false) => {}
+            }
+            drop_entry(connection, parent, &name)?;
+            edits.name(parent, &name, None);
+            let last = edits.unlink(node, now)?;
+            let released = edits.apply(last.then_some(node))?;
+            Ok((node, released))
+        };
+        let ((node, released), commit) = self.catalog.release(false, job).await?;
+        self.invalidate(origin, &entry);
+        self.invalidate(origin, &Invalidation::Node(node));
+        self.finish(released, commit).await
+    }
+
+    /// After a commit that released a file, or a part of it.
+    async fn finish(&self, released: Option<(Node, Released)>, commit: CommitNumber) -> Result<()> {
+        if let Some((node, released)) = released {
+            (released.then)(commit);
+            if !released.done {
+                self.reap(node).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Renames, replaces or exchanges.
+    ///
+    /// # Errors
+    /// As `renameat2`: `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`, `Invalid`, `TooManyLinks`.
+    pub async fn rename(&self, origin: Origin, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+        check_name(from.1)?;
+        check_name(to.1)?;
+        let (from, to) = ((from.0, from.1.to_vec()), (to.0, to.1.to_vec()));
+        let entries = [&from, &to].map(|(parent, name)| Invalidation::Entry { parent: *parent, name: name.clone() });
+        let files = self.strong();
+        let job = move |connection: &Connection| {
+            let now = files.world.now();
+            let mut edits = Edits::new(&files, connection);
+            edits.directory(from.0)?;
+            edits.directory(to.0)?;
+            let source = find_entry(connection, from.0, &from.1)?.ok_or(FileError::NotFound)?;
+            let target = find_entry(connection, to.0, &to.1)?;
+            let change = Rename { from, to, source, now };
+            let (nodes, gone) = match (mode, target) {
+                (RenameMode::NoReplace, Some(_)) => return Err(FileError::Exists),
+                (RenameMode::Exchange, None) => return Err(FileError::NotFound),
+                (_, Some(target)) if target.0 == source.0 => return Ok((Vec::new(), None)),
+                (RenameMode::Exchange, Some(target)) => {
+                    change.exchange(&mut edits, target)?;
+                    (vec![source.0, target.0], None)
+                }
+                (_, Some(target)) => {
+                    let last = change.replace(&mut edits, target)?;
+                    (vec![source.0, target.0], last.then_some(target.0))
+                }
+                (_, None) => {
+                    change.into_free(&mut edits)?;
+                    (vec![source.0], None)
+                }
+            };
+            edits.edit(source.0)?.changed = now;
+            let released = edits.apply(gone)?;
+            Ok((nodes, released))
+        };
+        let ((nodes, released), commit) = self.catalog.write(false, job).await?;
+        entries.iter().for_each(|entry| self.invalidate(origin, entry));
+        nodes.into_iter().for_each(|node| self.invalidate(origin, &Invalidation::Node(node)));
+        self.finish(released, commit).await
+    }
+
+    /// Changes attributes other than the size. Returns them all.
+    ///
+    /// # Errors
+    /// `Stale`, or what the catalog says.
+    pub async fn change(&self, origin: Origin, node: Node, changes: &Changes) -> Result<Attributes> {
+        let (files, changes) = (self.strong(), changes.clone());
+        let job = move |connection: &Connection| {
+            let now = files.world.now();
+            let mut edits = Edits::new(&files, connection);
+            let file = edits.edit(node)?;
+            let owner = changes.uid.is_some() || changes.gid.is_some();
+            if (owner || changes.kill_set_id) && file.kind != Kind::Directory {
+                file.mode = without_set_id(file.mode);
+            }
+            file.uid = changes.uid.unwrap_or(file.uid);
+            file.gid = changes.gid.unwrap_or(file.gid);
+            if let Some(mode) = changes.mode {
+                file.mode = mode & MODE_BITS;
+            }
+            let time = |set: SetTime| match set {
+                SetTime::Now => now,
+                SetTime::At(time) => time,
+            };
+            file.accessed = changes.accessed.map_or(file.accessed, time);
+            file.modified = changes.modified.map_or(file.modified, time);
+            file.changed = now;
+            let after = file.clone();
+            if owner || changes.kill_set_id {
+                // Capabilities go with the owner, as set-id bits do.
+                let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
+                let gone = connection
+                    .prepare_cached(sql)?
+                    .execute(params![node.cast_signed(), &b"security.capability"[..]])?;
+                if gone > 0
+                    && let Some(file) = lock(&files.cache).files.get(&node)
+                {
+                    *lock(&file.xattrs) = None;
+                }
+            }
+            edits.apply(None)?;
+            Ok(after)
+        };
+        // It makes no row larger: owner and mode can be changed on a full group.
+        let (attributes, _) = self.catalog.release(false, job).await?;
+        self.invalidate(origin, &Invalidation::Node(node));
+        Ok(attributes)
+    }
+
+    /// Where a symbolic link points.
+    ///
+    /// # Errors
+    /// `Invalid` if it is none.
+    pub async fn read_link(&self, node: Node) -> Result<Vec<u8>> {
+        let file = self.get(node).await?;
+        if file.kind != Kind::Symlink {
+            return Err(FileError::Invalid("not a symbolic link"));
+        }
+        let read = move |connection: &Connection| {
+            let sql = "SELECT target FROM file WHERE number = ?1";
+            let target = connection
+                .prepare_cached(sql)?
+                .query_row([node.cast_signed()], |row| row.get::<_, Option<Vec<u8>>>(0))
+                .optional()?;
+            target.flatten().ok_or(FileError::Stale(node))
+        };
+        self.catalog.read(read).await
+    }
+
+    /// Up to `count` entries after `cookie`, in the order in which they were made.
+    ///
+    /// # Errors
+    /// `NotADirectory`.
+    pub async fn read_directory(&self, node: Node, cookie: u64, count: usize) -> Result<Vec<Entry>> {
+        let directory = self.get(node).await?;
+        if directory.kind != Kind::Directory {
+            return Err(FileError::NotADirectory);
+        }
+        directory.note_access(self.world.now());
+        let read = move |connection: &Connection| {
+            let sql = "SELECT name, node, kind, cookie FROM entry WHERE parent = ?1 AND cookie > ?2 \
+                       ORDER BY cookie LIMIT ?3";
+            let mut select = connection.prepare_cached(sql)?;
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            let cookie = i64::try_from(cookie).unwrap_or(i64::MAX);
+            let entry = |row: &rusqlite::Row<'_>| {
+                let kind: u32 = row.get(2)?;
+                let unknown = rusqlite::Error::IntegralValueOutOfRange(2, i64::from(kind));
+                Ok(Entry {
+                    name: row.get(0)?,
+                    node: row.get::<_, i64>(1)?.cast_unsigned(),
+                    kind: Kind::of_mode(kind).ok_or(unknown)?,
+                    cookie: row.get::<_, i64>(3)?.cast_unsigned(),
+                })
+            };
+            let rows = select.query_map(params![node.cast_signed(), cookie, count], entry)?;
+            Ok(rows.collect::<rusqlite::Result<Vec<Entry>>>()?)
+        };
+        self.catalog.read(read).await
+    }
+
+    /// Makes all acknowledged changes of names durable.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn sync_directory(&self, _node: Node) -> Result<()> {
+        self.catalog.durable_point().await.map(|_| ())
+    }
+}
+
+/// One rename inside its job; what it would replace is the caller's to look up.
+struct Rename {
+    from: (Node, Vec<u8>),
+    to: (Node, Vec<u8>),
+    source: (Node, Kind),
+    now: Timestamp,
+}
+
+impl Rename {
+    fn is_directory(kind: Kind) -> bool {
+        kind == Kind::Directory
+    }
+
+    /// A directory cannot move into itself.
+    fn check_loop(edits: &Edits<'_>, moved: (Node, Kind), into: Node) -> Result<()> {
+        if Self::is_directory(moved.1) && holds(edits.connection, moved.0, into)? {
+            return Err(FileError::Invalid("a directory cannot be moved into itself"));
+        }
+        Ok(())
+    }
+
+    fn touch_parents(&self, edits: &mut Edits<'_>) -> Result<()> {
+        edits.touch_directory(self.from.0, self.now)?;
+        edits.touch_directory(self.to.0, self.now)?;
+        Ok(())
+    }
+
+    /// `..` of a directory that moves counts for its new parent.
+    fn move_link(edits: &mut Edits<'_>, from: Node, to: Node) -> Result<()> {
+        if from != to {
+            let parent = edits.directory(to)?;
+            if parent.links >= LINK_MAX {
+                return Err(FileError::TooManyLinks);
+            }
+            parent.links += 1;
+            edits.directory(from)?.links -= 1;
+        }
+        Ok(())
+    }
+
+    fn into_free(&self, edits: &mut Edits<'_>) -> Result<()> {
+        Self::check_loop(edits, self.source, self.to.0)?;
+        self.touch_parents(edits)?;
+        if Self::is_directory(self.source.1) {
+            Self::move_link(edits, self.from.0, self.to.0)?;
+        }
+        drop_entry(edits.connection, self.from.0, &self.from.1)?;
+        put_entry(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
+        edits.name(self.from.0, &self.from.1, None);
+        edits.name(self.to.0, &self.to.1, Some(self.source));
+        Ok(())
+    }
+
+    /// Whether the target lost its last name.
+    fn replace(&self, edits: &mut Edits<'_>, target: (Node, Kind)) -> Result<bool> {
+        Self::check_loop(edits, self.source, self.to.0)?;
+        match (Self::is_directory(self.source.1), Self::is_directory(target.1)) {
+            (true, false) => return Err(FileError::NotADirectory),
+            (false, true) => {
+                // An ancestor of the source is not empty, whatever else it is.
+                let above = holds(edits.connection, target.0, self.from.0)?;
+                return Err(if above { FileError::NotEmpty } else { FileError::IsADirectory });
+            }
+            (true, true) if !is_empty(edits.connection, target.0)? => return Err(FileError::NotEmpty),
+            (true, true) => {
+                // The target's `..` goes, the source's comes.
+                edits.directory(self.to.0)?.links -= 1;
+                Self::move_link(edits, self.from.0, self.to.0)?;
+            }
+            (false, false) => {}
+        }
+        self.touch_parents(edits)?;
+        drop_entry(edits.connection, self.from.0, &self.from.1)?;
+        point_entry(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
+        edits.name(self.from.0, &self.from.1, None);
+        edits.name(self.to.0, &self.to.1, Some(self.source));
+        edits.unlink(target.0, self.now)
+    }
+
+    fn exchange(&self, edits: &mut Edits<'_>, target: (Node, Kind)) -> Result<()> {
+        Self::check_loop(edits, self.source, self.to.0)?;
+        Self::check_loop(edits, target, self.from.0)?;
+        self.touch_parents(edits)?;
+        match (Self::is_directory(self.source.1), Self::is_directory(target.1)) {
+            (true, false) => Self::move_link(edits, self.from.0, self.to.0)?,
+            (false, true) => Self::move_link(edits, self.to.0, self.from.0)?,
+            _ => {}
+        }
+        point_entry(edits.connection, self.from.0, &self.from.1, target.0, target.1)?;
+        point_entry(edits.connection, self.to.0, &self.to.1, self.source.0, self.source.1)?;
+        edits.name(self.from.0, &self.from.1, Some(target));
+        edits.name(self.to.0, &self.to.1, Some(self.source));
+        edits.edit(target.0)?.changed = self.now;
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Extended attributes: all of a file's are read at once, and then answered from memory.
+//!
+//! The kernel asks for `security.capability` before writes, so "there are none"
+//! has to be as cheap as a look.
+
+use super::{File, Files, Origin, Result, Xattrs, load, lock};
+use crate::{
+    api::{Invalidation, NAME_MAX, Node, SetXattr, XATTR_MAX},
+    catalog::CommitNumber,
+    error::FileError,
+};
+use rusqlite::{Connection, params};
+use std::sync::Arc;
+
+fn check_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(FileError::Range);
+    }
+    // Access control lists would have to be obeyed, not only kept.
+    if name.starts_with(b"system.posix_acl_") {
+        return Err(FileError::NotSupported);
+    }
+    Ok(())
+}
+
+fn load_all(connection: &Connection, node: Node) -> rusqlite::Result<Xattrs> {
+    let mut select = connection.prepare_cached("SELECT name, value FROM xattr WHERE node = ?1")?;
+    let rows = select.query_map([node.cast_signed()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    rows.collect()
+}
+
+impl Files {
+    async fn with_xattrs<T>(&self, node: Node, look: impl FnOnce(&Xattrs) -> T) -> Result<T> {
+        let file = self.get(node).await?;
+        if let Some(known) = &*lock(&file.xattrs) {
+            return Ok(look(known));
+        }
+        let seen = self.catalog.committed();
+        let found = self.catalog.read(move |connection| Ok(load_all(connection, node)?)).await?;
+        let value = look(&found);
+        let mut known = lock(&file.xattrs);
+        if known.is_none() && seen >= file.last_commit() {
+            *known = Some(found);
+        }
+        Ok(value)
+    }
+
+    /// # Errors
+    /// `NoAttribute`.
+    pub async fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>> {
+        check_name(name)?;
+        self.with_xattrs(node, |all| all.get(name).cloned()).await?.ok_or(FileError::NoAttribute)
+    }
+
+    /// The names, in a stable order.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn xattrs(&self, node: Node) -> Result<Vec<Vec<u8>>> {
+        self.with_xattrs(node, |all| all.keys().cloned().collect()).await
+    }
+
+    /// # Errors
+    /// `Exists` or `NoAttribute` as `mode` asks, `Range` if it is too long, `NoSpace` if there are too many.
+    pub async fn set_xattr(&self, origin: Origin, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
+        check_name(name)?;
+        if value.len() > XATTR_MAX {
+            return Err(FileError::Range);
+        }
+        self.get(node).await?;
+        let (files, name, value) = (self.strong(), name.to_vec(), value.to_vec());
+        let job = move |connection: &Connection| {
+            let mut all = files.xattrs_in(connection, node)?;
+            match (mode, all.contains_key(&name)) {
+                (SetXattr::Create, true) => return Err(FileError::Exists),
+                (SetXattr::Replace, false) => return Err(FileError::NoAttribute),
+                _ => {}
+            }
+            let sql = "INSERT INTO xattr (node, name, value) VALUES (?1, ?2, ?3) \
+                       ON CONFLICT DO UPDATE SET value = excluded.value";
+            connection.prepare_cached(sql)?.execute(params![node.cast_signed(), name, value])?;
+            all.insert(name, value);
+            if all.keys().map(|name| name.len() + 1).sum::<usize>() > XATTR_MAX {
+                return Err(FileError::NoSpace);
+            }
+            files.xattrs_changed(connection, node, all)
+        };
+        self.catalog.write(false, job).await?;
+        self.invalidate(origin, &Invalidation::Node(node));
+        Ok(())
+    }
+
+    /// # Errors
+    /// `NoAttribute`.
+    pub async fn remove_xattr(&self, origin: Origin, node: Node, name: &[u8]) -> Result<()> {
+        check_name(name)?;
+        self.get(node).await?;
+        let (files, name) = (self.strong(), name.to_vec());
+        let job = move |connection: &Connection| {
+            let mut all = files.xattrs_in(connection, node)?;
+            if all.remove(&name).is_none() {
+                return Err(FileError::NoAttribute);
+            }
+            connection
+                .prepare_cached("DELETE FROM xattr WHERE node = ?1 AND name = ?2")?
+                .execute(params![node.cast_signed(), name])?;
+            files.xattrs_changed(connection, node, all)
+        };
+        self.catalog.release(false, job).await?;
+        self.invalidate(origin, &Invalidation::Node(node));
+        Ok(())
+    }
+
+    fn cached(&self, node: Node) -> Option<Arc<File>> {
+        lock(&self.cache).files.get(&node).cloned()
+    }
+
+    fn xattrs_in(&self, connection: &Connection, node: Node) -> Result<Xattrs> {
+        let known = self.cached(node).and_then(|file| lock(&file.xattrs).clone());
+        Ok(match known {
+            Some(known) => known,
+            None => load_all(connection, node)?,
+        })
+    }
+
+    /// The last act of a job that changed them.
+    fn xattrs_changed(&self, connection: &Connection, node: Node, all: Xattrs) -> Result<()> {
+        let now = self.world.now();
+        let cached = self.cached(node);
+        if cached.is_none() && load(connection, node)?.is_none() {
+            return Err(FileError::Stale(node));
+        }
+        connection
+            .prepare_cached("UPDATE file SET changed = ?2 WHERE number = ?1")?
+            .execute(params![node.cast_signed(), now])?;
+        if let Some(file) = cached {
+            file.attributes().changed = now;
+            *lock(&file.xattrs) = Some(all);
+            file.committed(CommitNumber(self.next_commit()));
+        }
+        Ok(())
+    }
+}

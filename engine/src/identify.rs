@@ -1,0 +1,96 @@
+//! What a disk says of itself: its header, stamps and memberships.
+//!
+//! Reads only. Any bytes may be there.
+
+use crate::{
+    buffer::Buffer,
+    choose::Sighting,
+    world::{Disk, Found, Io},
+};
+use plinth_format::{
+    BLOCK_SIZE, FormatError,
+    header::{DiskHeader, HEADER_MAGIC},
+    layout::{self, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
+    membership::Membership,
+    stamp::Stamp,
+};
+
+/// The header of a disk, from its three copies.
+#[derive(Debug, Clone)]
+pub struct Header {
+    /// The valid copy with the highest sequence.
+    pub best: DiskHeader,
+    /// Places whose copy is missing, damaged or older.
+    pub wrong: Vec<u64>,
+}
+
+/// Reads bytes; `None` if that fails.
+pub async fn read(disk: &dyn Disk, offset: u64, length: usize) -> Option<Buffer> {
+    let end = offset.checked_add(length as u64)?;
+    if end > disk.size() {
+        return None;
+    }
+    let done = disk.submit(Io::Read { offset, buffer: Buffer::zeroed(length) }).await;
+    done.result.ok()?;
+    done.buffer
+}
+
+/// Reads the header. `None` if no copy is valid.
+pub async fn read_header(disk: &dyn Disk) -> Option<Header> {
+    let mut copies = Vec::new();
+    let mut places = layout::header_places(disk.size()).to_vec();
+    let mut index = 0;
+    while index < places.len() {
+        let place = places[index];
+        let copy = read(disk, place, BLOCK_SIZE).await.and_then(|block| DiskHeader::decode(&block, place).ok());
+        // A disk whose device has grown, or of which a part is used, has its copies elsewhere.
+        if let Some(header) = &copy {
+            let own = header.layout.header_places();
+            places.extend(own.into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>());
+        }
+        copies.push((place, copy));
+        index += 1;
+    }
+    let best = copies.iter().filter_map(|(_, copy)| copy.clone()).max_by_key(|header| header.sequence)?;
+    let wrong = best
+        .layout
+        .header_places()
+        .into_iter()
+        .filter(|place| !copies.iter().any(|(other, copy)| other == place && copy.as_ref() == Some(&best)))
+        .collect();
+    Some(Header { best, wrong })
+}
+
+/// Why no copy of the header is valid, in words, if the disk looks like one of ours.
+pub async fn header_trouble(disk: &dyn Disk) -> Option<FormatError> {
+    for place in layout::header_places(disk.size()) {
+        let Some(block) = read(disk, place, BLOCK_SIZE).await else { continue };
+        if block.starts_with(HEADER_MAGIC) {
+            return DiskHeader::decode(&block, place).err();
+        }
+    }
+    None
+}
+
+/// All that the mount decision wants to know of a disk whose header is valid.
+pub async fn sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
+    let mut stamps = Vec::new();
+    for place in STAMP_PLACES {
+        if let Some(block) = read(disk, place, BLOCK_SIZE).await
+            && let Ok((envelope, stamp)) = Stamp::decode(&block, place)
+            && envelope.expect(header.group, header.disk).is_ok()
+        {
+            stamps.push(stamp);
+        }
+    }
+    let mut memberships = Vec::new();
+    for place in MEMBERSHIP_PLACES {
+        if let Some(bytes) = read(disk, place, MEMBERSHIP_SLOT).await
+            && let Ok((envelope, membership)) = Membership::decode(&bytes, place)
+            && envelope.expect(header.group, header.disk).is_ok()
+        {
+            memberships.push(membership);
+        }
+    }
+    Sighting { path: found.path.clone(), identity: found.identity.clone(), header, stamps, memberships }
+}

@@ -1,0 +1,108 @@
+//! What the views show of the moment: states, space and counters.
+
+use crate::{
+    catalog::{Live, LiveDisk, LiveGroup, LiveOperation},
+    group::Group,
+};
+use plinth_format::membership::DiskState;
+use std::sync::{PoisonError, atomic::Ordering::Relaxed};
+
+impl Group {
+    pub(crate) fn live(&self) -> Live {
+        let membership = self.voters.current();
+        let placement = self.placement();
+        let au = self.au_size;
+        let now = self.world.now();
+        let attributes = self.attributes();
+        let mut live = Live::default();
+        {
+            let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+            let usable = placement.usable(&space);
+            let sectors = self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
+            live.group = LiveGroup {
+                number: 0,
+                name: self.name.clone(),
+                logical_sector: sectors.map_or(512, |sectors| sectors.logical),
+                sector: sectors.map_or(512, |sectors| sectors.physical),
+                au_size: au,
+                state: "MOUNTED".to_owned(),
+                redundancy: self.redundancy.to_string(),
+                total: usable.total * au,
+                free: usable.free * au,
+                required_mirror_free: usable.required_mirror_free * au,
+                usable: usable.usable_file * i64::try_from(au).unwrap_or(i64::MAX),
+                offline_disks: u32::try_from(
+                    membership.disks.iter().filter(|disk| disk.state == DiskState::Offline).count(),
+                )
+                .unwrap_or(u32::MAX),
+            };
+            for member in self.members.values() {
+                let disk = member.disk();
+                let entry = membership.disk(member.number);
+                let state = member.state();
+                let group_lost = self
+                    .members
+                    .values()
+                    .filter(|other| other.failure_group == member.failure_group)
+                    .all(|other| other.state() == DiskState::Offline);
+                let patience =
+                    if group_lost { attributes.failgroup_repair_time } else { attributes.disk_repair_time };
+                let away = entry.map_or(0, |entry| (now - entry.since).max(0) / 1_000_000_000).cast_unsigned();
+                let counters = &member.counters;
+                live.disks.push(LiveDisk {
+                    number: member.number.0.into(),
+                    mount_status: if disk.is_some() { "CACHED" } else { "MISSING" }.to_owned(),
+                    header_status: if disk.is_some() { "MEMBER" } else { "UNKNOWN" }.to_owned(),
+                    mode_status: match state {
+                        DiskState::Online => "ONLINE",
+                        DiskState::Offline => "OFFLINE",
+                        DiskState::Syncing => "SYNCING",
+                    }
+                    .to_owned(),
+                    state: if member.is_hung() { "HUNG" } else { "NORMAL" }.to_owned(),
+                    os_size: disk.as_ref().map_or(0, |disk| disk.size()),
+                    total: u64::from(space.total(member.number)) * au,
+                    free: u64::from(space.free(member.number)) * au,
+                    name: member.name.clone(),
+                    failure_group: member.failure_group.clone(),
+                    quorum: member.quorum,
+                    path: member.path(),
+                    id: member.id.to_string(),
+                    created: entry.map_or(self.created, |entry| entry.joined),
+                    mounted: self.mounted,
+                    repair_timer: if state == DiskState::Offline { patience.saturating_sub(away) } else { 0 },
+                    reads: counters.reads.load(Relaxed),
+                    writes: counters.writes.load(Relaxed),
+                    read_errors: counters.read_errors.load(Relaxed),
+                    write_errors: counters.write_errors.load(Relaxed),
+                    read_timeouts: counters.read_timeouts.load(Relaxed),
+                    write_timeouts: counters.write_timeouts.load(Relaxed),
+                    read_time: 0,
+                    write_time: 0,
+                    bytes_read: counters.bytes_read.load(Relaxed),
+                    bytes_written: counters.bytes_written.load(Relaxed),
+                    blocks_repaired: counters.repaired.load(Relaxed),
+                    votes: entry.is_some_and(|entry| entry.votes),
+                    sector: disk.as_ref().map_or(0, |disk| disk.sectors().physical),
+                    logical_sector: disk.as_ref().map_or(0, |disk| disk.sectors().logical),
+                    can_discard: disk.as_ref().is_some_and(|disk| disk.can_discard()),
+                });
+            }
+        }
+        live.operations = self
+            .list_operations()
+            .into_iter()
+            .map(|operation| LiveOperation {
+                pass: operation.pass,
+                state: operation.state,
+                power: operation.power,
+                so_far: operation.so_far,
+                work: operation.work,
+                rate: operation.rate,
+                bytes: operation.bytes,
+                error: operation.error,
+            })
+            .collect();
+        live
+    }
+}

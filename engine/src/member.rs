@@ -1,0 +1,366 @@
+//! One member disk of a mounted group: its I/O, its deadline, its counters.
+//!
+//! Every I/O of the engine on a disk goes through here. An I/O is a [`Flight`]; it
+//! ends well, fails, or becomes overdue when the watchdog has ticked `deadline`
+//! times since it began (R2). Ticks are counted by the engine itself, so time in
+//! which the process did not run does not count. An overdue I/O goes on, and keeps
+//! its buffer; whether its caller goes on waiting depends on the other mirrors.
+//!
+//! Invariants:
+//!
+//!   1. A write that ended well is counted in `written` before its caller hears of it,
+//!      so that a flush begun later covers it.
+//!   2. `flushed` is the value `written` had when the last good flush began.
+//!   3. When a disk is let go (`release`), nothing here keeps it open: its claim ends
+//!      when its last I/O has landed (R1).
+
+use crate::{
+    buffer::{Buffer, Slice},
+    completion::{Completion, Expiry},
+    error::DiskError,
+    world::{Disk, Io},
+};
+use event_listener::Event;
+use plinth_format::{DiskId, DiskNumber, Layout, membership::DiskState};
+use std::{
+    collections::VecDeque,
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+/// How often the watchdog ticks.
+pub const TICK_MS: u64 = 100;
+
+/// Counts since the group was mounted.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    pub bytes_read: AtomicU64,
+    pub bytes_written: AtomicU64,
+    pub read_errors: AtomicU64,
+    pub write_errors: AtomicU64,
+    pub read_timeouts: AtomicU64,
+    pub write_timeouts: AtomicU64,
+    /// Blocks that were rewritten from another mirror.
+    pub repaired: AtomicU64,
+    /// Blocks that did not match their checksum.
+    pub mismatches: AtomicU64,
+}
+
+/// A member disk. See the module's description.
+#[derive(Debug)]
+pub struct Member {
+    pub number: DiskNumber,
+    pub id: DiskId,
+    pub name: String,
+    pub failure_group: String,
+    pub quorum: bool,
+    pub layout: Layout,
+    disk: Mutex<Option<Arc<dyn Disk>>>,
+    state: AtomicU8,
+    pub counters: Counters,
+    in_flight: Mutex<VecDeque<(u64, Expiry)>>,
+    /// I/O that was declared overdue and has perhaps not ended.
+    overdue: Mutex<Vec<Expiry>>,
+    ticks: AtomicU64,
+    written: AtomicU64,
+    flushed: AtomicU64,
+    flushing: async_lock::Mutex<()>,
+    unsettled: AtomicBool,
+    settled: Event,
+}
+
+/// What an I/O was for; names it in errors and counts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Write,
+    Flush,
+    Discard,
+}
+
+/// An I/O under way.
+#[derive(Debug)]
+pub struct Flight<'a> {
+    member: &'a Member,
+    purpose: Purpose,
+    offset: u64,
+    length: usize,
+    completion: Completion,
+}
+
+/// How an I/O stands after its deadline or its end.
+#[derive(Debug)]
+pub enum Settled {
+    /// All bytes were transferred. Reads bring the buffer.
+    Ok(Option<Buffer>),
+    Failed(DiskError),
+    /// No answer in time. The I/O goes on.
+    Overdue,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Member {
+    /// A member with its disk, if that is in sight.
+    #[must_use]
+    pub fn new(entry: &plinth_format::membership::MemberDisk, layout: Layout, disk: Option<Arc<dyn Disk>>) -> Self {
+        Self {
+            number: entry.number,
+            id: entry.id,
+            name: entry.name.clone(),
+            failure_group: entry.failure_group.clone(),
+            quorum: entry.quorum,
+            layout,
+            disk: Mutex::new(disk),
+            state: AtomicU8::new(entry.state as u8),
+            counters: Counters::default(),
+            in_flight: Mutex::default(),
+            overdue: Mutex::default(),
+            ticks: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            flushing: async_lock::Mutex::new(()),
+            unsettled: AtomicBool::new(false),
+            settled: Event::new(),
+        }
+    }
+
+    /// The state that the membership in force gives it.
+    #[must_use]
+    pub fn state(&self) -> DiskState {
+        match self.state.load(Ordering::Acquire) {
+            1 => DiskState::Online,
+            3 => DiskState::Syncing,
+            _ => DiskState::Offline,
+        }
+    }
+
+    pub fn set_state(&self, state: DiskState) {
+        self.state.store(state as u8, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.state() == DiskState::Online
+    }
+
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.state() != DiskState::Offline
+    }
+
+    /// The open disk, if there is one.
+    #[must_use]
+    pub fn disk(&self) -> Option<Arc<dyn Disk>> {
+        lock(&self.disk).clone()
+    }
+
+    #[must_use]
+    pub fn path(&self) -> String {
+        lock(&self.disk).as_ref().map_or_else(String::new, |disk| disk.path().to_owned())
+    }
+
+    #[must_use]
+    pub fn can_discard(&self) -> bool {
+        lock(&self.disk).as_ref().is_some_and(|disk| disk.can_discard())
+    }
+
+    /// Lets the disk go. Its claim ends when its last I/O has landed.
+    pub fn release(&self) {
+        lock(&self.disk).take();
+        lock(&self.overdue).clear();
+    }
+
+    /// Takes a disk, opened afresh and claimed.
+    pub fn attach(&self, disk: Arc<dyn Disk>) {
+        *lock(&self.disk) = Some(disk);
+    }
+
+    /// From now until [`Self::settle`], what was written without this disk may not be acknowledged.
+    pub fn unsettle(&self) {
+        self.unsettled.store(true, Ordering::Release);
+    }
+
+    /// The stale marks that follow from this disk's going offline are durable.
+    pub fn settle(&self) {
+        self.unsettled.store(false, Ordering::Release);
+        self.settled.notify(usize::MAX);
+    }
+
+    /// Waits until the stale marks that follow from the disk's going offline are durable.
+    pub async fn wait_settled(&self) {
+        while self.unsettled.load(Ordering::Acquire) {
+            let listener = self.settled.listen();
+            if !self.unsettled.load(Ordering::Acquire) {
+                return;
+            }
+            listener.await;
+        }
+    }
+
+    fn submit(&self, purpose: Purpose, offset: u64, length: usize, io: Io) -> Flight<'_> {
+        let completion = match self.disk() {
+            Some(disk) => disk.submit(io),
+            None => Completion::ready(crate::completion::Done {
+                result: Err(io::Error::new(io::ErrorKind::NotConnected, "the disk is not attached")),
+                buffer: None,
+            }),
+        };
+        lock(&self.in_flight).push_back((self.ticks.load(Ordering::Relaxed), completion.expiry()));
+        Flight { member: self, purpose, offset, length, completion }
+    }
+
+    /// Starts a read of `length` bytes.
+    pub fn start_read(&self, offset: u64, length: usize) -> Flight<'_> {
+        self.submit(Purpose::Read, offset, length, Io::Read { offset, buffer: Buffer::zeroed(length) })
+    }
+
+    /// Starts a write.
+    pub fn start_write(&self, offset: u64, data: Slice) -> Flight<'_> {
+        self.submit(Purpose::Write, offset, data.len(), Io::Write { offset, data })
+    }
+
+    /// Tells the disk that bytes are not needed any more.
+    pub fn start_discard(&self, offset: u64, length: u64) -> Flight<'_> {
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        self.submit(Purpose::Discard, offset, bytes, Io::Discard { offset, length })
+    }
+
+    /// Makes every write that has ended durable. Flushes that overlap share one.
+    pub async fn flush(&self) -> Settled {
+        let target = self.written.load(Ordering::Acquire);
+        let _one_at_a_time = self.flushing.lock().await;
+        if self.flushed.load(Ordering::Acquire) >= target {
+            return Settled::Ok(None);
+        }
+        let mark = self.written.load(Ordering::Acquire);
+        let settled = self.submit(Purpose::Flush, 0, 0, Io::Flush).settle().await;
+        if matches!(settled, Settled::Ok(_)) {
+            self.flushed.store(mark, Ordering::Release);
+        }
+        settled
+    }
+
+    /// Whether I/O that was given up has not ended: what is written now could land before it.
+    #[must_use]
+    pub fn is_hung(&self) -> bool {
+        let mut overdue = lock(&self.overdue);
+        overdue.retain(|expiry| !expiry.is_over());
+        !overdue.is_empty()
+    }
+
+    /// One tick of the watchdog: I/O that began `deadline` ticks ago is overdue.
+    pub fn tick(&self, deadline: u64) {
+        let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut in_flight = lock(&self.in_flight);
+        in_flight.retain(|(began, expiry)| {
+            if expiry.is_over() {
+                return false;
+            }
+            let late = now.saturating_sub(*began) > deadline;
+            if late {
+                expiry.expire();
+                lock(&self.overdue).push(expiry.clone());
+            }
+            !late
+        });
+    }
+}
+
+impl Flight<'_> {
+    /// Waits for the end of the I/O, or its deadline.
+    pub async fn settle(mut self) -> Settled {
+        match self.settle_or_go_on().await {
+            Some(settled) => settled,
+            None => Settled::Overdue,
+        }
+    }
+
+    /// As [`Self::settle`], but `None` at the deadline, and the flight can still be waited for.
+    pub async fn settle_or_go_on(&mut self) -> Option<Settled> {
+        match self.completion.or_overdue().await {
+            Some(done) => Some(self.end(done)),
+            None => {
+                let counter = match self.purpose {
+                    Purpose::Read => &self.member.counters.read_timeouts,
+                    _ => &self.member.counters.write_timeouts,
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Waits for the end of the I/O, however long it takes.
+    pub async fn wait(&mut self) -> Settled {
+        let done = (&mut self.completion).await;
+        self.end(done)
+    }
+
+    #[must_use]
+    pub fn member(&self) -> &Member {
+        self.member
+    }
+
+    fn end(&self, done: crate::completion::Done) -> Settled {
+        let counters = &self.member.counters;
+        let bytes = self.length as u64;
+        match (done.result, self.purpose) {
+            (Ok(()), Purpose::Read) => {
+                counters.reads.fetch_add(1, Ordering::Relaxed);
+                counters.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+                Settled::Ok(done.buffer)
+            }
+            (Ok(()), Purpose::Write) => {
+                counters.writes.fetch_add(1, Ordering::Relaxed);
+                counters.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+                self.member.written.fetch_add(1, Ordering::AcqRel);
+                Settled::Ok(None)
+            }
+            (Ok(()), _) => Settled::Ok(None),
+            (Err(source), purpose) => {
+                let (doing, counter) = match purpose {
+                    Purpose::Read => ("reading", &counters.read_errors),
+                    Purpose::Write => ("writing", &counters.write_errors),
+                    Purpose::Flush => ("flushing", &counters.write_errors),
+                    Purpose::Discard => ("discarding", &counters.write_errors),
+                };
+                counter.fetch_add(1, Ordering::Relaxed);
+                Settled::Failed(DiskError {
+                    disk: self.member.id,
+                    path: format!("{} {}", self.member.name, self.member.path()),
+                    doing,
+                    offset: self.offset,
+                    length: self.length,
+                    source,
+                })
+            }
+        }
+    }
+}
+
+impl Settled {
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        matches!(self, Self::Ok(_))
+    }
+
+    /// In words, for the alert log.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Ok(_) => "no error".to_owned(),
+            Self::Failed(error) => {
+                format!("{} {} bytes at {}: {}", error.doing, error.length, error.offset, error.source)
+            }
+            Self::Overdue => "no answer within the disk timeout".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Which sets of disks hold the mirrors of some extent: what decides, at once and
+//! without the catalog, whether a disk may go offline (R5).
+//!
+//! There are few distinct sets, because a disk has few partners; there may be
+//! millions of extents.
+
+use plinth_format::DiskNumber;
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+/// How many extents have their mirrors on each set of disks.
+#[derive(Debug, Default)]
+pub struct MirrorSets(Mutex<BTreeMap<Vec<DiskNumber>, u64>>);
+
+impl MirrorSets {
+    fn key(disks: impl Iterator<Item = DiskNumber>) -> Vec<DiskNumber> {
+        let mut key: Vec<_> = disks.collect();
+        key.sort_unstable();
+        key
+    }
+
+    /// One more extent has its mirrors on `disks`.
+    pub fn add(&self, disks: impl Iterator<Item = DiskNumber>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(Self::key(disks)).or_default() += 1;
+    }
+
+    /// One extent less.
+    pub fn remove(&self, disks: impl Iterator<Item = DiskNumber>) {
+        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = Self::key(disks);
+        if let Some(count) = sets.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                sets.remove(&key);
+            }
+        }
+    }
+
+    /// Whether every extent that has a mirror on `leaving` keeps one on a disk that `is_current`.
+    #[must_use]
+    pub fn can_spare(&self, leaving: DiskNumber, is_current: impl Fn(DiskNumber) -> bool) -> bool {
+        let sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.keys()
+            .filter(|set| set.contains(&leaving))
+            .all(|set| set.iter().any(|disk| *disk != leaving && is_current(*disk)))
+    }
+}

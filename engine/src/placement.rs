@@ -1,0 +1,549 @@
+//! Placement: which disks hold the mirrors of a new extent, and how much still fits.
+//!
+//! Pure: asked with the disks of the membership, it never does I/O. Built anew when the membership changes.
+//!
+//! Which disks can take a mirror:
+//!
+//!   - ONLINE and SYNCING disks (*serving*), in any failure group, while the failure groups that have one are at
+//!     least as many as the mirrors. Then no extent is born less protected than the group can protect it.
+//!   - Otherwise each serving failure group takes one, and the rest go to OFFLINE disks of the other failure groups: the AU is
+//!     taken, and the caller lists the region as stale for that disk, so that its return heals the extent.
+//!     Without this an extent written today would be under-protected for ever.
+//!   - At least one mirror is on an ONLINE disk, for only those are read.
+//!
+//! How they are chosen, for extent n of a file:
+//!
+//!   1. The first mirror goes round a *schedule*, from a start that the file's seed gives: every serving disk in proportion to
+//!      its size, spread out evenly, a failure group with at most 1/mirrors of the places. So consecutive extents lie on
+//!      different disks. Every other extent passes over a disk clearly fuller (in percent) than the emptiest one.
+//!   2. The other mirrors go to the emptiest (in percent) of the first one's partners, in other failure groups; among equals
+//!      in turn. This keeps disks, and failure groups as far as the bound below allows, equally full in percent.
+//!   3. Where partners are full, to any disk in other failure groups: to be a bit more exposed to a double failure is better than to
+//!      refuse a write while `statfs` shows space.
+//!
+//! # How much fits
+//!
+//! With f(i) AUs free in failure group i, exactly those K extents of m mirrors fit for which sum min(f(i), K) >= m K: two mirrors
+//! never share a failure group, so group i gives at most K. (For two mirrors this is min(total / 2, total - largest).) And each
+//! needs an ONLINE disk: K is at most what these have free. [`Placement::allocatable`] is the largest such K, and it is
+//! the truth, not an estimate, because a choice is only made if it leaves K - 1: of the *tight* failure groups, those with f(i) >= K, no
+//! more may be left out than sum min(f(i), K) - m K, and no more ONLINE AUs be taken than 1 + (all of them - K).
+//!
+//! Invariants:
+//!
+//!   1. Two mirrors of an extent never share a failure group.
+//!   2. `choose` refuses only if `allocatable` is 0, and lowers `allocatable` by one at most.
+
+use crate::space::Space;
+use plinth_format::{
+    DiskNumber, Redundancy,
+    membership::{DiskState, Membership},
+};
+use std::{cmp::Ordering, collections::BTreeMap};
+
+/// Partners of a disk at most, unless a failure group has too few disks to partner with all others otherwise.
+pub const PARTNERS_MAX: usize = 8;
+
+/// Places of the schedule per disk at most: sizes are told apart to one in this many.
+const PLACES_MAX: u64 = 64;
+
+/// A disk is clearly fuller than another from this part of its size on: 1/50 is 2 %.
+const FULLER: u64 = 50;
+
+/// What placement needs to know of a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DataDisk {
+    pub number: DiskNumber,
+    pub failure_group: String,
+    /// AUs that hold data or could.
+    pub units: u32,
+    pub state: DiskState,
+}
+
+/// One mirror of an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mirror {
+    pub disk: DiskNumber,
+    pub au: u32,
+}
+
+/// No AUs are free for another extent. Pending ones may become so: see [`Space::any_pending`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no space left in the disk group")]
+pub struct NoSpace;
+
+/// The numbers of `v$asm_diskgroup`, in AUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usable {
+    pub total: u64,
+    /// Before mirroring, pending ones excluded.
+    pub free: u64,
+    /// What must stay free so that every extent gets all its mirrors again after the worst failure for which that is possible: the
+    /// largest failure group (NORMAL), the two largest (HIGH). Where too few failure groups would remain (two in NORMAL, three in
+    /// HIGH) no reserve helps, and none is asked for (ASM asks for it all the same); with four in HIGH, for one.
+    pub required_mirror_free: u64,
+    /// (free - required) / mirrors, negative if a failure could not be healed; but no more than really fits.
+    pub usable_file: i64,
+}
+
+/// The disks of a group and who mirrors with whom.
+#[derive(Debug)]
+pub struct Placement {
+    redundancy: Redundancy,
+    /// Ascending by number; `group` is an index into the failure groups.
+    disks: Vec<Place>,
+    groups: usize,
+    /// Indices of disks, in the order in which first mirrors go round.
+    schedule: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Place {
+    number: DiskNumber,
+    group: usize,
+    units: u32,
+    state: DiskState,
+    /// Indices of disks, ascending.
+    partners: Vec<usize>,
+}
+
+impl Place {
+    fn serves(&self) -> bool {
+        self.state != DiskState::Offline
+    }
+}
+
+/// A disk that could take a mirror.
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    disk: usize,
+    group: usize,
+    class: Class,
+    units: u32,
+    used: u32,
+    turn: u64,
+}
+
+/// What matters for how much fits afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Class {
+    /// In a failure group that serves.
+    serving: bool,
+    online: bool,
+    tight: bool,
+    /// Its failure group has free AUs on ONLINE and on SYNCING disks.
+    mixed: bool,
+}
+
+/// What is free, and the bound that follows.
+struct Room {
+    /// Mirrors on failure groups that serve; the rest go to the others.
+    serving: usize,
+    mirrors: usize,
+    /// Of each failure group: whether it serves, free AUs on disks that can take a mirror.
+    groups: Vec<(bool, u64)>,
+    /// Those of them that are on ONLINE disks.
+    online_of: Vec<u64>,
+    /// Free AUs on ONLINE disks.
+    online: u64,
+    /// How many extents fit.
+    extents: u64,
+}
+
+impl Placement {
+    /// # Panics
+    /// If two disks have one number.
+    #[must_use]
+    pub fn new(redundancy: Redundancy, disks: &[DataDisk]) -> Self {
+        let mut names: BTreeMap<&str, usize> = disks.iter().map(|disk| (disk.failure_group.as_str(), 0)).collect();
+        for (index, group) in names.values_mut().enumerate() {
+            *group = index;
+        }
+        let mut places: Vec<Place> = disks
+            .iter()
+            .map(|disk| Place {
+                number: disk.number,
+                group: names[disk.failure_group.as_str()],
+                units: disk.units,
+                state: disk.state,
+                partners: Vec::new(),
+            })
+            .collect();
+        places.sort_by_key(|place| place.number);
+        assert!(places.windows(2).all(|two| two[0].number < two[1].number), "two disks with one number");
+        let groups = names.len();
+        for (place, partners) in partners(&places, groups).into_iter().enumerate() {
+            places[place].partners = partners;
+        }
+        let schedule = schedule(&places, groups, redundancy.mirrors());
+        Self { redundancy, disks: places, groups, schedule }
+    }
+
+    /// The placement of a membership's data disks, whose AUs `space` knows.
+    #[must_use]
+    pub fn of(membership: &Membership, space: &Space) -> Self {
+        let data = membership.disks.iter().filter(|disk| !disk.quorum);
+        let disks: Vec<DataDisk> = data
+            .map(|disk| DataDisk {
+                number: disk.number,
+                failure_group: disk.failure_group.clone(),
+                units: space.total(disk.number),
+                state: disk.state,
+            })
+            .collect();
+        Self::new(membership.redundancy, &disks)
+    }
+
+    /// Mirrors of an extent.
+    #[must_use]
+    pub fn mirrors(&self) -> usize {
+        self.redundancy.mirrors()
+    }
+
+    /// The partners of a disk, ascending: always mutual, always in other failure groups.
+    pub fn partners(&self, disk: DiskNumber) -> impl Iterator<Item = DiskNumber> + '_ {
+        let place = self.disks.iter().find(|place| place.number == disk);
+        place.into_iter().flat_map(|place| place.partners.iter().map(|partner| self.disks[*partner].number))
+    }
+
+    /// Takes the AUs for a new extent: number `extent` of the file with this seed. The first mirror is on a
+    /// serving disk, those on OFFLINE disks come last.
+    ///
+    /// # Errors
+    /// If no further extent fits.
+    pub fn choose(&self, seed: u64, extent: u64, space: &mut Space) -> Result<Vec<Mirror>, NoSpace> {
+        let room = self.room(space);
+        if room.extents == 0 {
+            return Err(NoSpace);
+        }
+        let turn = mix(seed).wrapping_add(extent);
+        let candidates: Vec<Candidate> =
+            (0..self.disks.len()).filter_map(|disk| room.candidate(self, space, disk, turn)).collect();
+        let firsts = self.firsts(&candidates, turn);
+        let mut others: Vec<&Candidate> = candidates.iter().collect();
+        others.sort_by(|a, b| a.emptier(b));
+        let chosen = [true, false].into_iter().find_map(|partners_only| {
+            firsts.iter().find_map(|first| {
+                let partners = &self.disks[first.disk].partners;
+                let allowed = |other: &&&Candidate| !partners_only || partners.binary_search(&other.disk).is_ok();
+                let others: Vec<&Candidate> = others.iter().filter(allowed).copied().collect();
+                let mut set = vec![*first];
+                room.complete(&mut set, &others).then_some(set)
+            })
+        });
+        let mut set = chosen.expect("invariant 2: a set of disks exists as long as an extent fits");
+        set[1..].sort_by_key(|candidate| !candidate.class.serving);
+        let take = |candidate: &Candidate| {
+            let disk = self.disks[candidate.disk].number;
+            Mirror { disk, au: space.allocate_on(disk).expect("it was free a moment ago") }
+        };
+        Ok(set.into_iter().map(take).collect())
+    }
+
+    /// The disks for the first mirror, best first: from the schedule's place on, each once.
+    fn firsts<'c>(&self, candidates: &'c [Candidate], turn: u64) -> Vec<&'c Candidate> {
+        let find = |disk: usize| candidates.binary_search_by_key(&disk, |candidate| candidate.disk).ok();
+        let places = self.schedule.len().max(1);
+        let start = usize::try_from(turn % places as u64).expect("an index");
+        let mut seen = vec![false; self.disks.len()];
+        let mut firsts = Vec::new();
+        for step in 0..self.schedule.len() {
+            let disk = self.schedule[(start + step) % places];
+            if !std::mem::replace(&mut seen[disk], true)
+                && let Some(index) = find(disk)
+            {
+                firsts.push(&candidates[index]);
+            }
+        }
+        // Every other extent passes over a disk that is clearly fuller than the emptiest of its kind.
+        if let Some(first) = firsts.first().copied()
+            && mix(turn) & 1 == 0
+        {
+            let alike = |other: &(usize, &&Candidate)| self.mirrors() == 1 || other.1.group == first.group;
+            let emptiest = firsts.iter().enumerate().filter(alike).min_by(|a, b| a.1.emptier(b.1));
+            if let Some((index, emptiest)) = emptiest
+                && first.clearly_fuller(emptiest)
+            {
+                firsts.swap(0, index);
+            }
+        }
+        firsts
+    }
+
+    /// How many more extents can be allocated, exactly.
+    #[must_use]
+    pub fn allocatable(&self, space: &Space) -> u64 {
+        self.room(space).extents
+    }
+
+    /// The numbers that operators know from ASM.
+    #[must_use]
+    pub fn usable(&self, space: &Space) -> Usable {
+        let mirrors = self.mirrors();
+        let mut sizes = vec![0; self.groups];
+        let (mut total, mut free) = (0, 0);
+        for disk in &self.disks {
+            sizes[disk.group] += u64::from(disk.units);
+            total += u64::from(disk.units);
+            free += u64::from(space.free(disk.number));
+        }
+        sizes.sort_unstable_by(|a, b| b.cmp(a));
+        let healable = (mirrors - 1).min(self.groups.saturating_sub(mirrors));
+        let required_mirror_free = sizes.iter().take(healable).sum();
+        let signed = |number: u64| i64::try_from(number).expect("fewer than 2^63 AUs");
+        let by_formula = (signed(free) - signed(required_mirror_free)).div_euclid(signed(mirrors as u64));
+        let usable_file = by_formula.min(signed(self.allocatable(space)));
+        Usable { total, free, required_mirror_free, usable_file }
+    }
+
+    fn room(&self, space: &Space) -> Room {
+        let mirrors = self.mirrors();
+        let mut groups = vec![(false, 0); self.groups];
+        for disk in self.disks.iter().filter(|disk| disk.serves()) {
+            groups[disk.group].0 = true;
+        }
+        let serving = groups.iter().filter(|group| group.0).count().min(mirrors);
+        let mut online_of = vec![0; self.groups];
+        for disk in &self.disks {
+            let free = u64::from(space.free(disk.number));
+            if groups[disk.group].0 == disk.serves() {
+                groups[disk.group].1 += free;
+            }
+            if disk.state == DiskState::Online {
+                online_of[disk.group] += free;
+            }
+        }
+        let online = online_of.iter().sum();
+        let mut room = Room { serving, mirrors, groups, online_of, online, extents: 0 };
+        // Whether K extents fit falls from yes to no once as K grows.
+        let (mut fit, mut too_many) = (0, online + 1);
+        while too_many - fit > 1 {
+            let middle = fit + (too_many - fit) / 2;
+            if room.slack(true, middle).is_some() && room.slack(false, middle).is_some() {
+                fit = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        room.extents = fit;
+        room
+    }
+}
+
+impl Room {
+    /// Mirrors of each extent on this kind of failure groups.
+    fn wanted(&self, serving: bool) -> usize {
+        if serving { self.serving } else { self.mirrors - self.serving }
+    }
+
+    /// By how many AUs this kind of failure groups has more than `extents` need.
+    fn slack(&self, serving: bool, extents: u64) -> Option<u64> {
+        let have: u64 = self.groups.iter().filter(|group| group.0 == serving).map(|group| group.1.min(extents)).sum();
+        have.checked_sub(extents * self.wanted(serving) as u64)
+    }
+
+    fn candidate(&self, placement: &Placement, space: &Space, disk: usize, turn: u64) -> Option<Candidate> {
+        let place = &placement.disks[disk];
+        let (serving, free) = self.groups[place.group];
+        let free_here = space.free(place.number);
+        if free_here == 0 || serving != place.serves() || self.wanted(serving) == 0 {
+            return None;
+        }
+        let class = Class {
+            serving,
+            online: place.state == DiskState::Online,
+            tight: free >= self.extents,
+            mixed: (1..free).contains(&self.online_of[place.group]),
+        };
+        let turn = mix(turn ^ u64::from(place.number.0) << 32);
+        let used = place.units.saturating_sub(free_here);
+        Some(Candidate { disk, group: place.group, class, units: place.units.max(1), used, turn })
+    }
+
+    /// Completes a set of disks from `others`, best first, so that all extents but this one still fit. Depth first; as the
+    /// disks of a class are alike, only the best of each is tried.
+    fn complete<'c>(&self, set: &mut Vec<&'c Candidate>, others: &[&'c Candidate]) -> bool {
+        if set.len() == self.mirrors {
+            return self.leaves_the_rest(set);
+        }
+        let mut tried = Vec::new();
+        for candidate in others {
+            let kind = set.iter().filter(|member| member.class.serving == candidate.class.serving).count();
+            let fits = kind < self.wanted(candidate.class.serving)
+                && set.iter().all(|member| member.group != candidate.group)
+                && !tried.contains(&candidate.class);
+            if !fits {
+                continue;
+            }
+            tried.push(candidate.class);
+            set.push(candidate);
+            if self.complete(set, others) {
+                return true;
+            }
+            set.pop();
+        }
+        false
+    }
+
+    /// Whether one extent less fits after this one: see "How much fits".
+    fn leaves_the_rest(&self, set: &[&Candidate]) -> bool {
+        let online = set.iter().filter(|member| member.class.online).count() as u64;
+        online >= 1
+            && online <= 1 + (self.online - self.extents)
+            && [true, false].into_iter().all(|serving| {
+                let tight = self.groups.iter().filter(|group| group.0 == serving && group.1 >= self.extents).count();
+                let chosen = set.iter().filter(|member| member.class.serving == serving && member.class.tight).count();
+                self.slack(serving, self.extents).is_some_and(|slack| (tight - chosen) as u64 <= slack)
+            })
+    }
+}
+
+impl Candidate {
+    /// Orders by percent used, then in turn.
+    fn emptier(&self, other: &Self) -> Ordering {
+        let here = u64::from(self.used) * u64::from(other.units);
+        let there = u64::from(other.used) * u64::from(self.units);
+        (here, self.turn, self.disk).cmp(&(there, other.turn, other.disk))
+    }
+
+    fn clearly_fuller(&self, other: &Self) -> bool {
+        let units = u64::from(self.units) * u64::from(other.units);
+        let here = u64::from(self.used) * u64::from(other.units);
+        here > u64::from(other.used) * u64::from(self.units) + units / FULLER
+    }
+}
+
+/// Who mirrors with whom. Where nobody has more than [`PARTNERS_MAX`] disks outside its failure group, everybody with all of
+/// these. Otherwise in rounds: each disk in turn takes one partner more, from the failure group it has fewest partners in for that group's
+/// size, there the disk that has fewest for its size. At last, who found none in as many failure groups as it could gets
+/// them beyond the limit: a failure group of one disk mirrors with all others.
+fn partners(disks: &[Place], groups: usize) -> Vec<Vec<usize>> {
+    let mut of: Vec<Vec<usize>> = vec![Vec::new(); disks.len()];
+    let mut members = vec![0; groups];
+    let mut size = vec![0; groups];
+    for disk in disks {
+        members[disk.group] += 1;
+        size[disk.group] += u64::from(disk.units.max(1));
+    }
+    let outside = |disk: &Place| disks.len() - members[disk.group];
+    if disks.iter().all(|disk| outside(disk) <= PARTNERS_MAX) {
+        for (index, partners) in of.iter_mut().enumerate() {
+            partners.extend((0..disks.len()).filter(|other| disks[*other].group != disks[index].group));
+        }
+        return of;
+    }
+    // How often each disk has partners in each failure group.
+    let mut reach = vec![vec![0_u64; groups]; disks.len()];
+    let best = |of: &[Vec<usize>], reach: &[Vec<u64>], index: usize, limit: usize, new_groups_only: bool| {
+        let disk = &disks[index];
+        let free = |other: &usize| {
+            let there = &disks[*other];
+            there.group != disk.group
+                && of[*other].len() < limit
+                && !of[index].contains(other)
+                && !(new_groups_only && reach[index][there.group] > 0)
+        };
+        // Compared as fractions, scaled to integers; the last part spreads equals.
+        let rank = |other: &usize| {
+            let there = &disks[*other];
+            let by_group = (reach[index][there.group] << 40) / size[there.group];
+            let by_disk = ((of[*other].len() as u64) << 40) / u64::from(there.units.max(1));
+            (by_group, by_disk, mix((index.min(*other) as u64) << 32 | index.max(*other) as u64))
+        };
+        (0..disks.len()).filter(free).min_by_key(rank)
+    };
+    let join = |of: &mut Vec<Vec<usize>>, reach: &mut Vec<Vec<u64>>, a: usize, b: usize| {
+        of[a].push(b);
+        of[b].push(a);
+        reach[a][disks[b].group] += 1;
+        reach[b][disks[a].group] += 1;
+    };
+    for round in 1..=PARTNERS_MAX {
+        // Each round begins elsewhere, for the last find least choice; and pairs those first that still lack one.
+        for step in 0..disks.len() {
+            let index = (step + round * disks.len() / PARTNERS_MAX) % disks.len();
+            if of[index].len() >= round {
+                continue;
+            }
+            let limits = [round, PARTNERS_MAX];
+            if let Some(other) = limits.into_iter().find_map(|limit| best(&of, &reach, index, limit, false)) {
+                join(&mut of, &mut reach, index, other);
+            }
+        }
+    }
+    for index in 0..disks.len() {
+        while reach[index].iter().filter(|reached| **reached > 0).count() < 2.min(groups - 1) {
+            let Some(other) = best(&of, &reach, index, usize::MAX, true) else { break };
+            join(&mut of, &mut reach, index, other);
+        }
+    }
+    of.iter_mut().for_each(|partners| partners.sort_unstable());
+    of
+}
+
+/// The order in which first mirrors go round the serving disks: each in proportion to its size, evenly spread.
+fn schedule(disks: &[Place], groups: usize, mirrors: usize) -> Vec<usize> {
+    // Round the failure groups, so that neighbours lie in different ones.
+    let mut by_group: Vec<Vec<usize>> = vec![Vec::new(); groups];
+    for (index, disk) in disks.iter().enumerate().filter(|(_, disk)| disk.serves() && disk.units > 0) {
+        by_group[disk.group].push(index);
+    }
+    let mut order = Vec::new();
+    for rank in 0..by_group.iter().map(Vec::len).max().unwrap_or(0) {
+        order.extend(by_group.iter().filter_map(|group| group.get(rank)));
+    }
+    // A failure group's share is at most 1/mirrors: larger ones are cut, largest first.
+    let mut shares: Vec<u64> =
+        by_group.iter().map(|group| group.iter().map(|disk| u64::from(disks[*disk].units)).sum()).collect();
+    let sizes = shares.clone();
+    let mut largest: Vec<usize> = (0..groups).collect();
+    largest.sort_by_key(|group| std::cmp::Reverse(sizes[*group]));
+    for (cut, group) in largest.iter().enumerate().take(mirrors - 1) {
+        let rest: u64 = largest[cut + 1..].iter().map(|other| sizes[*other]).sum();
+        let left = (mirrors - cut - 1) as u64;
+        if rest > 0 && shares[*group] * left > rest {
+            shares[*group] = rest / left;
+        } else {
+            break;
+        }
+    }
+    // Two cut in HIGH: the largest is cut to what the others really have.
+    if let [first, second, others @ ..] = largest.as_slice()
+        && mirrors == 3
+    {
+        let rest: u64 = shares[*second] + others.iter().map(|other| shares[*other]).sum::<u64>();
+        shares[*first] = shares[*first].min((rest / 2).max(1));
+    }
+    let weight = |disk: usize| {
+        let group = disks[disk].group;
+        u128::from(disks[disk].units) * u128::from(shares[group]) / u128::from(sizes[group].max(1))
+    };
+    let greatest = order.iter().map(|disk| weight(*disk)).max().unwrap_or(0).max(1);
+    let count = |disk: &usize| (weight(*disk) * u128::from(PLACES_MAX)).div_ceil(greatest).max(1);
+    let places: Vec<u64> = order.iter().map(|disk| u64::try_from(count(disk)).expect("PLACES_MAX at most")).collect();
+    let divisor = places.iter().copied().fold(0, gcd).max(1);
+    // Place k of p lies at (k + its rank's offset) / p of the round.
+    let mut round: Vec<(u64, u64, usize)> = Vec::new();
+    for (rank, disk) in order.iter().enumerate() {
+        let count = places[rank] / divisor;
+        let steps = order.len() as u64;
+        round.extend((0..count).map(|k| ((k * steps + rank as u64), count * steps, *disk)));
+    }
+    round.sort_by(|a, b| (u128::from(a.0) * u128::from(b.1), a.2).cmp(&(u128::from(b.0) * u128::from(a.1), b.2)));
+    round.into_iter().map(|(_, _, disk)| disk).collect()
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Spreads neighbouring numbers over all of `u64` (splitmix64's finalizer).
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+//! Taking AUs and slots for new extents, and giving freed ones back (R8).
+//!
+//! What a commit freed goes this way:
+//!
+//!   1. The job deletes the rows and buries the extents: no new I/O begins on them.
+//!   2. The commit becomes durable.
+//!   3. The extent's whole range is held once: I/O in flight has ended.
+//!   4. The AUs are discarded, then free. A crash in between costs nothing: at
+//!      mount, what no row names is free.
+//!
+//! A request that finds no space makes pending frees durable before it says so.
+
+use crate::{
+    catalog::CommitNumber,
+    error::FileError,
+    extent::{self, Extent},
+    extents::Freed,
+    group::Group,
+    mirror_sets::MirrorSets,
+    placement::{Mirror, Placement},
+    slots::Slots,
+    space::Space,
+};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+};
+
+/// What was freed and may not be reused yet, oldest first.
+#[derive(Debug, Default)]
+struct Pending {
+    extents: VecDeque<(CommitNumber, Arc<Extent>)>,
+    slots: VecDeque<(CommitNumber, u64, usize)>,
+}
+
+/// Takes what commits free. Apart from the group, because the jobs that free know no group.
+#[derive(Debug)]
+pub struct Freeing {
+    space: Arc<Mutex<Space>>,
+    mirror_sets: Arc<MirrorSets>,
+    pending: Mutex<Pending>,
+}
+
+impl Freeing {
+    #[must_use]
+    pub fn new(space: Arc<Mutex<Space>>, mirror_sets: Arc<MirrorSets>) -> Self {
+        Self { space, mirror_sets, pending: Mutex::default() }
+    }
+
+    /// A commit freed extents and slots.
+    pub fn note(&self, commit: CommitNumber, freed: Freed) {
+        {
+            let mut space = lock(&self.space);
+            for extent in &freed.extents {
+                self.mirror_sets.remove(extent.disks());
+                for mirror in &extent.mirrors {
+                    space.release(mirror.disk, mirror.au, commit.0);
+                }
+            }
+        }
+        let mut pending = lock(&self.pending);
+        pending.extents.extend(freed.extents.into_iter().map(|extent| (commit, extent)));
+        pending.slots.extend(freed.slots.into_iter().map(|(id, piece)| (commit, id, piece)));
+    }
+
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        let pending = lock(&self.pending);
+        !pending.extents.is_empty() || !pending.slots.is_empty()
+    }
+
+    /// Takes out what commits up to `durable` freed. Commits come nearly, not quite, in order.
+    fn take(&self, durable: CommitNumber) -> (Vec<Arc<Extent>>, Vec<(u64, usize)>) {
+        let mut pending = lock(&self.pending);
+        let (ready, rest) = pending.extents.drain(..).partition(|(commit, _)| *commit <= durable);
+        pending.extents = rest;
+        let ready: VecDeque<(CommitNumber, Arc<Extent>)> = ready;
+        let extents = ready.into_iter().map(|(_, extent)| extent).collect();
+        let (ready, rest) = pending.slots.drain(..).partition(|(commit, ..)| *commit <= durable);
+        pending.slots = rest;
+        let ready: VecDeque<(CommitNumber, u64, usize)> = ready;
+        (extents, ready.into_iter().map(|(_, id, piece)| (id, piece)).collect())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Group {
+    pub(crate) fn slots(&self) -> MutexGuard<'_, Slots> {
+        lock(&self.slots)
+    }
+
+    /// The placement for the membership in force.
+    pub(crate) fn placement(&self) -> Arc<Placement> {
+        let membership = self.voters.current();
+        let mut cached = lock(&self.placement);
+        match &*cached {
+            Some((id, placement)) if *id == membership.id => Arc::clone(placement),
+            _ => {
+                let placement = Arc::new(Placement::of(&membership, &lock(&self.space)));
+                *cached = Some((membership.id, Arc::clone(&placement)));
+                placement
+            }
+        }
+    }
+
+    /// Takes AUs for the mirrors of extents `numbers` of a file; all or none.
+    pub(crate) async fn allocate(&self, file: u64, numbers: &[u64]) -> Result<Vec<Vec<Mirror>>, FileError> {
+        loop {
+            let placement = self.placement();
+            let taken = {
+                let mut space = lock(&self.space);
+                let mut taken = Vec::with_capacity(numbers.len());
+                for number in numbers {
+                    match placement.choose(file, *number, &mut space) {
+                        Ok(mirrors) => taken.push(mirrors),
+                        Err(_) => break,
+                    }
+                }
+                if taken.len() < numbers.len() {
+                    for mirror in taken.drain(..).flatten() {
+                        space.cancel(mirror.disk, mirror.au);
+                    }
+                }
+                taken
+            };
+            if taken.len() == numbers.len() {
+                return Ok(taken);
+            }
+            if !self.reclaim(true).await? {
+                return Err(FileError::NoSpace);
+            }
+        }
+    }
+
+    /// Gives AUs back that no commit has named.
+    pub(crate) fn unallocate(&self, mirrors: &[Mirror]) {
+        let mut space = lock(&self.space);
+        for mirror in mirrors {
+            space.cancel(mirror.disk, mirror.au);
+        }
+    }
+
+    pub(crate) fn next_extent_ids(&self, count: u64) -> u64 {
+        self.next_extent.fetch_add(count, Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_freed(&self, commit: CommitNumber, freed: Freed) {
+        self.freeing.note(commit, freed);
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        self.freeing.has_pending()
+    }
+
+    /// Makes freed space reusable, as far as its commits are durable; with `force` they
+    /// are made durable first. False if nothing was gained.
+    pub(crate) async fn reclaim(&self, force: bool) -> Result<bool, FileError> {
+        let _one_at_a_time = self.reclaiming.lock().await;
+        if force && self.has_pending() {
+            self.catalog.durable_point().await?;
+        }
+        let durable = self.catalog.durable();
+        let (extents, slots) = self.freeing.take(durable);
+        for extent in &extents {
+            let _drained = extent.ranges.hold(0..self.blocks_per_au(), true).await;
+        }
+        let settled = lock(&self.space).settle(durable.0);
+        for (disk, au) in &settled {
+            if let Some(member) = self.members.get(disk)
+                && member.is_writable()
+                && member.can_discard()
+                && self.attributes().discard
+            {
+                // A discard that fails leaves the AU as it is, which is as good.
+                let _ = member.start_discard(member.layout.au_offset(*au), self.au_size).settle().await;
+            }
+            lock(&self.space).freed(*disk, *au);
+        }
+        let mut gained = !settled.is_empty();
+        for (id, piece) in slots {
+            gained = true;
+            if self.slots().give_back(id, piece) {
+                self.drop_shared_extent(id).await?;
+            }
+        }
+        Ok(gained)
+    }
+
+    /// Frees a shared extent without files, unless it was taken into use again.
+    async fn drop_shared_extent(&self, id: u64) -> Result<(), FileError> {
+        if !self.slots().remove_extent(id) {
+            return Ok(());
+        }
+        let extents = Arc::clone(&self.extents);
+        let (freed, commit) = self
+            .catalog
+            .release(false, move |connection| {
+                let extent = match extents.get(id) {
+                    Some(extent) => Some(extent),
+                    None => extent::load(connection, id)?.map(|extent| extents.intern(extent)),
+                };
+                connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([id.cast_signed()])?;
+                if let Some(extent) = &extent {
+                    extent.bury();
+                    extents.remove(id);
+                }
+                Ok(extent)
+            })
+            .await?;
+        self.note_freed(commit, Freed { extents: freed.into_iter().collect(), slots: Vec::new() });
+        Ok(())
+    }
+}

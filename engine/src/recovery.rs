@@ -1,0 +1,120 @@
+//! After an unclean stop: which mirrors may differ, and making them equal.
+//!
+//! Only extents whose region was listed in the activity log are suspect. They are
+//! compared on demand, before their first read or write, and by a task in
+//! the background; until then their regions stay listed, so a crash during recovery
+//! loses nothing of it.
+
+use crate::{
+    error::FileError,
+    event::Severity,
+    extent::{self, Extent},
+    group::Group,
+};
+use plinth_format::activity::Region;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// The extents that were not compared yet, and what was done so far.
+#[derive(Debug, Default)]
+pub struct Suspects {
+    left: Mutex<BTreeSet<u64>>,
+    pub total: AtomicU64,
+    pub bytes_compared: AtomicU64,
+    pub bytes_copied: AtomicU64,
+}
+
+impl Suspects {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Suspects every extent in `ids`.
+    pub fn begin(&self, ids: BTreeSet<u64>) {
+        self.total.store(ids.len() as u64, Ordering::Relaxed);
+        *self.lock() = ids;
+    }
+
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.lock().len() as u64
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.lock().first().copied()
+    }
+}
+
+impl Group {
+    pub(crate) fn is_suspect_extent(&self, id: u64) -> bool {
+        self.suspects.lock().contains(&id)
+    }
+
+    pub(crate) fn is_suspect_region(&self, region: Region) -> bool {
+        let end = region.first.saturating_add(region.count.into());
+        self.suspects.lock().range(region.first..end).next().is_some()
+    }
+
+    /// Makes the mirrors of an extent equal if it is suspect.
+    pub(crate) async fn recover_extent(&self, extent: &Extent) -> Result<(), FileError> {
+        if !extent.is_suspect() {
+            return Ok(());
+        }
+        let _range = extent.ranges.hold(0..self.blocks_per_au(), true).await;
+        if !extent.is_suspect() {
+            return Ok(());
+        }
+        if !extent.is_buried() {
+            let active = self.activate(extent).await?;
+            let compared = self.reconcile(extent, &active).await?;
+            self.suspects.bytes_compared.fetch_add(compared.bytes, Ordering::Relaxed);
+            self.suspects.bytes_copied.fetch_add(compared.copied, Ordering::Relaxed);
+        }
+        extent.set_suspect(false);
+        self.suspects.lock().remove(&extent.id);
+        Ok(())
+    }
+
+    /// Compares all that is suspect, and says how much that was.
+    pub(crate) async fn recover_all(self: Arc<Self>) {
+        let total = self.suspects.total.load(Ordering::Relaxed);
+        while let Some(id) = self.suspects.first() {
+            if self.is_stopping() {
+                return;
+            }
+            if let Err(error) = self.recover_one(id).await {
+                self.tell(Severity::Alarm, None, format!("recovery stopped at extent {id}: {error}"));
+                return;
+            }
+        }
+        let compared = self.suspects.bytes_compared.load(Ordering::Relaxed);
+        let copied = self.suspects.bytes_copied.load(Ordering::Relaxed);
+        self.tell(
+            Severity::Note,
+            None,
+            format!("recovery ended: {total} active extents, {compared} bytes compared, {copied} bytes copied"),
+        );
+    }
+
+    async fn recover_one(&self, id: u64) -> Result<(), FileError> {
+        let extent = match self.extents.get(id) {
+            Some(extent) => Some(extent),
+            None => {
+                let row = self.catalog.read(move |connection| Ok(extent::load(connection, id)?)).await?;
+                row.map(|extent| self.intern(extent))
+            }
+        };
+        match extent {
+            Some(extent) if extent.is_suspect() => self.recover_extent(&extent).await,
+            _ => {
+                self.suspects.lock().remove(&id);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,496 @@
+//! Bringing a disk back: from OFFLINE over SYNCING to ONLINE.
+//!
+//!   1. Find the device by the disk's id, open it afresh, claim it: its old I/O has landed (R1).
+//!   2. Judge it: an image of another history, or one too old, is copied whole.
+//!   3. Stamp it; record it as SYNCING. From now on it is written, never read.
+//!   4. Copy each extent of each stale run: hold a piece's blocks, read a current mirror, checked,
+//!      write. Flush, then take the run off the list.
+//!   5. Give it the activity log; record it as ONLINE: it may vote, and hold the catalog again.
+//!
+//! A crash before 5 leaves it OFFLINE or SYNCING with what is left of its stale runs; the
+//! next mount goes on from there. Every region that was active then is stale for it as well.
+
+use crate::{
+    admin::{AdminError, Code, Operation, Selection},
+    blocks::BLOCKS_PER_PIECE,
+    catalog::store::StoreError,
+    error::FileError,
+    event::Severity,
+    extent::{self, Extent, Mirror},
+    group::Group,
+    identify,
+    member::{Member, Settled},
+    stale::{self, EVERYTHING},
+    voters::{Refusal, find},
+    world::Disk,
+};
+use plinth_format::{BLOCK_SIZE, DiskNumber, membership::DiskState};
+use std::{
+    sync::{Arc, PoisonError, atomic::Ordering},
+    time::Duration,
+};
+
+/// Extents copied between two commits.
+const BATCH: usize = 32;
+/// Pieces copied at once: 1 MiB.
+const STEP: usize = 16;
+
+/// How one disk's resync stands.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    pub disk: DiskNumber,
+    pub state: &'static str,
+    /// Extents.
+    pub so_far: u64,
+    pub work: u64,
+    pub bytes: u64,
+    pub began: Duration,
+    pub error: Option<String>,
+}
+
+impl Group {
+    /// The disks that a statement names.
+    pub(crate) fn select(&self, selection: &Selection) -> Result<Vec<Arc<Member>>, AdminError> {
+        let unknown = |what: &str, name: &str| {
+            AdminError::new(Code::NoSuchDisk, format!("disk group {} has no {what} {name}", self.name))
+                .hint("the names are in V$ASM_DISK")
+        };
+        match selection {
+            Selection::All => Ok(self.members.values().cloned().collect()),
+            Selection::Disks(names) => names
+                .iter()
+                .map(|name| {
+                    let member = self.members.values().find(|member| member.name == *name);
+                    member.cloned().ok_or_else(|| unknown("disk", name))
+                })
+                .collect(),
+            Selection::FailureGroups(names) => {
+                let mut found = Vec::new();
+                for name in names {
+                    let before = found.len();
+                    found.extend(self.members.values().filter(|member| member.failure_group == *name).cloned());
+                    if found.len() == before {
+                        return Err(unknown("failure group", name));
+                    }
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// `OFFLINE`: refused, as a whole, where some extent would keep no current mirror.
+    pub(crate) async fn take_offline(&self, selection: &Selection) -> Result<(), AdminError> {
+        for member in self.select(selection)? {
+            self.voters.expel(member.number, "taken offline by the operator", true).await.map_err(|refusal| {
+                let text = format!("disk {} of disk group {} cannot go offline: {refusal}", member.name, self.name);
+                AdminError::new(Code::WouldLoseData, text)
+                    .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
+            })?;
+            member.wait_settled().await;
+        }
+        Ok(())
+    }
+
+    /// `ONLINE`: starts the resync of every selected disk that is offline.
+    pub(crate) async fn bring_online(self: &Arc<Self>, selection: &Selection) -> Result<(), AdminError> {
+        let mut trouble = None;
+        for member in self.select(selection)? {
+            if member.state() != DiskState::Offline {
+                continue;
+            }
+            if let Err(error) = self.start_resync(&member).await {
+                // The others come back all the same.
+                trouble = Some(error);
+            }
+        }
+        trouble.map_or(Ok(()), Err)
+    }
+
+    async fn start_resync(self: &Arc<Self>, member: &Arc<Member>) -> Result<(), AdminError> {
+        let _one_at_a_time = self.onlining.lock().await;
+        if member.state() != DiskState::Offline {
+            return Ok(());
+        }
+        member.wait_settled().await;
+        let (disk, whole) = self.find_device(member).await?;
+        let failed = |refusal: &dyn std::fmt::Display| {
+            AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name))
+        };
+        if let Some(reason) = &whole {
+            let text = format!("disk {} is copied whole: {reason}", member.name);
+            self.tell(Severity::Warning, Some(member.number), text);
+            self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
+        }
+        member.attach(disk);
+        if let Err(reason) = self.repair_header(member).await {
+            member.release();
+            return Err(failed(&reason));
+        }
+        if let Err(refusal) = self.voters.admit(member, whole.is_some()).await {
+            member.release();
+            return Err(failed(&refusal));
+        }
+        self.tell(
+            Severity::Note,
+            Some(member.number),
+            format!("disk {} ({}) is back: resync begins", member.name, member.path()),
+        );
+        self.spawn_resync(member);
+        Ok(())
+    }
+
+    pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>) {
+        let progress = Progress {
+            disk: member.number,
+            state: "RUN",
+            so_far: 0,
+            work: 0,
+            bytes: 0,
+            began: self.world.monotonic(),
+            error: None,
+        };
+        self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).insert(member.number, progress);
+        let (group, member) = (Arc::clone(self), Arc::clone(member));
+        self.world.spawn("resync", Box::pin(async move { group.resync(&member).await }));
+    }
+
+    /// The device that carries a member's id, claimed; and why it must be copied whole, if it must.
+    async fn find_device(&self, member: &Member) -> Result<(Arc<dyn Disk>, Option<String>), AdminError> {
+        let mut matches = Vec::new();
+        for found in self.world.discover().await {
+            let Ok(disk) = found.disk.clone() else { continue };
+            let Some(header) = identify::read_header(&*disk).await else { continue };
+            if header.best.disk == member.id && header.best.group == self.id {
+                matches.push((found, disk, header.best));
+            }
+        }
+        let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
+        identities.dedup();
+        if identities.len() > 1 {
+            let paths: Vec<_> = matches.iter().map(|(found, ..)| found.path.as_str()).collect();
+            let text = format!("{} are all disk {} of disk group {}", paths.join(" and "), member.name, self.name);
+            return Err(AdminError::new(Code::DuplicateDisk, text).hint("detach the copy"));
+        }
+        let Some((found, disk, header)) = matches.into_iter().next() else {
+            let text = format!("disk {} of disk group {} is not in sight", member.name, self.name);
+            return Err(AdminError::new(Code::CannotOpen, text)
+                .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
+        };
+        if disk.size() < member.layout.size() {
+            let text = format!("{} has shrunk: {} bytes, disk {} needs {}", found.path, disk.size(), member.name, member.layout.size());
+            return Err(AdminError::new(Code::DiskMismatch, text).hint("give it its old size"));
+        }
+        let mut attempts = 0;
+        while let Err(error) = disk.claim() {
+            attempts += 1;
+            if attempts > 50 {
+                let text = format!("{} cannot be claimed: {error}", found.path);
+                return Err(AdminError::new(Code::HeldElsewhere, text)
+                    .hint("I/O from before it went offline may still be under way; try again when it has ended"));
+            }
+            self.world.sleep(Duration::from_millis(100)).await;
+        }
+        let sighting = identify::sight(&found, &*disk, header).await;
+        let membership = self.voters.current();
+        let entry = membership.disk(member.number);
+        let line = |id| id == membership.id || membership.ancestors.contains(&id);
+        let newest = sighting.memberships.iter().max_by_key(|membership| membership.generation);
+        let stamp = sighting.stamps.iter().max_by_key(|stamp| stamp.counter);
+        let whole = if entry.is_some_and(|entry| entry.copy_whole) {
+            Some("it was marked so".to_owned())
+        } else if newest.is_some_and(|newest| !line(newest.id)) || stamp.is_some_and(|stamp| !line(stamp.membership)) {
+            Some("it went on in another history, or was away too long".to_owned())
+        } else if stamp.is_none_or(|stamp| entry.is_some_and(|entry| stamp.counter + 1 < entry.stamp)) {
+            Some("it is an old image".to_owned())
+        } else {
+            None
+        };
+        Ok((disk, whole))
+    }
+
+    pub(crate) async fn mark_everything_stale(&self, disk: DiskNumber) -> Result<(), FileError> {
+        let stale = Arc::clone(&self.stale);
+        self.catalog
+            .write(true, move |connection| {
+                let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
+                let runs = stale.entry(disk).or_default();
+                runs.add(0, EVERYTHING);
+                stale::replace(connection, disk, runs)?;
+                Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+
+    async fn resync(self: &Arc<Self>, member: &Arc<Member>) {
+        let result = self.copy_stale(member).await;
+        let result = match result {
+            Ok(()) if self.is_stopping() || member.state() != DiskState::Syncing => Ok(false),
+            Ok(()) => self.finish_resync(member).await.map(|()| true),
+            Err(error) => Err(error),
+        };
+        let (state, error) = match &result {
+            Ok(true) => ("DONE", None),
+            Ok(false) => ("ERRS", Some("the disk went offline".to_owned())),
+            Err(error) => ("ERRS", Some(error.to_string())),
+        };
+        let mut bytes = 0;
+        if let Some(progress) =
+            self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&member.number)
+        {
+            progress.state = state;
+            progress.error = error.clone();
+            bytes = progress.bytes;
+        }
+        match error {
+            None => self.tell(
+                Severity::Note,
+                Some(member.number),
+                format!("disk {} is online: {bytes} bytes copied", member.name),
+            ),
+            Some(error) => self.tell(
+                Severity::Alarm,
+                Some(member.number),
+                format!("resync of disk {} ended: {error}. ALTER DISKGROUP {} ONLINE DISK {} goes on", member.name, self.name, member.name),
+            ),
+        }
+    }
+
+    async fn copy_stale(&self, member: &Arc<Member>) -> Result<(), FileError> {
+        let disk = member.number;
+        self.count_work(disk).await?;
+        let mut cursor = 0;
+        loop {
+            if self.is_stopping() || member.state() != DiskState::Syncing {
+                return Ok(());
+            }
+            let next = {
+                let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+                stale.get(&disk).and_then(|runs| runs.next(cursor))
+            };
+            let Some((start, end)) = next else { return Ok(()) };
+            let rows = self.extents_on(disk, start, end, BATCH).await?;
+            let last = rows.len() < BATCH;
+            let done = if last { end } else { rows.last().map_or(end, |extent| extent.id + 1) };
+            for row in rows {
+                let extent = self.intern(row);
+                let bytes = self.copy_extent(&extent, member).await?;
+                if let Some(progress) =
+                    self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&disk)
+                {
+                    progress.so_far += 1;
+                    progress.bytes += bytes;
+                }
+            }
+            let settled = member.flush().await;
+            if !settled.is_ok() {
+                self.give_up(member, &settled).await?;
+                return Ok(());
+            }
+            cursor = done;
+            let (stale, syncing) = (Arc::clone(&self.stale), Arc::clone(member));
+            self.catalog
+                .write(false, move |connection| {
+                    // If it has gone offline, marks set since then must stay; while it is
+                    // SYNCING here, the job that sets them comes later.
+                    if syncing.state() != DiskState::Syncing {
+                        return Ok(());
+                    }
+                    let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
+                    let runs = stale.entry(disk).or_default();
+                    runs.remove_below(done);
+                    stale::replace(connection, disk, runs)?;
+                    Ok(())
+                })
+                .await?;
+        }
+    }
+
+    async fn extents_on(&self, disk: DiskNumber, start: u64, end: u64, most: usize) -> Result<Vec<Extent>, FileError> {
+        self.catalog
+            .read(move |connection| {
+                let mut select = connection.prepare_cached(&format!(
+                    "SELECT {} FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2) ORDER BY id LIMIT ?4",
+                    extent::COLUMNS
+                ))?;
+                let most = i64::try_from(most).unwrap_or(i64::MAX);
+                let rows = select.query_map(
+                    rusqlite::params![start.cast_signed(), end.min(EVERYTHING).cast_signed(), disk.0, most],
+                    extent::from_row,
+                )?;
+                Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
+            })
+            .await
+    }
+
+    async fn count_work(&self, disk: DiskNumber) -> Result<(), FileError> {
+        let runs: Vec<_> = {
+            let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+            stale.get(&disk).map(|runs| runs.iter().collect()).unwrap_or_default()
+        };
+        let work = self
+            .catalog
+            .read(move |connection| {
+                let mut count = connection
+                    .prepare_cached("SELECT count(*) FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2)")?;
+                let mut work = 0;
+                for (start, end) in runs {
+                    let found: i64 = count
+                        .query_row(rusqlite::params![start.cast_signed(), end.cast_signed(), disk.0], |row| row.get(0))?;
+                    work += found.cast_unsigned();
+                }
+                Ok(work)
+            })
+            .await?;
+        if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&disk) {
+            progress.work = work;
+        }
+        Ok(())
+    }
+
+    /// Copies what an extent holds to its mirror on a disk. Returns bytes.
+    async fn copy_extent(&self, extent: &Extent, member: &Arc<Member>) -> Result<u64, FileError> {
+        let Some(mirror) = extent.mirrors.iter().copied().find(|mirror| mirror.disk == member.number) else {
+            return Ok(0);
+        };
+        self.recover_extent(extent).await?;
+        let mut bytes = 0;
+        let mut piece = 0;
+        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
+        while piece < pieces && member.state() == DiskState::Syncing {
+            if !extent.has_piece(piece) {
+                piece += 1;
+                continue;
+            }
+            let mut end = piece + 1;
+            while end < pieces && end - piece < STEP && extent.has_piece(end) {
+                end += 1;
+            }
+            bytes += self.copy_pieces(extent, member, mirror, piece, end).await?;
+            piece = end;
+        }
+        Ok(bytes)
+    }
+
+    async fn copy_pieces(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        piece: usize,
+        end: usize,
+    ) -> Result<u64, FileError> {
+        let blocks = piece * BLOCKS_PER_PIECE..end * BLOCKS_PER_PIECE;
+        let _range = extent.ranges.hold(blocks.clone(), true).await;
+        if extent.is_buried() {
+            return Ok(0);
+        }
+        let active = self.activate(extent).await?;
+        self.load_sums(extent).await?;
+        let mut read = self.try_read(extent, blocks.clone()).await?;
+        if read.is_none() {
+            match self.repair(extent, blocks.clone(), &active).await {
+                Ok(buffer) => read = Some(buffer),
+                // The file has lost it on every mirror; the disk must not stay away for that.
+                Err(FileError::ExtentLost { .. }) => return Ok(0),
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(buffer) = read else { return Ok(0) };
+        let offset = member.layout.au_offset(mirror.au) + (blocks.start * BLOCK_SIZE) as u64;
+        let settled = member.start_write(offset, buffer.share()).settle().await;
+        if !settled.is_ok() {
+            self.give_up(member, &settled).await?;
+            return Ok(0);
+        }
+        // The disk's checksum block is written when the region closes.
+        extent.state().dirty = true;
+        Ok((blocks.len() * BLOCK_SIZE) as u64)
+    }
+
+    async fn finish_resync(&self, member: &Arc<Member>) -> Result<(), FileError> {
+        let number = member.number;
+        self.promote_disk(member).await?;
+        let store = Arc::clone(&self.store);
+        let group_name = self.name.clone();
+        let built = self
+            .catalog
+            .write(false, move |_| {
+                store.rebuild().map_err(|error: StoreError| {
+                    FileError::Refused { disk: group_name, reason: error.to_string(), why: "catalog mirror".to_owned() }
+                })
+            })
+            .await;
+        if let Err(error) = built {
+            self.tell(Severity::Warning, Some(number), format!("no new catalog mirror: {error}"));
+        }
+        Ok(())
+    }
+
+    /// Records a disk as ONLINE. Its activity log is made current first: it may vote from then on.
+    async fn promote_disk(&self, member: &Arc<Member>) -> Result<(), FileError> {
+        let number = member.number;
+        let _log = self.give_activity_to(member).await?;
+        let changed = self
+            .voters
+            .change(move |next| {
+                let Some(entry) = find(next, number) else { return Ok(false) };
+                if entry.state != DiskState::Syncing {
+                    return Err(Refusal::Other("it is not SYNCING any more".to_owned()));
+                }
+                entry.state = DiskState::Online;
+                entry.copy_whole = false;
+                entry.by_operator = false;
+                entry.since = 0;
+                Ok(true)
+            })
+            .await;
+        changed.map(|_| ()).map_err(|refusal| FileError::Refused {
+            disk: member.name.clone(),
+            reason: "it could not be recorded as online".to_owned(),
+            why: refusal.to_string(),
+        })
+    }
+
+    /// What `V$ASM_OPERATION` shows.
+    pub(crate) fn list_operations(&self) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        let left = self.suspects.left();
+        if left > 0 {
+            let total = self.suspects.total.load(Ordering::Relaxed);
+            operations.push(Operation {
+                pass: "RECOVERY".to_owned(),
+                state: "RUN".to_owned(),
+                power: 1,
+                so_far: total - left.min(total),
+                work: total,
+                rate: 0,
+                bytes: self.suspects.bytes_copied.load(Ordering::Relaxed),
+                error: None,
+            });
+        }
+        let now = self.world.monotonic();
+        for progress in self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            let millis = u64::try_from(now.saturating_sub(progress.began).as_millis()).unwrap_or(u64::MAX).max(1);
+            operations.push(Operation {
+                pass: "RESYNC".to_owned(),
+                state: progress.state.to_owned(),
+                power: 1,
+                so_far: progress.so_far,
+                work: progress.work.max(progress.so_far),
+                rate: progress.so_far * 60_000 / millis,
+                bytes: progress.bytes,
+                error: progress.error.clone(),
+            });
+        }
+        operations
+    }
+
+    /// Waits for one flush of a disk, for callers that only want to know.
+    pub(crate) async fn flush_one(&self, member: &Arc<Member>) -> Result<(), FileError> {
+        match member.flush().await {
+            Settled::Ok(_) => Ok(()),
+            bad => self.give_up(member, &bad).await,
+        }
+    }
+}

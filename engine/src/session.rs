@@ -1,0 +1,265 @@
+//! One front end's way into a group: every call that a file system needs.
+//!
+//! Changes made through one session are told to the watchers of all others. Calls
+//! that name a node need no `open`: handles carry nothing.
+
+use crate::{
+    api::{
+        Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node, RenameMode,
+        Seek, SetXattr, Watcher,
+    },
+    error::FileError,
+    files::{File, Origin},
+    group::Group,
+};
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, FileError>;
+
+/// A front end's place in a group. Clones share it; it ends with the last of them.
+#[derive(Clone)]
+pub struct Session(Arc<Place>);
+
+struct Place {
+    group: Arc<Group>,
+    origin: Origin,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.group.files.detach(self.origin);
+    }
+}
+
+impl Session {
+    /// A new front end; `watcher` hears what others change.
+    #[must_use]
+    pub fn new(group: Arc<Group>, watcher: Option<Arc<dyn Watcher>>) -> Self {
+        let origin = group.files.attach(watcher);
+        Self(Arc::new(Place { group, origin }))
+    }
+
+    /// The group's name, upper case.
+    #[must_use]
+    pub fn group_name(&self) -> &str {
+        &self.0.group.name
+    }
+
+    fn group(&self) -> &Group {
+        &self.0.group
+    }
+
+    /// The file, if it has bytes.
+    async fn regular(&self, node: Node) -> Result<Arc<File>> {
+        let file = self.group().files.get(node).await?;
+        match file.kind {
+            Kind::Regular => Ok(file),
+            Kind::Directory => Err(FileError::IsADirectory),
+            _ => Err(FileError::Invalid("not a regular file")),
+        }
+    }
+
+    /// Others must not go on showing what they cached of a file.
+    fn changed(&self, node: Node) {
+        self.group().files.invalidate(self.0.origin, &Invalidation::Node(node));
+    }
+
+    /// Resolves one name. Handles neither `.` nor `..`.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`.
+    pub async fn lookup(&self, parent: Node, name: &[u8]) -> Result<Attributes> {
+        self.group().files.lookup(parent, name).await
+    }
+
+    /// The directory that holds directory `node`; the root's is the root.
+    ///
+    /// # Errors
+    /// `Stale`, `NotADirectory`.
+    pub async fn parent(&self, node: Node) -> Result<Node> {
+        self.group().files.parent(node).await
+    }
+
+    /// # Errors
+    /// `Stale`.
+    pub async fn attributes(&self, node: Node) -> Result<Attributes> {
+        self.group().files.attributes(node).await
+    }
+
+    /// Changes mode, owner, size and times.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Stale`, `NoSpace`.
+    pub async fn change(&self, node: Node, mut changes: Changes) -> Result<Attributes> {
+        if changes.size.is_some() {
+            let file = self.regular(node).await?;
+            self.group().resize(&file, &changes).await?;
+            self.changed(node);
+            changes.size = None;
+            if changes == Changes::default() {
+                return self.attributes(node).await;
+            }
+        }
+        self.group().files.change(self.0.origin, node, &changes).await
+    }
+
+    /// Makes a file. `mode` has the permission bits after the umask; group and
+    /// set-group-id bit follow the directory's as on ext4.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` in a removed directory, `NameTooLong`, `NoSpace`.
+    pub async fn create(
+        &self,
+        parent: Node,
+        name: &[u8],
+        new: NewFile,
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Attributes> {
+        self.group().files.create(self.0.origin, parent, name, new, mode, caller).await
+    }
+
+    /// # Errors
+    /// `Exists`, `TooManyLinks`, `NotPermitted` for a directory.
+    pub async fn link(&self, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
+        self.group().files.link(self.0.origin, node, parent, name).await
+    }
+
+    /// Removes a name that is not a directory's. The file stays while it is
+    /// remembered, and goes with its last `forget`.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsADirectory`.
+    pub async fn unlink(&self, parent: Node, name: &[u8]) -> Result<()> {
+        self.group().files.unlink(self.0.origin, parent, name).await
+    }
+
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `NotEmpty`.
+    pub async fn remove_directory(&self, parent: Node, name: &[u8]) -> Result<()> {
+        self.group().files.remove_directory(self.0.origin, parent, name).await
+    }
+
+    /// # Errors
+    /// As `rename(2)`.
+    pub async fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+        self.group().files.rename(self.0.origin, from, to, mode).await
+    }
+
+    /// # Errors
+    /// `Invalid` if it is no symbolic link.
+    pub async fn read_link(&self, node: Node) -> Result<Vec<u8>> {
+        self.group().files.read_link(node).await
+    }
+
+    /// Up to `count` entries after `cookie` (0: from the start), in a stable order.
+    ///
+    /// # Errors
+    /// `NotADirectory`.
+    pub async fn read_directory(&self, node: Node, cookie: u64, count: usize) -> Result<Vec<Entry>> {
+        self.group().files.read_directory(node, cookie, count).await
+    }
+
+    /// Fills `into` from `offset`; fewer bytes only at the end of the file.
+    ///
+    /// # Errors
+    /// `ExtentLost` if no mirror has the right bytes.
+    pub async fn read(&self, node: Node, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let file = self.regular(node).await?;
+        self.group().read_file(&file, offset, into).await
+    }
+
+    /// Writes all of `bytes`, or fails. `kill_set_id`: the kernel asks that set-id bits go.
+    ///
+    /// # Errors
+    /// `NoSpace`, `TooLarge`; a disk's error where redundancy does not cover it.
+    pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
+        let file = self.regular(node).await?;
+        let result = self.group().write_file(&file, offset, bytes, kill_set_id).await;
+        self.changed(node);
+        result
+    }
+
+    /// Makes what was written and acknowledged durable; with `data_only`, times may stay behind.
+    ///
+    /// # Errors
+    /// If a disk that cannot be spared does not flush.
+    pub async fn sync(&self, node: Node, data_only: bool) -> Result<()> {
+        let file = self.group().files.get(node).await?;
+        self.group().sync_file(&file, data_only).await
+    }
+
+    /// Makes all acknowledged changes of names durable.
+    ///
+    /// # Errors
+    /// If the catalog cannot be flushed.
+    pub async fn sync_directory(&self, node: Node) -> Result<()> {
+        self.group().files.sync_directory(node).await
+    }
+
+    /// Makes everything acknowledged durable.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    pub async fn sync_all(&self) -> Result<()> {
+        self.group().sync_everything().await
+    }
+
+    /// # Errors
+    /// `NoSpace`, `TooLarge`, `Invalid`.
+    pub async fn allocate(&self, node: Node, offset: u64, length: u64, mode: Allocate) -> Result<()> {
+        let file = self.regular(node).await?;
+        let result = self.group().allocate_file(&file, offset, length, mode).await;
+        self.changed(node);
+        result
+    }
+
+    /// The next data or hole at or after `offset`.
+    ///
+    /// # Errors
+    /// `NoData` past the end.
+    pub async fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64> {
+        let file = self.regular(node).await?;
+        self.group().seek_file(&file, offset, what).await
+    }
+
+    /// # Errors
+    /// `NoAttribute`.
+    pub async fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>> {
+        self.group().files.xattr(node, name).await
+    }
+
+    /// # Errors
+    /// `Stale`.
+    pub async fn xattrs(&self, node: Node) -> Result<Vec<Vec<u8>>> {
+        self.group().files.xattrs(node).await
+    }
+
+    /// # Errors
+    /// `Exists`, `NoAttribute`, `Range`.
+    pub async fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
+        self.group().files.set_xattr(self.0.origin, node, name, value, mode).await
+    }
+
+    /// # Errors
+    /// `NoAttribute`.
+    pub async fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<()> {
+        self.group().files.remove_xattr(self.0.origin, node, name).await
+    }
+
+    /// # Errors
+    /// None today.
+    pub async fn space(&self) -> Result<FileSystemSpace> {
+        Ok(self.group().file_system_space())
+    }
+
+    /// The front end holds `count` more references to the file: it outlives its last name.
+    pub fn remember(&self, node: Node, count: u64) {
+        self.group().files.remember(node, count);
+    }
+
+    /// The front end gives references back; a file without names and references is freed.
+    pub async fn forget(&self, node: Node, count: u64) {
+        self.group().files.forget(node, count).await;
+    }
+}

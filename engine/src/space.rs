@@ -1,0 +1,429 @@
+//! Space: which AUs of every disk are free.
+//!
+//! Kept in memory only, two bits per AU; built at mount by marking what the
+//! membership and the catalog's extents use. Nothing here does I/O or waits.
+//!
+//! ```text
+//!            allocate_on                release(commit)              settle(durable)                freed
+//!   FREE ------------------> USED -------------------> RELEASED -------------------> SETTLED -----------------> FREE
+//!     ^     mark_used          |     a commit that        the commit is durable:        the discard ended or
+//!     |                        |     frees it was made    it may be discarded           was skipped, and no
+//!     +------------------------+                                                        read of it is in flight
+//!             cancel: the commit that would have used it never was
+//! ```
+//!
+//! Invariants:
+//!
+//!   1. An AU is in exactly one state, and only FREE ones are allocated (R8: discarding or allocatable, never both).
+//!   2. `settle` hands an AU out once, and only when the commit that released it is durable (R8).
+//!   3. System area, checksum zone and header copies are never allocated and never counted.
+//!   4. The counters equal what counting the states would give.
+
+use plinth_format::{DiskNumber, Layout};
+use std::collections::BTreeMap;
+
+/// What an AU is doing. The bits in the two planes: low, high.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuState {
+    Free,
+    Used,
+    /// Freed by a commit that is not durable yet.
+    Released,
+    /// Freed durably; being discarded, or a read of it is still in flight.
+    Settled,
+}
+
+/// Why an AU cannot be marked as used: the catalog or the membership is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MarkError {
+    #[error("disk {disk} is not in the group, but its AU {au} is in use; run CHECK")]
+    UnknownDisk { disk: DiskNumber, au: u32 },
+    #[error("AU {au} of disk {disk} is in use, but it holds no data or lies beyond the disk's end; run CHECK")]
+    NotData { disk: DiskNumber, au: u32 },
+    #[error("AU {au} of disk {disk} is in use twice; run CHECK")]
+    Twice { disk: DiskNumber, au: u32 },
+}
+
+/// The AUs of every disk of a group.
+#[derive(Debug, Default)]
+pub struct Space {
+    disks: BTreeMap<DiskNumber, DiskSpace>,
+    /// What each commit released and `settle` has not handed out.
+    released: BTreeMap<u64, Vec<(DiskNumber, u32)>>,
+}
+
+#[derive(Debug)]
+struct DiskSpace {
+    layout: Layout,
+    /// A bit per AU each; an AU is free where both are 0. What holds no data is marked used.
+    low: Vec<u64>,
+    high: Vec<u64>,
+    total: u32,
+    free: u32,
+    /// Released or settled.
+    pending: u32,
+    /// Where the search goes on, so that consecutive extents of a file lie side by side and freed AUs rest.
+    cursor: u32,
+}
+
+impl Space {
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a disk, all of whose data AUs are free.
+    ///
+    /// # Panics
+    /// If the disk is there already.
+    pub fn add_disk(&mut self, disk: DiskNumber, layout: Layout) {
+        let before = self.disks.insert(disk, DiskSpace::new(layout));
+        assert!(before.is_none(), "disk {disk} added twice");
+    }
+
+    /// Forgets a disk and all its AUs, pending ones too.
+    pub fn remove_disk(&mut self, disk: DiskNumber) {
+        self.disks.remove(&disk);
+        self.released.retain(|_, units| {
+            units.retain(|(on, _)| *on != disk);
+            !units.is_empty()
+        });
+    }
+
+    /// The disks, ascending.
+    pub fn disks(&self) -> impl Iterator<Item = DiskNumber> + '_ {
+        self.disks.keys().copied()
+    }
+
+    /// Says at mount that an AU is in use.
+    ///
+    /// # Errors
+    /// If that cannot be: two owners, no such disk, or an AU that holds no data.
+    pub fn mark_used(&mut self, disk: DiskNumber, au: u32) -> Result<(), MarkError> {
+        let Some(space) = self.disks.get_mut(&disk) else {
+            return Err(MarkError::UnknownDisk { disk, au });
+        };
+        if !space.layout.is_data(au) {
+            return Err(MarkError::NotData { disk, au });
+        }
+        if space.state(au) != AuState::Free {
+            return Err(MarkError::Twice { disk, au });
+        }
+        space.set(au, AuState::Used);
+        Ok(())
+    }
+
+    /// Takes a free AU of a disk, the next after the one taken last.
+    pub fn allocate_on(&mut self, disk: DiskNumber) -> Option<u32> {
+        self.disks.get_mut(&disk)?.allocate()
+    }
+
+    /// Gives back an AU that was allocated for a commit that never was. Nothing may be written to it any more.
+    ///
+    /// # Panics
+    /// If the AU is not in use.
+    pub fn cancel(&mut self, disk: DiskNumber, au: u32) {
+        self.change(disk, au, AuState::Used, AuState::Free);
+    }
+
+    /// Says that `commit` freed an AU. It stays taken until `settle` and `freed`. A disk that was removed is ignored.
+    ///
+    /// # Panics
+    /// If the AU is not in use.
+    pub fn release(&mut self, disk: DiskNumber, au: u32, commit: u64) {
+        if self.change(disk, au, AuState::Used, AuState::Released) {
+            self.released.entry(commit).or_default().push((disk, au));
+        }
+    }
+
+    /// The AUs freed by commits up to `durable`, which may now be discarded. Each is handed out once and must come back
+    /// by [`Space::freed`].
+    #[must_use = "what is not given to `freed` is lost until the next mount"]
+    pub fn settle(&mut self, durable: u64) -> Vec<(DiskNumber, u32)> {
+        let settled: Vec<_> = match durable.checked_add(1) {
+            Some(next) => {
+                let later = self.released.split_off(&next);
+                std::mem::replace(&mut self.released, later)
+            }
+            None => std::mem::take(&mut self.released),
+        }
+        .into_values()
+        .flatten()
+        .collect();
+        for (disk, au) in &settled {
+            self.change(*disk, *au, AuState::Released, AuState::Settled);
+        }
+        settled
+    }
+
+    /// Says that the discard of a settled AU has ended, or was skipped, and that no read of it is in flight. A disk that
+    /// was removed is ignored.
+    ///
+    /// # Panics
+    /// If the AU was not settled.
+    pub fn freed(&mut self, disk: DiskNumber, au: u32) {
+        self.change(disk, au, AuState::Settled, AuState::Free);
+    }
+
+    /// AUs that can be allocated now.
+    #[must_use]
+    pub fn free(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.free)
+    }
+
+    /// AUs that hold data or could.
+    #[must_use]
+    pub fn total(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.total)
+    }
+
+    /// AUs that were freed and are not free yet.
+    #[must_use]
+    pub fn pending(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.pending)
+    }
+
+    /// Whether a durable commit, or waiting for discards, would free something.
+    #[must_use]
+    pub fn any_pending(&self) -> bool {
+        self.disks.values().any(|space| space.pending > 0)
+    }
+
+    /// `None` if the disk is unknown or the AU holds no data.
+    #[must_use]
+    pub fn state(&self, disk: DiskNumber, au: u32) -> Option<AuState> {
+        let space = self.disks.get(&disk)?;
+        space.layout.is_data(au).then(|| space.state(au))
+    }
+
+    /// Whether the disk is known; it is unknown once it was removed.
+    fn change(&mut self, disk: DiskNumber, au: u32, from: AuState, to: AuState) -> bool {
+        let Some(space) = self.disks.get_mut(&disk) else {
+            return false;
+        };
+        assert!(space.layout.is_data(au), "AU {au} of disk {disk} holds no data");
+        let state = space.state(au);
+        assert!(state == from, "AU {au} of disk {disk} is {state:?}, not {from:?}");
+        space.set(au, to);
+        true
+    }
+}
+
+impl DiskSpace {
+    fn new(layout: Layout) -> Self {
+        let words = (layout.au_count() as usize).div_ceil(64);
+        let mut space =
+            Self { layout, low: vec![u64::MAX; words], high: vec![0; words], total: 0, free: 0, pending: 0, cursor: 0 };
+        for au in layout.data_units() {
+            let (word, bit) = place(au);
+            space.low[word] &= !bit;
+            space.total += 1;
+        }
+        space.free = space.total;
+        space
+    }
+
+    fn state(&self, au: u32) -> AuState {
+        let (word, bit) = place(au);
+        match (self.low[word] & bit != 0, self.high[word] & bit != 0) {
+            (false, false) => AuState::Free,
+            (true, false) => AuState::Used,
+            (false, true) => AuState::Released,
+            (true, true) => AuState::Settled,
+        }
+    }
+
+    fn set(&mut self, au: u32, to: AuState) {
+        match self.state(au) {
+            AuState::Free => self.free -= 1,
+            AuState::Used => (),
+            AuState::Released | AuState::Settled => self.pending -= 1,
+        }
+        let (low, high) = match to {
+            AuState::Free => (false, false),
+            AuState::Used => (true, false),
+            AuState::Released => (false, true),
+            AuState::Settled => (true, true),
+        };
+        let (word, bit) = place(au);
+        self.low[word] = self.low[word] & !bit | if low { bit } else { 0 };
+        self.high[word] = self.high[word] & !bit | if high { bit } else { 0 };
+        match to {
+            AuState::Free => self.free += 1,
+            AuState::Used => (),
+            AuState::Released | AuState::Settled => self.pending += 1,
+        }
+    }
+
+    fn allocate(&mut self) -> Option<u32> {
+        if self.free == 0 {
+            return None;
+        }
+        let words = self.low.len();
+        let (start, bit) = place(self.cursor);
+        // The first word is looked at twice: from the cursor on, and at the end whole.
+        for step in 0..=words {
+            let word = (start + step) % words;
+            let mut taken = self.low[word] | self.high[word];
+            if step == 0 {
+                taken |= bit - 1;
+            }
+            if taken != u64::MAX {
+                let au = u32::try_from(word * 64).expect("a disk has fewer than 2^32 AUs") + taken.trailing_ones();
+                self.set(au, AuState::Used);
+                self.cursor = if au + 1 < self.layout.au_count() { au + 1 } else { 0 };
+                return Some(au);
+            }
+        }
+        unreachable!("invariant 4: {} AUs are free", self.free)
+    }
+}
+
+fn place(au: u32) -> (usize, u64) {
+    (au as usize / 64, 1 << (au % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_format::layout::MIB;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const DISK: DiskNumber = DiskNumber(3);
+
+    fn layout(units: u64) -> Layout {
+        Layout::new(units * MIB, MIB).expect("large enough")
+    }
+
+    fn space(units: u64) -> Space {
+        let mut space = Space::new();
+        space.add_disk(DISK, layout(units));
+        space
+    }
+
+    #[test]
+    fn allocates_every_data_unit_once_and_no_other() {
+        for units in [13, 64, 65, 127, 128, 129, 1000] {
+            let mut space = space(units);
+            let expected: BTreeSet<u32> = layout(units).data_units().collect();
+            assert_eq!(space.total(DISK) as usize, expected.len());
+            let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            assert_eq!(given.len(), expected.len(), "none twice");
+            assert_eq!(given.into_iter().collect::<BTreeSet<_>>(), expected);
+            assert_eq!((space.free(DISK), space.pending(DISK)), (0, 0));
+        }
+    }
+
+    /// R8: not before the commit is durable, and not before discard and reads have ended.
+    #[test]
+    fn a_freed_unit_waits_for_commit_and_discard() {
+        let mut space = space(13);
+        let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+        space.release(DISK, given[2], 7);
+        space.release(DISK, given[5], 9);
+        assert_eq!((space.allocate_on(DISK), space.pending(DISK)), (None, 2));
+        assert_eq!(space.settle(6), []);
+        assert_eq!(space.settle(8), [(DISK, given[2])]);
+        assert_eq!(space.settle(8), [], "handed out once");
+        assert_eq!(space.allocate_on(DISK), None, "being discarded");
+        space.freed(DISK, given[2]);
+        assert_eq!(space.allocate_on(DISK), Some(given[2]));
+        assert_eq!(space.settle(u64::MAX), [(DISK, given[5])]);
+        space.freed(DISK, given[5]);
+        assert_eq!((space.free(DISK), space.pending(DISK)), (1, 0));
+    }
+
+    #[test]
+    fn a_freed_unit_rests_while_others_are_free() {
+        let mut space = space(40);
+        let first = space.allocate_on(DISK).expect("free");
+        space.cancel(DISK, first);
+        assert_ne!(space.allocate_on(DISK), Some(first));
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let mut space = space(40);
+        let other = DiskNumber(9);
+        assert_eq!(space.mark_used(DISK, 5), Ok(()));
+        assert_eq!(space.mark_used(DISK, 5), Err(MarkError::Twice { disk: DISK, au: 5 }));
+        for au in [0, 1, 39, 40, u32::MAX] {
+            assert_eq!(space.mark_used(DISK, au), Err(MarkError::NotData { disk: DISK, au }));
+        }
+        assert_eq!(space.mark_used(other, 5), Err(MarkError::UnknownDisk { disk: other, au: 5 }));
+    }
+
+    #[test]
+    #[should_panic(expected = "is Released, not Settled")]
+    fn freeing_before_the_commit_is_durable_is_our_mistake() {
+        let mut space = space(40);
+        let au = space.allocate_on(DISK).expect("free");
+        space.release(DISK, au, 1);
+        space.freed(DISK, au);
+    }
+
+    #[test]
+    fn a_removed_disk_leaves_nothing_behind() {
+        let mut space = space(40);
+        let au = space.allocate_on(DISK).expect("free");
+        let late = space.allocate_on(DISK).expect("free");
+        space.release(DISK, au, 1);
+        space.remove_disk(DISK);
+        space.release(DISK, late, 2);
+        space.freed(DISK, late);
+        assert_eq!(space.settle(u64::MAX), []);
+        space.add_disk(DISK, layout(40));
+        assert_eq!(space.free(DISK), space.total(DISK));
+    }
+
+    proptest! {
+        /// Any history of calls agrees with a map of states.
+        #[test]
+        fn agrees_with_a_simple_model(units in 13_u64..200, calls in prop::collection::vec((0_u8..5, any::<u16>()), 0..400)) {
+            let mut space = space(units);
+            let mut model: BTreeMap<u32, (AuState, u64)> =
+                layout(units).data_units().map(|au| (au, (AuState::Free, 0))).collect();
+            let mut commit = 1;
+            for (call, pick) in calls {
+                let of = |model: &BTreeMap<u32, (AuState, u64)>, state| {
+                    let list: Vec<u32> = model.iter().filter(|(_, is)| is.0 == state).map(|(au, _)| *au).collect();
+                    if list.is_empty() { None } else { Some(list[usize::from(pick) % list.len()]) }
+                };
+                match call {
+                    0 | 1 => match space.allocate_on(DISK) {
+                        Some(au) => {
+                            prop_assert_eq!(model[&au].0, AuState::Free);
+                            model.insert(au, (AuState::Used, 0));
+                        }
+                        None => prop_assert_eq!(of(&model, AuState::Free), None),
+                    },
+                    2 => if let Some(au) = of(&model, AuState::Used) {
+                        space.release(DISK, au, commit);
+                        model.insert(au, (AuState::Released, commit));
+                        commit += u64::from(pick % 2);
+                    },
+                    3 => {
+                        let durable = commit.saturating_sub(u64::from(pick % 3));
+                        for (_, au) in space.settle(durable) {
+                            let (state, by) = model[&au];
+                            prop_assert!(state == AuState::Released && by <= durable);
+                            model.insert(au, (AuState::Settled, 0));
+                        }
+                        prop_assert!(!model.values().any(|is| is.0 == AuState::Released && is.1 <= durable));
+                    }
+                    _ => if let Some(au) = of(&model, AuState::Settled) {
+                        space.freed(DISK, au);
+                        model.insert(au, (AuState::Free, 0));
+                    },
+                }
+                let count = |states: &[AuState]| model.values().filter(|is| states.contains(&is.0)).count();
+                prop_assert_eq!(space.free(DISK) as usize, count(&[AuState::Free]));
+                prop_assert_eq!(space.pending(DISK) as usize, count(&[AuState::Released, AuState::Settled]));
+            }
+            for (au, (state, _)) in model {
+                prop_assert_eq!(space.state(DISK, au), Some(state));
+            }
+        }
+    }
+}

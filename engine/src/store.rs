@@ -1,0 +1,525 @@
+//! The catalog's storage on the group's disks (R6).
+//!
+//! The membership lists, for each of the catalog's two files and each mirror, which AUs
+//! of which disk hold which AUs of the file. Reading and writing need nothing else:
+//! no allocation, no activity-log entry, no commit.
+//!
+//! A mirror whose disk fails goes with the disk: the membership that takes the disk
+//! offline strikes the mirror, and is recorded before the write returns. A new
+//! mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, where
+//! nothing else writes:
+//!
+//!   1. Allocate AUs on a disk of a failure group that has no mirror.
+//!   2. Copy both files from the current mirrors; flush.
+//!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
+
+use crate::{
+    buffer::{Buffer, Slice},
+    catalog::store::{CatalogFile, FileName, Store, StoreError},
+    member::{Member, Settled},
+    space::Space,
+    voters::{Members, Refusal, Voters},
+    world::{World, wait_for},
+};
+use plinth_format::{
+    DiskNumber,
+    membership::{CatalogRun, DiskState, Membership},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Bytes copied at once when a mirror is built.
+const STEP: u64 = 1 << 20;
+/// Mirrors of the catalog where there are disks for them.
+const MIRRORS: usize = 3;
+
+/// The catalog's files on disks. See the module's description.
+pub struct DiskStore {
+    world: Arc<dyn World>,
+    members: Arc<Members>,
+    voters: Arc<Voters>,
+    space: Arc<Mutex<Space>>,
+    au_size: u64,
+    /// The AUs that are marked used on the catalog's behalf.
+    owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
+}
+
+/// A part of a request on one mirror.
+struct Part {
+    member: Arc<Member>,
+    offset: u64,
+    /// Bytes of the request.
+    range: Range<usize>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The AUs that a membership gives to the catalog.
+#[must_use]
+pub fn units(membership: &Membership) -> BTreeSet<(DiskNumber, u32)> {
+    let runs = membership.catalog.iter();
+    runs.flat_map(|run| (run.first..run.first + run.count).map(|au| (run.disk, au))).collect()
+}
+
+impl DiskStore {
+    /// The store that the membership in force describes, whose AUs are marked used in `space`.
+    #[must_use]
+    pub fn new(
+        world: Arc<dyn World>,
+        members: Arc<Members>,
+        voters: Arc<Voters>,
+        space: Arc<Mutex<Space>>,
+        au_size: u64,
+    ) -> Self {
+        let owned = Mutex::new(units(&voters.current()));
+        Self { world, members, voters, space, au_size, owned }
+    }
+
+    /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
+    pub fn free_struck(&self) {
+        let listed = units(&self.voters.current());
+        let mut owned = lock(&self.owned);
+        let gone: Vec<_> = owned.difference(&listed).copied().collect();
+        for (disk, au) in gone {
+            owned.remove(&(disk, au));
+            lock(&self.space).cancel(disk, au);
+        }
+    }
+
+    /// Where a range of a file lies on one mirror. `None` if the mirror does not have it all.
+    fn parts(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Option<Vec<Part>> {
+        let membership = self.voters.current();
+        let mut parts = Vec::new();
+        let mut done = 0;
+        while done < length {
+            let at = offset + done as u64;
+            let unit = u32::try_from(at / self.au_size).ok()?;
+            let run = membership.catalog.iter().find(|run| {
+                run.file == file && run.mirror == mirror && (run.at..run.at + run.count).contains(&unit)
+            })?;
+            let member = self.members.get(&run.disk)?;
+            let inside = at - u64::from(run.at) * self.au_size;
+            let rest = u64::from(run.count) * self.au_size - inside;
+            let take = usize::try_from(rest).unwrap_or(usize::MAX).min(length - done);
+            parts.push(Part {
+                member: Arc::clone(member),
+                offset: member.layout.au_offset(run.first) + inside,
+                range: done..done + take,
+            });
+            done += take;
+        }
+        Some(parts)
+    }
+
+    fn failed(file: CatalogFile, doing: &'static str, offset: u64, length: usize, reason: String) -> StoreError {
+        StoreError::Failed { file: FileName(file), doing, offset, length, reason }
+    }
+
+    async fn read_parts(&self, parts: &[Part], length: usize) -> Result<Buffer, (Arc<Member>, Settled)> {
+        let mut whole = Buffer::zeroed(length);
+        for part in parts {
+            match part.member.start_read(part.offset, part.range.len()).settle().await {
+                Settled::Ok(Some(buffer)) if parts.len() == 1 => return Ok(buffer),
+                Settled::Ok(Some(buffer)) => whole[part.range.clone()].copy_from_slice(&buffer),
+                bad => return Err((Arc::clone(&part.member), bad)),
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it.
+    async fn write_to(&self, file: CatalogFile, mirrors: &[u8], runs: &[(u64, Slice)]) -> Result<(), StoreError> {
+        loop {
+            let mut jobs = Vec::new();
+            for mirror in mirrors {
+                for (offset, data) in runs {
+                    let Some(parts) = self.parts(file, *mirror, *offset, data.len()) else { continue };
+                    for part in parts {
+                        jobs.push((*mirror, part.member, part.offset, data.part(part.range)));
+                    }
+                }
+            }
+            let flights = jobs.iter().map(|(_, member, offset, data)| member.start_write(*offset, data.clone()).settle());
+            let settled = futures::future::join_all(flights).await;
+            let mut failures: BTreeMap<DiskNumber, Settled> = BTreeMap::new();
+            for ((_, member, ..), one) in jobs.iter().zip(settled) {
+                if !one.is_ok() {
+                    failures.insert(member.number, one);
+                }
+            }
+            if jobs.is_empty() {
+                return Err(Self::failed(file, "writing", 0, 0, "no mirror is left".to_owned()));
+            }
+            if failures.is_empty() {
+                return Ok(());
+            }
+            if !self.drop_failed(file, "writing", &failures).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes failed disks offline. True: a silent disk could not be spared, so the I/O is to be tried again.
+    async fn drop_failed(
+        &self,
+        file: CatalogFile,
+        doing: &'static str,
+        failures: &BTreeMap<DiskNumber, Settled>,
+    ) -> Result<bool, StoreError> {
+        let mut again = false;
+        for (disk, settled) in failures {
+            match self.voters.expel(*disk, &format!("catalog: {}", settled.reason()), false).await {
+                Ok(()) => {}
+                Err(Refusal::Closing) => return Err(StoreError::Stopped("dismounted by force".to_owned())),
+                Err(_) if matches!(settled, Settled::Overdue) => {
+                    // R2: when nothing else is left, wait until the old I/O has ended.
+                    while self.members.get(disk).is_some_and(|member| member.is_hung()) && !self.voters.is_closing() {
+                        self.world.sleep(Duration::from_millis(50)).await;
+                    }
+                    again = true;
+                }
+                Err(refusal) => {
+                    return Err(Self::failed(file, doing, 0, 0, format!("{}; {refusal}", settled.reason())));
+                }
+            }
+        }
+        Ok(again)
+    }
+
+    async fn flush_members(&self, file: CatalogFile, disks: &BTreeSet<DiskNumber>) -> Result<(), StoreError> {
+        loop {
+            let members: Vec<_> = disks
+                .iter()
+                .filter_map(|disk| self.members.get(disk))
+                .filter(|member| member.state() != DiskState::Offline)
+                .collect();
+            let mut failures = BTreeMap::new();
+            let flushes = futures::future::join_all(members.iter().map(|member| member.flush())).await;
+            for (member, settled) in members.iter().zip(flushes) {
+                if !settled.is_ok() {
+                    failures.insert(member.number, settled);
+                }
+            }
+            if failures.is_empty() || !self.drop_failed(file, "flushing", &failures).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Mirrors that can be read, and the disk of each one's start.
+    fn current_mirrors(&self, file: CatalogFile) -> BTreeMap<u8, DiskNumber> {
+        let membership = self.voters.current();
+        let mut mirrors = BTreeMap::new();
+        for run in membership.catalog.iter().filter(|run| run.file == file) {
+            mirrors.entry(run.mirror).or_insert(run.disk);
+        }
+        mirrors
+    }
+
+    /// Builds mirrors until there are three, or one in each failure group, or two on two disks.
+    /// Runs on the catalog's writer thread.
+    ///
+    /// # Errors
+    /// If a copy cannot be read or recorded. No space for a mirror is no error.
+    pub fn rebuild(&self) -> Result<(), StoreError> {
+        wait_for(&*self.world, async {
+            for file in [CatalogFile::Database, CatalogFile::Wal] {
+                while self.build_one(file).await? {}
+            }
+            Ok(())
+        })
+    }
+
+    async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
+        let membership = self.voters.current();
+        let mirrors = self.current_mirrors(file);
+        let Some(source) = mirrors.keys().next().copied() else { return Ok(false) };
+        let units: u32 = self.unit_count(&membership, file, source);
+        let used: Vec<DiskNumber> = mirrors.values().copied().collect();
+        let Some(disk) = next_disk(&membership, &used, |disk| lock(&self.space).free(disk) > units + 1) else {
+            return Ok(false);
+        };
+        let Some(mirror) = (0..3).find(|mirror| !mirrors.contains_key(mirror)) else { return Ok(false) };
+        let Some(aus) = self.allocate(disk, units) else { return Ok(false) };
+        let Some(member) = self.members.get(&disk) else { return Ok(false) };
+        let runs = runs_of(file, mirror, disk, 0, &aus);
+        let copied = self.copy(file, units, member, &runs).await;
+        if let Err(error) = copied {
+            self.give_back(disk, &aus);
+            return Err(error);
+        }
+        let recorded = self
+            .voters
+            .change(|next| {
+                let online = next.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+                if online {
+                    next.catalog.extend(runs.iter().copied());
+                }
+                Ok(online)
+            })
+            .await;
+        let listed = recorded.is_ok_and(|membership| runs.iter().all(|run| membership.catalog.contains(run)));
+        if listed {
+            lock(&self.owned).extend(aus.iter().map(|au| (disk, *au)));
+        } else {
+            self.give_back(disk, &aus);
+        }
+        Ok(listed)
+    }
+
+    async fn copy(
+        &self,
+        file: CatalogFile,
+        units: u32,
+        member: &Arc<Member>,
+        runs: &[CatalogRun],
+    ) -> Result<(), StoreError> {
+        let error = |offset, reason| Self::failed(file, "copying", offset, STEP as usize, reason);
+        for run in runs {
+            for step in 0..u64::from(run.count) * self.au_size / STEP {
+                let offset = u64::from(run.at) * self.au_size + step * STEP;
+                let buffer = self.read_any(file, offset, STEP as usize).await?;
+                let target = member.layout.au_offset(run.first) + step * STEP;
+                let settled = member.start_write(target, buffer.share()).settle().await;
+                if !settled.is_ok() {
+                    return Err(error(offset, settled.reason()));
+                }
+            }
+        }
+        match member.flush().await {
+            Settled::Ok(_) => Ok(()),
+            bad => Err(error(u64::from(units) * self.au_size, bad.reason())),
+        }
+    }
+
+    async fn read_any(&self, file: CatalogFile, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+        let mut tried = 0;
+        for mirror in self.mirrors(file) {
+            let Some(parts) = self.parts(file, mirror, offset, length) else { continue };
+            tried += 1;
+            if let Ok(buffer) = self.read_parts(&parts, length).await {
+                return Ok(buffer);
+            }
+        }
+        Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
+    }
+
+    fn unit_count(&self, membership: &Membership, file: CatalogFile, mirror: u8) -> u32 {
+        let runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
+        runs.map(|run| run.count).sum()
+    }
+
+    fn allocate(&self, disk: DiskNumber, units: u32) -> Option<Vec<u32>> {
+        let mut space = lock(&self.space);
+        let mut aus = Vec::new();
+        for _ in 0..units {
+            match space.allocate_on(disk) {
+                Some(au) => aus.push(au),
+                None => {
+                    aus.into_iter().for_each(|au| space.cancel(disk, au));
+                    return None;
+                }
+            }
+        }
+        aus.sort_unstable();
+        Some(aus)
+    }
+
+    fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
+        let mut space = lock(&self.space);
+        aus.iter().for_each(|au| space.cancel(disk, *au));
+    }
+
+    async fn grow_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        let membership = self.voters.current();
+        let mirrors = self.current_mirrors(file);
+        let Some(first) = mirrors.keys().next() else {
+            return Err(Self::failed(file, "growing", 0, 0, "no mirror is left".to_owned()));
+        };
+        let have = self.unit_count(&membership, file, *first);
+        let want = u32::try_from(capacity.div_ceil(self.au_size)).map_err(|_| StoreError::NoSpace)?;
+        if want <= have {
+            return Ok(());
+        }
+        // Growing runs: an eighth more than there is, so that a large catalog has few runs.
+        let ahead = (want + have / 8) - have;
+        let mut taken: Vec<(DiskNumber, Vec<u32>)> = Vec::new();
+        let mut runs = Vec::new();
+        for (mirror, home) in &mirrors {
+            let group = |disk: DiskNumber| membership.disk(disk).map(|disk| disk.failure_group.clone());
+            let others: BTreeSet<_> = mirrors.values().filter(|disk| *disk != home).filter_map(|disk| group(*disk)).collect();
+            let neighbours = membership
+                .disks
+                .iter()
+                .filter(|disk| disk.state == DiskState::Online && !disk.quorum && disk.number != *home)
+                .filter(|disk| !others.contains(&disk.failure_group) || Some(&disk.failure_group) == group(*home).as_ref())
+                .map(|disk| disk.number)
+                .filter(|disk| !mirrors.values().any(|other| other == disk));
+            let found = [*home].into_iter().chain(neighbours).find_map(|disk| {
+                let aus = self.allocate(disk, ahead).or_else(|| self.allocate(disk, want - have))?;
+                Some((disk, aus))
+            });
+            let Some((disk, aus)) = found else {
+                taken.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
+                return Err(StoreError::NoSpace);
+            };
+            runs.push((*mirror, disk, aus.clone()));
+            taken.push((disk, aus));
+        }
+        let least = runs.iter().map(|(.., aus)| aus.len()).min().unwrap_or(0);
+        for (_, disk, aus) in &mut runs {
+            let extra = aus.split_off(least);
+            self.give_back(*disk, &extra);
+        }
+        let entries: Vec<_> =
+            runs.iter().flat_map(|(mirror, disk, aus)| runs_of(file, *mirror, *disk, have, aus)).collect();
+        let recorded = self
+            .voters
+            .change(|next| {
+                // A mirror struck meanwhile does not grow.
+                let alive: BTreeSet<_> =
+                    next.catalog.iter().filter(|run| run.file == file).map(|run| run.mirror).collect();
+                next.catalog.extend(entries.iter().filter(|run| alive.contains(&run.mirror)).copied());
+                Ok(true)
+            })
+            .await;
+        match recorded {
+            Ok(membership) => {
+                let listed = units(&membership);
+                for (_, disk, aus) in &runs {
+                    for au in aus {
+                        if listed.contains(&(*disk, *au)) {
+                            lock(&self.owned).insert((*disk, *au));
+                        } else {
+                            self.give_back(*disk, &[*au]);
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                taken.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
+                Err(StoreError::Stopped(refusal.to_string()))
+            }
+        }
+    }
+}
+
+/// The disk on which the next mirror of the catalog should go: online, in a failure group
+/// without one; with fewer than two mirrors any other disk will do.
+pub(crate) fn next_disk(
+    membership: &Membership,
+    used: &[DiskNumber],
+    has_room: impl Fn(DiskNumber) -> bool,
+) -> Option<DiskNumber> {
+    if used.len() >= MIRRORS {
+        return None;
+    }
+    let groups: BTreeSet<_> =
+        used.iter().filter_map(|disk| membership.disk(*disk)).map(|disk| disk.failure_group.as_str()).collect();
+    let candidates: Vec<_> = membership
+        .disks
+        .iter()
+        .filter(|disk| disk.state == DiskState::Online && !disk.quorum && !used.contains(&disk.number))
+        .filter(|disk| has_room(disk.number))
+        .collect();
+    let elsewhere = candidates.iter().find(|disk| !groups.contains(disk.failure_group.as_str()));
+    elsewhere.or_else(|| candidates.first().filter(|_| used.len() < 2)).map(|disk| disk.number)
+}
+
+/// Ascending AUs of a disk as runs that hold a file from its AU `at` on.
+pub(crate) fn runs_of(file: CatalogFile, mirror: u8, disk: DiskNumber, at: u32, aus: &[u32]) -> Vec<CatalogRun> {
+    let mut runs: Vec<CatalogRun> = Vec::new();
+    for (at, au) in (at..).zip(aus) {
+        match runs.last_mut() {
+            Some(run) if run.first + run.count == *au => run.count += 1,
+            _ => runs.push(CatalogRun { file, mirror, at, count: 1, disk, first: *au }),
+        }
+    }
+    runs
+}
+
+impl Store for DiskStore {
+    fn capacity(&self, file: CatalogFile) -> u64 {
+        let membership = self.voters.current();
+        let mirrors = self.current_mirrors(file);
+        let units = mirrors.keys().map(|mirror| self.unit_count(&membership, file, *mirror)).min().unwrap_or(0);
+        u64::from(units) * self.au_size
+    }
+
+    fn mirrors(&self, file: CatalogFile) -> Vec<u8> {
+        self.current_mirrors(file).into_keys().collect()
+    }
+
+    fn read(
+        &self,
+        file: CatalogFile,
+        offset: u64,
+        length: usize,
+        good: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<Buffer, StoreError> {
+        let mut wrong = Vec::new();
+        let mut tried = 0;
+        for mirror in self.mirrors(file) {
+            let Some(parts) = self.parts(file, mirror, offset, length) else { continue };
+            tried += 1;
+            match wait_for(&*self.world, self.read_parts(&parts, length)) {
+                Ok(buffer) if good(&buffer) => {
+                    if wrong.is_empty() {
+                        return Ok(buffer);
+                    }
+                    let slice = buffer.share();
+                    wait_for(&*self.world, self.write_to(file, &wrong, &[(offset, slice.clone())]))?;
+                    return Ok(Buffer::copy_of(&slice));
+                }
+                Ok(_) => wrong.push(mirror),
+                Err((member, settled @ Settled::Overdue)) => {
+                    let _ = wait_for(&*self.world, self.voters.expel(member.number, &settled.reason(), false));
+                }
+                Err(_) => wrong.push(mirror),
+            }
+        }
+        Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
+    }
+
+    fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+        let parts = self
+            .parts(file, mirror, offset, length)
+            .ok_or_else(|| Self::failed(file, "reading", offset, length, "the mirror does not reach so far".into()))?;
+        wait_for(&*self.world, self.read_parts(&parts, length))
+            .map_err(|(_, settled)| Self::failed(file, "reading", offset, length, settled.reason()))
+    }
+
+    fn write(&self, file: CatalogFile, offset: u64, data: Slice) -> Result<(), StoreError> {
+        self.write_many(file, vec![(offset, data)])
+    }
+
+    fn write_many(&self, file: CatalogFile, runs: Vec<(u64, Slice)>) -> Result<(), StoreError> {
+        wait_for(&*self.world, async { self.write_to(file, &self.mirrors(file), &runs).await })
+    }
+
+    fn write_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, data: Slice) -> Result<(), StoreError> {
+        wait_for(&*self.world, async {
+            match self.write_to(file, &[mirror], &[(offset, data)]).await {
+                Err(StoreError::Failed { .. }) if !self.mirrors(file).contains(&mirror) => Ok(()),
+                other => other,
+            }
+        })
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        let membership = self.voters.current();
+        let disks: BTreeSet<_> = membership.catalog.iter().map(|run| run.disk).collect();
+        wait_for(&*self.world, self.flush_members(CatalogFile::Wal, &disks))
+    }
+
+    fn grow(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        wait_for(&*self.world, self.grow_to(file, capacity))
+    }
+}

@@ -1,0 +1,617 @@
+//! Whole groups on disks in memory: what happens to a database's bytes when things go wrong.
+
+use crate::{
+    admin::{Code, NewDisk, NewGroup, Selection},
+    api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
+    error::FileError,
+    group::Group,
+    session::Session,
+    testing::{MemoryDisk, Numbers, TestWorld, block_on},
+    world::World,
+};
+use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
+use std::{sync::Arc, time::Duration};
+
+const ROOT_CALLER: Caller = Caller { uid: 0, gid: 0 };
+
+/// Disks, a world around them, and a group called DATA.
+struct Lab {
+    world: Arc<TestWorld>,
+    disks: Vec<MemoryDisk>,
+    group: Option<Arc<Group>>,
+    redundancy: Redundancy,
+    groups: Vec<String>,
+}
+
+impl Lab {
+    /// One disk of `size` for each entry of `failure_groups`, full of noise.
+    fn new(redundancy: Redundancy, size: u64, failure_groups: &[&str]) -> Self {
+        Self::with_sectors(redundancy, size, failure_groups, 512, 4096)
+    }
+
+    fn with_sectors(redundancy: Redundancy, size: u64, failure_groups: &[&str], logical: u32, physical: u32) -> Self {
+        let world = TestWorld::new();
+        let disks: Vec<_> = (0..failure_groups.len())
+            .map(|index| MemoryDisk::noisy(&format!("/disk{index}"), size, logical, physical, index as u64 + 1))
+            .collect();
+        disks.iter().for_each(|disk| world.attach(disk));
+        let groups = failure_groups.iter().map(|&name| name.to_owned()).collect();
+        let mut lab = Self { world, disks, group: None, redundancy, groups };
+        lab.create(MIB).expect("the group is made");
+        lab.mount();
+        lab
+    }
+
+    fn world(&self) -> Arc<dyn World> {
+        Arc::clone(&self.world) as Arc<dyn World>
+    }
+
+    fn create(&mut self, au_size: u64) -> Result<(), crate::admin::AdminError> {
+        let disks = self
+            .disks
+            .iter()
+            .zip(&self.groups)
+            .map(|(disk, group)| NewDisk {
+                path: disk.path().to_owned(),
+                name: None,
+                failure_group: (self.redundancy != Redundancy::External).then(|| group.clone()),
+                quorum: group.starts_with('Q'),
+                size: None,
+                force: false,
+            })
+            .collect();
+        let new = NewGroup {
+            name: "DATA".to_owned(),
+            redundancy: self.redundancy,
+            au_size,
+            attributes: vec![("disk_timeout".to_owned(), "1".to_owned())],
+            disks,
+        };
+        block_on(Group::create(&self.world(), new))
+    }
+
+    fn try_mount(&mut self, force: bool) -> Result<(), crate::admin::AdminError> {
+        self.group = Some(block_on(Group::mount(self.world(), "DATA", force))?);
+        Ok(())
+    }
+
+    fn mount(&mut self) {
+        if let Err(error) = self.try_mount(false) {
+            panic!("mount: {error} ({:?})", error.hint);
+        }
+    }
+
+    fn group(&self) -> &Arc<Group> {
+        self.group.as_ref().expect("mounted")
+    }
+
+    fn session(&self) -> Session {
+        Session::new(Arc::clone(self.group()), None)
+    }
+
+    fn dismount(&mut self) {
+        let group = self.group.take().expect("mounted");
+        block_on(group.dismount(false)).expect("it dismounts in good order");
+    }
+
+    /// Ends the engine's process: what is written stays, nothing more happens.
+    fn kill(&mut self) {
+        let group = self.group.take().expect("mounted");
+        self.disks.iter().for_each(MemoryDisk::kill_users);
+        group.abandon();
+    }
+
+    /// Cuts the host's power.
+    fn cut_power(&mut self, seed: u64) {
+        let group = self.group.take().expect("mounted");
+        self.disks.iter().zip(0..).for_each(|(disk, index)| disk.cut_power(seed * 1000 + index));
+        group.abandon();
+        self.world.reboot();
+    }
+
+    fn create_file(&self, name: &str) -> Node {
+        block_on(self.session().create(ROOT, name.as_bytes(), NewFile::Regular, 0o644, ROOT_CALLER))
+            .expect("the file is made")
+            .node
+    }
+
+    fn write(&self, node: Node, offset: u64, bytes: &[u8]) {
+        block_on(self.session().write(node, offset, bytes, false)).expect("the write is acknowledged");
+    }
+
+    fn sync(&self, node: Node) {
+        block_on(self.session().sync(node, true)).expect("the sync is acknowledged");
+    }
+
+    fn read(&self, node: Node, offset: u64, length: usize) -> Vec<u8> {
+        self.try_read(node, offset, length).expect("the bytes are read")
+    }
+
+    fn try_read(&self, node: Node, offset: u64, length: usize) -> Result<Vec<u8>, FileError> {
+        let mut bytes = vec![0xee; length];
+        let count = block_on(self.session().read(node, offset, &mut bytes))?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+
+    fn find(&self, name: &str) -> Node {
+        block_on(self.session().lookup(ROOT, name.as_bytes())).expect("the file is there").node
+    }
+
+    /// Everything is as it should be, on every disk.
+    fn check(&self) {
+        let report = block_on(self.group().check(false)).expect("the check runs");
+        let problems: Vec<_> = report.problems.iter().map(|problem| problem.text.as_str()).collect();
+        assert!(problems.is_empty(), "{}", problems.join("\n"));
+    }
+
+    fn wait_for(&self, what: &str, ready: impl Fn() -> bool) {
+        for _ in 0..600 {
+            if ready() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let events: Vec<_> = self.world.events().iter().map(ToString::to_string).collect();
+        panic!("{what} did not happen in 12 s\n{}", events.join("\n"));
+    }
+
+    fn state(&self, disk: usize) -> DiskState {
+        self.group().members.values().nth(disk).expect("there is such a disk").state()
+    }
+
+    fn online_all(&self) {
+        block_on(self.group().online(Selection::All)).expect("the disks come back");
+        self.wait_for("the resync", || (0..self.disks.len()).all(|disk| self.state(disk) == DiskState::Online));
+    }
+
+    fn told(&self, text: &str) -> bool {
+        self.world.events().iter().any(|event| event.text.contains(text))
+    }
+}
+
+/// Bytes that say where they belong.
+fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    Numbers::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A file is written, read back at odd places, and still there after a dismount.
+#[test]
+fn what_is_written_is_read_back() {
+    for (redundancy, groups) in [
+        (Redundancy::External, &["A"][..]),
+        (Redundancy::Normal, &["A", "B"][..]),
+        (Redundancy::High, &["A", "B", "C"][..]),
+    ] {
+        let mut lab = Lab::new(redundancy, 64 * MIB, groups);
+        let node = lab.create_file("base");
+        let bytes = pattern(7, 3_000_017);
+        lab.write(node, 12_345, &bytes);
+        assert_eq!(lab.read(node, 12_345, bytes.len()), bytes);
+        assert_eq!(lab.read(node, 0, 12_345), vec![0; 12_345]);
+        assert_eq!(lab.read(node, 12_345 + 77_777, 5), &bytes[77_777..77_782]);
+        assert_eq!(lab.read(node, 3_000_017 + 12_345, 10), b"");
+        lab.sync(node);
+        lab.check();
+        lab.dismount();
+        lab.mount();
+        let node = lab.find("base");
+        assert_eq!(lab.read(node, 12_345, bytes.len()), bytes);
+        lab.check();
+        lab.dismount();
+    }
+}
+
+/// The engine is killed without a sync: what was acknowledged is there all the same.
+#[test]
+fn a_killed_engine_loses_nothing_that_was_acknowledged() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("wal");
+    for round in 0..5 {
+        let bytes = pattern(round, 300_000);
+        lab.write(node, round * 1_000_000, &bytes);
+        lab.kill();
+        lab.mount();
+        let node = lab.find("wal");
+        for before in 0..=round {
+            assert_eq!(lab.read(node, before * 1_000_000, 300_000), pattern(before, 300_000), "round {round}");
+        }
+        lab.check();
+    }
+}
+
+/// The power goes: what was synced is there, what was not reads as it was, as new, or as zeros, never as a stranger's bytes.
+#[test]
+fn a_power_cut_keeps_what_was_synced() {
+    for seed in 0..12 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let node = lab.create_file("table");
+        let old = pattern(1, 200_000);
+        lab.write(node, 0, &old);
+        lab.sync(node);
+        block_on(lab.session().sync_directory(ROOT)).expect("synced");
+        let new = pattern(2, 100_000);
+        lab.write(node, 50_000, &new);
+        lab.write(node, 400_000, &new);
+        lab.cut_power(seed);
+        lab.mount();
+        let node = lab.find("table");
+        let now = lab.read(node, 0, 500_000);
+        assert_eq!(now[..50_000], old[..50_000], "seed {seed}");
+        assert_eq!(now[150_000..200_000], old[150_000..], "seed {seed}");
+        let sector = |at: usize| {
+            let range = at..(at + 512).min(150_000);
+            now[range.clone()] == old[range.clone()] || now[range.clone()] == new[range.start - 50_000..range.end - 50_000]
+        };
+        // The first whole sector of the overwritten range on.
+        assert!((50_176..149_900).step_by(512).all(sector), "seed {seed}: neither old nor new");
+        if now.len() > 400_000 {
+            let fresh = &now[400_000..];
+            assert!(fresh.iter().all(|byte| *byte == 0), "seed {seed}: unsynced pieces read as zeros");
+        }
+        lab.check();
+    }
+}
+
+/// A failure group fails every I/O, the other goes on; when it is back it misses nothing.
+#[test]
+fn a_failure_group_is_lost_and_brought_back() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "B", "B"]);
+    let node = lab.create_file("table");
+    let mut bytes = pattern(1, 6_000_000);
+    lab.write(node, 0, &bytes);
+    for disk in [2, 3] {
+        lab.disks[disk].faults(|faults| {
+            faults.fail_reads = true;
+            faults.fail_writes = true;
+            faults.fail_flushes = true;
+        });
+    }
+    for round in 0..20 {
+        let new = pattern(100 + round, 40_000);
+        let offset = usize::try_from(round).expect("small") * 290_000;
+        lab.write(node, offset as u64, &new);
+        bytes[offset..offset + new.len()].copy_from_slice(&new);
+    }
+    lab.sync(node);
+    assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+    let other = lab.create_file("made while away");
+    lab.write(other, 0, &bytes[..200_000]);
+    assert_eq!([lab.state(2), lab.state(3)], [DiskState::Offline; 2]);
+    assert!(lab.told("ONLINE DISK"));
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.online_all();
+    // Now the other half goes: what is left must be complete.
+    for disk in [0, 1] {
+        lab.disks[disk].faults(|faults| {
+            faults.fail_reads = true;
+            faults.fail_writes = true;
+            faults.fail_flushes = true;
+        });
+    }
+    assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+    assert_eq!(lab.read(other, 0, 200_000), &bytes[..200_000]);
+    lab.write(node, 5, b"still writing");
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.online_all();
+    lab.check();
+    lab.dismount();
+}
+
+/// A disk hangs: its mirror goes, the write does not wait for it longer than the timeout.
+#[test]
+fn a_hanging_disk_holds_nobody_up() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 100_000));
+    lab.disks[1].faults(|faults| faults.hang = true);
+    lab.write(node, 0, &pattern(2, 100_000));
+    lab.sync(node);
+    assert_eq!(lab.state(1), DiskState::Offline);
+    assert_eq!(lab.read(node, 0, 100_000), pattern(2, 100_000));
+    lab.disks[1].heal();
+    lab.online_all();
+    lab.disks[0].faults(|faults| faults.hang = true);
+    assert_eq!(lab.read(node, 0, 100_000), pattern(2, 100_000));
+    lab.disks[0].heal();
+}
+
+/// Noise on one mirror: the read returns the right bytes, the block is repaired and counted.
+#[test]
+fn noise_on_one_mirror_is_repaired_by_a_read() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    let bytes = pattern(1, 2_000_000);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    for _ in 0..2 {
+        for disk in &lab.disks {
+            // Every block of every data AU that holds some of it.
+            for offset in (0..64 * MIB).step_by(4096) {
+                let block = disk.peek(offset, 4096);
+                if bytes.windows(4096).step_by(4096).any(|piece| piece == block) && offset % 3 == 0 {
+                    disk.corrupt(offset, &pattern(offset, 4096));
+                }
+            }
+            assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+            assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+            let report = block_on(lab.group().check(true)).expect("the check runs");
+            assert!(report.is_good(), "{:?}", report.problems);
+        }
+        assert!(lab.told("repaired 4 KiB"));
+        lab.check();
+        lab.dismount();
+        lab.mount();
+    }
+}
+
+/// Header copies are zeroed, all but one: mounted, repaired, said.
+#[test]
+fn a_header_copy_is_enough() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.dismount();
+    for lost in 0..3 {
+        for (index, place) in plinth_format::layout::header_places(64 * MIB).into_iter().enumerate() {
+            if index != lost {
+                lab.disks[0].corrupt(place, &[0; 4096]);
+            }
+        }
+        lab.mount();
+        assert!(lab.told("repaired the header copy"));
+        lab.check();
+        lab.dismount();
+    }
+}
+
+/// One half goes on while the other is away; alone, the stale half is refused, with the remedy.
+#[test]
+fn a_stale_half_is_refused() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, b"old");
+    lab.disks[1].faults(|faults| {
+        faults.fail_writes = true;
+        faults.fail_reads = true;
+        faults.fail_flushes = true;
+    });
+    lab.write(node, 0, b"new");
+    lab.sync(node);
+    lab.dismount();
+    lab.disks[1].heal();
+    lab.world.detach("/disk0");
+    let refusal = lab.try_mount(false).expect_err("the stale half alone");
+    assert_eq!(refusal.code, Code::NoQuorum);
+    assert!(refusal.hint.is_some_and(|hint| hint.contains("/disk0") || hint.contains("DATA_0000")));
+    lab.world.attach(&lab.disks[0]);
+    lab.world.detach("/disk1");
+    lab.mount();
+    assert_eq!(lab.read(lab.find("table"), 0, 3), b"new");
+    lab.dismount();
+    lab.world.attach(&lab.disks[1]);
+    lab.mount();
+    lab.online_all();
+    lab.check();
+    lab.dismount();
+}
+
+/// Three mirrors: two failure groups go one after the other; both at once make writes wait.
+#[test]
+fn high_redundancy_survives_two_losses() {
+    let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    let fail = |disk: usize| {
+        lab.disks[disk].faults(|faults| {
+            faults.fail_reads = true;
+            faults.fail_writes = true;
+            faults.fail_flushes = true;
+        });
+    };
+    fail(0);
+    lab.write(node, 0, &pattern(1, 500_000));
+    fail(1);
+    lab.write(node, 0, &pattern(2, 500_000));
+    lab.sync(node);
+    assert_eq!(lab.read(node, 0, 500_000), pattern(2, 500_000));
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.online_all();
+    lab.check();
+    // Both at once: one voter of three is not enough to record it.
+    fail(0);
+    fail(1);
+    let session = lab.session();
+    let writer = std::thread::spawn(move || block_on(session.write(node, 0, &pattern(3, 500_000), false)));
+    lab.wait_for("the alarm", || lab.told("writes wait"));
+    assert!(!writer.is_finished());
+    assert_eq!(lab.read(node, 0, 100), pattern(2, 500_000)[..100], "reads go on");
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    writer.join().expect("no panic").expect("the write goes on");
+    assert_eq!(lab.read(node, 0, 500_000), pattern(3, 500_000));
+}
+
+/// With two quorum disks, both at once are survived, too.
+#[test]
+fn quorum_disks_let_writes_go_on() {
+    let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C", "Q1", "Q2"]);
+    let node = lab.create_file("table");
+    for disk in [0, 1] {
+        lab.disks[disk].faults(|faults| {
+            faults.fail_reads = true;
+            faults.fail_writes = true;
+            faults.fail_flushes = true;
+        });
+    }
+    lab.write(node, 0, &pattern(3, 500_000));
+    lab.sync(node);
+    assert_eq!(lab.read(node, 0, 500_000), pattern(3, 500_000));
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.online_all();
+    lab.check();
+}
+
+/// A thousand small files take a slot each, not an AU each; one that grows moves out.
+#[test]
+fn small_files_share_extents() {
+    let mut lab = Lab::new(Redundancy::Normal, 256 * MIB, &["A", "B"]);
+    let before = block_on(lab.session().space()).expect("space").blocks_free;
+    let nodes: Vec<_> = (0..1000).map(|index| lab.create_file(&format!("file{index}"))).collect();
+    for (node, seed) in nodes.iter().zip(0..) {
+        lab.write(*node, 0, &pattern(seed, 8192));
+    }
+    let after = block_on(lab.session().space()).expect("space").blocks_free;
+    assert!((before - after) * 4096 <= 1000 * 65536 + MIB, "{} bytes", (before - after) * 4096);
+    for (node, seed) in nodes.iter().zip(0..) {
+        assert_eq!(lab.read(*node, 0, 9000), pattern(seed, 8192));
+    }
+    lab.write(nodes[5], 60_000, &pattern(7, 100_000));
+    assert_eq!(lab.read(nodes[5], 0, 8192), pattern(5, 8192));
+    assert_eq!(lab.read(nodes[5], 60_000, 100_000), pattern(7, 100_000));
+    for index in 0..1000 {
+        block_on(lab.session().unlink(ROOT, format!("file{index}").as_bytes())).expect("removed");
+    }
+    lab.wait_for("the space", || block_on(lab.session().space()).expect("space").blocks_free >= before);
+    lab.check();
+    lab.dismount();
+    lab.mount();
+    lab.check();
+}
+
+/// The group runs full: the writer hears of it, and what a removal frees can be used at once.
+#[test]
+fn a_full_group_says_so_and_recovers() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("big");
+    let mut at = 0;
+    let chunk = pattern(1, MIB as usize);
+    let told = loop {
+        let free = block_on(lab.session().space()).expect("space").blocks_free;
+        match block_on(lab.session().write(node, at, &chunk, false)) {
+            Ok(()) => at += MIB,
+            Err(FileError::NoSpace) => break free,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(at > 20 * MIB && told * 4096 < 2 * MIB, "{at} written, {told} blocks said to be free");
+    lab.sync(node);
+    assert_eq!(lab.read(node, at - MIB, MIB as usize), chunk);
+    block_on(lab.session().change(node, Changes { size: Some(MIB), ..Changes::default() })).expect("cut");
+    lab.write(node, 5 * MIB, &chunk);
+    lab.check();
+}
+
+/// Holes: never written, punched, cut off and grown again: all read as zeros on disks full of noise.
+#[test]
+fn holes_read_as_zeros() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let session = lab.session();
+    let node = lab.create_file("sparse");
+    lab.write(node, 5 * MIB + 100, b"far out");
+    assert_eq!(lab.read(node, 0, 1000), vec![0; 1000]);
+    assert_eq!(lab.read(node, 5 * MIB, 100), vec![0; 100]);
+    assert_eq!(block_on(session.seek(node, 0, Seek::Data)).expect("data"), 5 * MIB);
+    assert_eq!(block_on(session.seek(node, 0, Seek::Hole)).expect("hole"), 0);
+    let bytes = pattern(1, 3 * MIB as usize);
+    lab.write(node, 0, &bytes);
+    block_on(session.allocate(node, 1000, 2_000_000, Allocate::PunchHole)).expect("punched");
+    let mut expected = bytes.clone();
+    expected[1000..2_001_000].fill(0);
+    assert_eq!(lab.read(node, 0, bytes.len()), expected);
+    block_on(session.change(node, Changes { size: Some(700_001), ..Changes::default() })).expect("cut");
+    block_on(session.change(node, Changes { size: Some(2 * MIB), ..Changes::default() })).expect("grown");
+    expected.truncate(700_001);
+    expected.resize(2 * MIB as usize, 0);
+    assert_eq!(lab.read(node, 0, 3 * MIB as usize), expected);
+    lab.write(node, 2 * MIB, &bytes[..70_000]);
+    block_on(session.change(node, Changes { size: Some(2 * MIB + 10), ..Changes::default() })).expect("cut");
+    block_on(session.change(node, Changes { size: Some(2 * MIB + 70_000), ..Changes::default() })).expect("grown");
+    let tail = lab.read(node, 2 * MIB, 70_000);
+    assert_eq!(tail[..10], bytes[..10]);
+    assert!(tail[10..].iter().all(|byte| *byte == 0));
+    lab.check();
+}
+
+/// Random writes, syncs, kills, power cuts, lost and returning disks, against a model of the file.
+#[test]
+fn a_file_under_random_misfortune() {
+    for seed in 0..6 {
+        let mut numbers = Numbers::new(seed);
+        let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "A", "B", "B"]);
+        lab.create_file("table");
+        let size = 4 * MIB as usize;
+        let mut model = vec![0; size];
+        let node = lab.find("table");
+        block_on(lab.session().change(node, Changes { size: Some(size as u64), ..Changes::default() })).expect("sized");
+        for step in 0..60 {
+            let node = lab.find("table");
+            match numbers.below(14) {
+                0..=7 => {
+                    let length = 1 + usize::try_from(numbers.below(150_000)).expect("small");
+                    let at = usize::try_from(numbers.below((size - length) as u64)).expect("small");
+                    let bytes = pattern(numbers.draw(), length);
+                    lab.write(node, at as u64, &bytes);
+                    model[at..at + length].copy_from_slice(&bytes);
+                }
+                8 => lab.sync(node),
+                9 => {
+                    lab.kill();
+                    lab.mount();
+                }
+                10 => {
+                    lab.sync(node);
+                    lab.cut_power(seed * 100 + step);
+                    lab.mount();
+                }
+                11 => {
+                    let disk = usize::try_from(numbers.below(4)).expect("small");
+                    lab.disks[disk].faults(|faults| faults.fail_writes = true);
+                    lab.write(node, 0, &model[..2_000_000]);
+                    lab.disks[disk].heal();
+                }
+                12 => {
+                    let length = 1 + usize::try_from(numbers.below(500_000)).expect("small");
+                    let at = usize::try_from(numbers.below((size - length) as u64)).expect("small");
+                    let punch = block_on(lab.session().allocate(node, at as u64, length as u64, Allocate::PunchHole));
+                    punch.expect("punched");
+                    model[at..at + length].fill(0);
+                }
+                _ => lab.online_all(),
+            }
+            let node = lab.find("table");
+            assert_eq!(lab.read(node, 0, size), model, "seed {seed}, step {step}");
+        }
+        lab.online_all();
+        lab.check();
+        lab.dismount();
+        lab.mount();
+        assert_eq!(lab.read(lab.find("table"), 0, size), model, "seed {seed}");
+        lab.check();
+    }
+}
+
+/// Names survive a kill; a rename replaces atomically.
+#[test]
+fn names_survive() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("new");
+    lab.write(node, 0, b"contents");
+    lab.create_file("old");
+    block_on(lab.session().rename((ROOT, b"new"), (ROOT, b"old"), RenameMode::Replace)).expect("renamed");
+    lab.kill();
+    lab.mount();
+    assert_eq!(lab.read(lab.find("old"), 0, 100), b"contents");
+    assert!(matches!(block_on(lab.session().lookup(ROOT, b"new")), Err(FileError::NotFound)));
+    lab.check();
+}
+
+/// Disks with 4096 byte sectors, and with 512 emulated ones; a mix is refused.
+#[test]
+fn sector_sizes() {
+    for (logical, physical) in [(512, 512), (512, 4096), (4096, 4096)] {
+        let lab = Lab::with_sectors(Redundancy::Normal, 64 * MIB, &["A", "B"], logical, physical);
+        let node = lab.create_file("table");
+        lab.write(node, 511, &pattern(1, 77_777));
+        assert_eq!(lab.read(node, 511, 77_777), pattern(1, 77_777));
+        lab.check();
+    }
+}

@@ -1,0 +1,730 @@
+//! Doubles of the world for tests: threads, a clock, and disks in memory.
+//!
+//! A [`TestWorld`] runs tasks on threads of their own and waits by parking. Its
+//! disks are [`MemoryDisk`]s, which refuse misaligned I/O as real ones do and can
+//! be told to fail, to hang, to rot and to lose power. Nothing here is shipped.
+//!
+//! An [`Image`] is the bytes of one device with a volatile cache: what was
+//! written since the last flush may survive, vanish or tear when power is cut,
+//! sector by sector, as a seed decides. Blocks that were never written read as
+//! zeros or as noise.
+
+use crate::{
+    completion::{Completer, Completion, Done, completion},
+    event::Event,
+    world::{Disk, Found, Identity, Io, Sectors, Task, Timestamp, World},
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// The unit an [`Image`] is kept in, in bytes.
+const BLOCK: usize = 4096;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A small generator of numbers: the same seed gives the same numbers (SplitMix64).
+#[derive(Debug, Clone)]
+pub struct Numbers(u64);
+
+impl Numbers {
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(seed ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    pub fn draw(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `limit`, which must not be 0.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.draw() % limit
+    }
+
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.draw().to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// The bytes of one device, with a volatile cache. See the module's description.
+#[derive(Debug, Clone, Default)]
+pub struct Image {
+    durable: BTreeMap<u64, Box<[u8]>>,
+    /// Blocks that differ, or may differ, from `durable`.
+    cached: BTreeMap<u64, Box<[u8]>>,
+    noise: Option<u64>,
+}
+
+impl Image {
+    /// A device full of zeros.
+    #[must_use]
+    pub fn zeroed() -> Self {
+        Self::default()
+    }
+
+    /// A device full of what somebody else left there.
+    #[must_use]
+    pub fn noisy(seed: u64) -> Self {
+        Self { noise: Some(seed), ..Self::default() }
+    }
+
+    fn untouched(&self, block: u64) -> Box<[u8]> {
+        let mut bytes = vec![0; BLOCK].into_boxed_slice();
+        if let Some(seed) = self.noise {
+            Numbers::new(seed ^ block.wrapping_mul(0x2545_f491_4f6c_dd1d)).fill(&mut bytes);
+        }
+        bytes
+    }
+
+    fn durable_block(&self, block: u64) -> Box<[u8]> {
+        self.durable.get(&block).cloned().unwrap_or_else(|| self.untouched(block))
+    }
+
+    fn block(&self, block: u64) -> Box<[u8]> {
+        self.cached.get(&block).cloned().unwrap_or_else(|| self.durable_block(block))
+    }
+
+    /// Fills `into` from `offset`.
+    pub fn read(&self, offset: u64, into: &mut [u8]) {
+        for_blocks(offset, into.len(), |block, inside, part| {
+            into[part].copy_from_slice(&self.block(block)[inside]);
+        });
+    }
+
+    /// Writes into the cache.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        for_blocks(offset, bytes.len(), |block, inside, part| {
+            let old = self.block(block);
+            let cached = self.cached.entry(block).or_insert(old);
+            cached[inside].copy_from_slice(&bytes[part]);
+        });
+    }
+
+    /// Changes bytes in the cache and on the medium: rot, or somebody's `dd`.
+    pub fn corrupt(&mut self, offset: u64, bytes: &[u8]) {
+        for_blocks(offset, bytes.len(), |block, inside, part| {
+            if let Some(cached) = self.cached.get_mut(&block) {
+                cached[inside.clone()].copy_from_slice(&bytes[part.clone()]);
+            }
+            let mut durable = self.durable_block(block);
+            durable[inside].copy_from_slice(&bytes[part]);
+            self.durable.insert(block, durable);
+        });
+    }
+
+    /// Makes everything written durable.
+    pub fn flush(&mut self) {
+        self.durable.append(&mut self.cached);
+    }
+
+    /// Cuts the power: each unflushed sector survives or vanishes.
+    pub fn cut_power(&mut self, numbers: &mut Numbers, sector: usize) {
+        // Now and then all or nothing, which a coin per sector would never show.
+        let keep = numbers.below(4);
+        for (block, new) in std::mem::take(&mut self.cached) {
+            let mut kept = self.durable_block(block);
+            for at in (0..BLOCK).step_by(sector) {
+                if keep == 0 || (keep != 1 && numbers.below(2) == 0) {
+                    kept[at..at + sector].copy_from_slice(&new[at..at + sector]);
+                }
+            }
+            self.durable.insert(block, kept);
+        }
+    }
+}
+
+fn for_blocks(offset: u64, length: usize, mut each: impl FnMut(u64, std::ops::Range<usize>, std::ops::Range<usize>)) {
+    let mut done = 0;
+    while done < length {
+        let at = offset + done as u64;
+        let start = usize::try_from(at % BLOCK as u64).expect("below 4096");
+        let count = (BLOCK - start).min(length - done);
+        each(at / BLOCK as u64, start..start + count, done..done + count);
+        done += count;
+    }
+}
+
+/// What a [`MemoryDisk`] does wrong.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Faults {
+    pub fail_reads: bool,
+    pub fail_writes: bool,
+    pub fail_flushes: bool,
+    pub fail_discards: bool,
+    /// I/O is taken and does not end until [`MemoryDisk::heal`].
+    pub hang: bool,
+    /// Byte ranges in which reads fail.
+    pub bad: Vec<std::ops::Range<u64>>,
+    /// Every I/O fails after this many more.
+    pub fail_after: Option<u64>,
+}
+
+/// How often a [`MemoryDisk`] was asked for each kind of I/O.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub reads: u64,
+    pub writes: u64,
+    pub flushes: u64,
+    pub discards: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+struct Medium {
+    image: Image,
+    faults: Faults,
+    hung: Vec<(Io, Completer)>,
+    counts: Counts,
+    claimed: bool,
+    /// Grows when the host dies: handles opened before are dead.
+    era: u64,
+}
+
+/// A disk in memory; open it as often as you like with [`MemoryDisk::open`].
+#[derive(Clone)]
+pub struct MemoryDisk {
+    path: Arc<str>,
+    size: u64,
+    sectors: Sectors,
+    can_discard: bool,
+    medium: Arc<Mutex<Medium>>,
+}
+
+impl fmt::Debug for MemoryDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MemoryDisk({})", self.path)
+    }
+}
+
+impl MemoryDisk {
+    /// A disk full of zeros.
+    #[must_use]
+    pub fn new(path: &str, size: u64, logical: u32, physical: u32) -> Self {
+        Self::with_image(path, size, logical, physical, Image::zeroed())
+    }
+
+    /// A disk full of noise.
+    #[must_use]
+    pub fn noisy(path: &str, size: u64, logical: u32, physical: u32, seed: u64) -> Self {
+        Self::with_image(path, size, logical, physical, Image::noisy(seed))
+    }
+
+    #[must_use]
+    pub fn with_image(path: &str, size: u64, logical: u32, physical: u32, image: Image) -> Self {
+        let (faults, hung, counts) = (Faults::default(), Vec::new(), Counts::default());
+        let medium = Medium { image, faults, hung, counts, claimed: false, era: 0 };
+        let sectors = Sectors { logical, physical };
+        Self { path: path.into(), size, sectors, can_discard: true, medium: Arc::new(Mutex::new(medium)) }
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Opens the disk afresh.
+    #[must_use]
+    pub fn open(&self) -> Arc<dyn Disk> {
+        let era = lock(&self.medium).era;
+        Arc::new(OpenDisk { disk: self.clone(), era, claimed: AtomicBool::new(false) })
+    }
+
+    /// Changes what the disk does wrong.
+    pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
+        change(&mut lock(&self.medium).faults);
+    }
+
+    /// Ends every fault; hung I/O is done now.
+    pub fn heal(&self) {
+        let hung = {
+            let mut medium = lock(&self.medium);
+            medium.faults = Faults::default();
+            std::mem::take(&mut medium.hung)
+        };
+        for (io, completer) in hung {
+            completer.finish(self.perform(io));
+        }
+    }
+
+    /// Ends hung I/O with errors; the disk stays as it is otherwise.
+    pub fn fail_hung(&self) {
+        let hung = std::mem::take(&mut lock(&self.medium).hung);
+        for (io, completer) in hung {
+            completer.finish(failed(io, io::Error::from_raw_os_error(libc::EIO)));
+        }
+    }
+
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        lock(&self.medium).counts
+    }
+
+    /// Reads past every fault.
+    #[must_use]
+    pub fn peek(&self, offset: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        lock(&self.medium).image.read(offset, &mut bytes);
+        bytes
+    }
+
+    /// Overwrites bytes on the medium behind everybody's back.
+    pub fn corrupt(&self, offset: u64, bytes: &[u8]) {
+        lock(&self.medium).image.corrupt(offset, bytes);
+    }
+
+    /// Cuts the power of the host: unflushed sectors survive or vanish by seed,
+    /// hung I/O is gone, and handles opened before do nothing any more.
+    pub fn cut_power(&self, seed: u64) {
+        let hung = {
+            let mut medium = lock(&self.medium);
+            medium.image.cut_power(&mut Numbers::new(seed), self.sectors.physical as usize);
+            medium.era += 1;
+            medium.claimed = false;
+            std::mem::take(&mut medium.hung)
+        };
+        for (io, completer) in hung {
+            completer.finish(failed(io, io::Error::other("the power was cut")));
+        }
+    }
+
+    /// Ends the process that used the disk: what it wrote stays, its handles do nothing any more.
+    pub fn kill_users(&self) {
+        let mut medium = lock(&self.medium);
+        medium.era += 1;
+        medium.claimed = false;
+    }
+
+    fn perform(&self, io: Io) -> Done {
+        let mut guard = lock(&self.medium);
+        let medium = &mut *guard;
+        if let Some(left) = &mut medium.faults.fail_after {
+            if *left == 0 {
+                return failed(io, io::Error::from_raw_os_error(libc::EIO));
+            }
+            *left -= 1;
+        }
+        let refused = match &io {
+            Io::Read { offset, buffer } => {
+                let range = *offset..*offset + buffer.len() as u64;
+                let bad = medium.faults.bad.iter().any(|bad| bad.start < range.end && range.start < bad.end);
+                medium.faults.fail_reads || bad
+            }
+            Io::Write { .. } => medium.faults.fail_writes,
+            Io::Flush => medium.faults.fail_flushes,
+            Io::Discard { .. } => medium.faults.fail_discards,
+        };
+        if refused {
+            return failed(io, io::Error::from_raw_os_error(libc::EIO));
+        }
+        match io {
+            Io::Read { offset, mut buffer } => {
+                medium.counts.reads += 1;
+                medium.counts.bytes_read += buffer.len() as u64;
+                medium.image.read(offset, &mut buffer);
+                return Done { result: Ok(()), buffer: Some(buffer) };
+            }
+            Io::Write { offset, data } => {
+                medium.counts.writes += 1;
+                medium.counts.bytes_written += data.len() as u64;
+                medium.image.write(offset, &data);
+            }
+            Io::Flush => {
+                medium.counts.flushes += 1;
+                medium.image.flush();
+            }
+            Io::Discard { offset, length } => {
+                medium.counts.discards += 1;
+                // What discarded space reads as is undefined: noise is the hardest.
+                let mut noise = vec![0; usize::try_from(length).expect("tests discard little")];
+                Numbers::new(offset).fill(&mut noise);
+                medium.image.write(offset, &noise);
+            }
+        }
+        Done { result: Ok(()), buffer: None }
+    }
+
+    fn is_aligned(&self, io: &Io) -> bool {
+        let sector = u64::from(self.sectors.logical);
+        let (offset, length) = match io {
+            Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
+            Io::Write { offset, data } => (*offset, data.len() as u64),
+            Io::Flush => (0, 0),
+            Io::Discard { offset, length } => (*offset, *length),
+        };
+        offset % sector == 0 && length % sector == 0 && offset.checked_add(length).is_some_and(|end| end <= self.size)
+    }
+}
+
+fn failed(io: Io, error: io::Error) -> Done {
+    let buffer = if let Io::Read { buffer, .. } = io { Some(buffer) } else { None };
+    Done { result: Err(error), buffer }
+}
+
+struct OpenDisk {
+    disk: MemoryDisk,
+    era: u64,
+    claimed: AtomicBool,
+}
+
+impl fmt::Debug for OpenDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.disk.fmt(f)
+    }
+}
+
+impl Disk for OpenDisk {
+    fn path(&self) -> &str {
+        &self.disk.path
+    }
+
+    fn size(&self) -> u64 {
+        self.disk.size
+    }
+
+    fn sectors(&self) -> Sectors {
+        self.disk.sectors
+    }
+
+    fn can_discard(&self) -> bool {
+        self.disk.can_discard
+    }
+
+    fn submit(&self, io: Io) -> Completion {
+        if !self.disk.is_aligned(&io) {
+            return Completion::ready(failed(io, io::Error::from_raw_os_error(libc::EINVAL)));
+        }
+        let mut medium = lock(&self.disk.medium);
+        if medium.era != self.era {
+            return Completion::ready(failed(io, io::Error::other("the handle is from before the end")));
+        }
+        if medium.faults.hang {
+            let (completion, completer) = completion();
+            medium.hung.push((io, completer));
+            return completion;
+        }
+        drop(medium);
+        Completion::ready(self.disk.perform(io))
+    }
+
+    fn claim(&self) -> io::Result<()> {
+        let mut medium = lock(&self.disk.medium);
+        if medium.claimed && !self.claimed.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        medium.claimed = true;
+        self.claimed.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn occupant(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Drop for OpenDisk {
+    fn drop(&mut self) {
+        let mut medium = lock(&self.disk.medium);
+        if self.claimed.load(Ordering::Relaxed) && medium.era == self.era {
+            medium.claimed = false;
+        }
+    }
+}
+
+/// Runs a future to its end on this thread.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Due {
+    wakers: BTreeMap<(Instant, u64), Waker>,
+    count: u64,
+    ended: bool,
+}
+
+#[derive(Default)]
+struct Alarms {
+    due: Mutex<Due>,
+    changed: Condvar,
+}
+
+impl Alarms {
+    fn run(&self) {
+        let mut due = lock(&self.due);
+        while !due.ended {
+            let now = Instant::now();
+            while due.wakers.first_key_value().is_some_and(|((when, _), _)| *when <= now) {
+                if let Some((_, waker)) = due.wakers.pop_first() {
+                    waker.wake();
+                }
+            }
+            let next = due.wakers.first_key_value().map(|((when, _), _)| *when);
+            let pause = next.map_or(Duration::from_secs(3600), |when| when.saturating_duration_since(Instant::now()));
+            due = self.changed.wait_timeout(due, pause).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+struct Sleep {
+    alarms: Arc<Alarms>,
+    until: Instant,
+}
+
+impl Future for Sleep {
+    type Output = ();
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if Instant::now() >= self.until {
+            return Poll::Ready(());
+        }
+        let mut due = lock(&self.alarms.due);
+        due.count += 1;
+        let key = (self.until, due.count);
+        due.wakers.insert(key, context.waker().clone());
+        self.alarms.changed.notify_one();
+        Poll::Pending
+    }
+}
+
+/// A world of threads, with disks in memory.
+pub struct TestWorld {
+    start: Instant,
+    clock_shift: AtomicI64,
+    boot: Mutex<[u8; 16]>,
+    numbers: Mutex<Numbers>,
+    alarms: Arc<Alarms>,
+    disks: Mutex<BTreeMap<String, (Identity, MemoryDisk)>>,
+    events: Mutex<Vec<Event>>,
+    running: Arc<AtomicU64>,
+}
+
+impl TestWorld {
+    /// A world without disks whose randomness differs from any other.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let seed = u64::try_from(now & u128::from(u64::MAX)).expect("masked");
+        Self::seeded(seed ^ (u64::from(std::process::id()) << 40) ^ (COUNT.fetch_add(1, Ordering::Relaxed) << 56))
+    }
+
+    /// A world whose randomness follows from `seed`.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Arc<Self> {
+        let alarms = Arc::new(Alarms::default());
+        let clock = Arc::clone(&alarms);
+        thread::Builder::new().name("alarms".into()).spawn(move || clock.run()).expect("a thread can start");
+        let mut numbers = Numbers::new(seed);
+        let mut boot = [0; 16];
+        numbers.fill(&mut boot);
+        Arc::new(Self {
+            start: Instant::now(),
+            clock_shift: AtomicI64::new(0),
+            boot: Mutex::new(boot),
+            numbers: Mutex::new(numbers),
+            alarms,
+            disks: Mutex::default(),
+            events: Mutex::default(),
+            running: Arc::default(),
+        })
+    }
+
+    /// Makes a disk visible to discovery; its path is its identity.
+    pub fn attach(&self, disk: &MemoryDisk) {
+        let identity = Identity(disk.path().to_owned());
+        lock(&self.disks).insert(disk.path().to_owned(), (identity, disk.clone()));
+    }
+
+    /// Takes a disk out of discovery's sight. What is open stays open.
+    pub fn detach(&self, path: &str) {
+        lock(&self.disks).remove(path);
+    }
+
+    /// Another boot of the host: a new boot id.
+    pub fn reboot(&self) {
+        lock(&self.numbers).fill(&mut *lock(&self.boot));
+    }
+
+    /// Moves the wall clock.
+    pub fn shift_clock(&self, by: Duration) {
+        let by = i64::try_from(by.as_nanos()).expect("tests live less than 292 years");
+        self.clock_shift.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// What the operator was told so far.
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        lock(&self.events).clone()
+    }
+
+    /// Tasks and synchronous code that have not ended.
+    #[must_use]
+    pub fn running(&self) -> u64 {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    fn start(&self, name: &str, code: impl FnOnce() + Send + 'static) {
+        struct Ended(Arc<AtomicU64>);
+        impl Drop for Ended {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.running.fetch_add(1, Ordering::SeqCst);
+        let ended = Ended(Arc::clone(&self.running));
+        let run = move || {
+            let _ended = ended;
+            code();
+        };
+        thread::Builder::new().name(name.to_owned()).spawn(run).expect("a thread can start");
+    }
+}
+
+impl Drop for TestWorld {
+    fn drop(&mut self) {
+        lock(&self.alarms.due).ended = true;
+        self.alarms.changed.notify_one();
+    }
+}
+
+impl World for TestWorld {
+    fn now(&self) -> Timestamp {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_nanos()).expect("before the year 2262") + self.clock_shift.load(Ordering::Relaxed)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> Task<'static, ()> {
+        Box::pin(Sleep { alarms: Arc::clone(&self.alarms), until: Instant::now() + duration })
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        lock(&self.numbers).fill(bytes);
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        *lock(&self.boot)
+    }
+
+    fn spawn(&self, name: &str, task: Task<'static, ()>) {
+        self.start(name, move || block_on(task));
+    }
+
+    fn spawn_synchronous(&self, name: &str, code: Box<dyn FnOnce() + Send>) {
+        self.start(name, code);
+    }
+
+    fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
+        block_on(task);
+    }
+
+    fn discover(&self) -> Task<'static, Vec<Found>> {
+        let disks = lock(&self.disks);
+        let found = |(path, (identity, disk)): (&String, &(Identity, MemoryDisk))| Found {
+            path: path.clone(),
+            identity: identity.clone(),
+            disk: Ok(disk.open()),
+        };
+        let found: Vec<Found> = disks.iter().map(found).collect();
+        Box::pin(async move { found })
+    }
+
+    fn event(&self, event: Event) {
+        lock(&self.events).push(event);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Buffer;
+
+    fn io(disk: &dyn Disk, io: Io) -> Done {
+        block_on(disk.submit(io))
+    }
+
+    #[test]
+    fn a_disk_refuses_what_a_real_one_would() {
+        let disk = MemoryDisk::new("d", 1 << 20, 4096, 4096);
+        let open = disk.open();
+        assert!(io(&*open, Io::Read { offset: 512, buffer: Buffer::zeroed(4096) }).result.is_err());
+        assert!(io(&*open, Io::Read { offset: 1 << 20, buffer: Buffer::zeroed(4096) }).result.is_err());
+        assert!(io(&*open, Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }).result.is_ok());
+    }
+
+    #[test]
+    fn a_claim_keeps_others_out_until_it_is_dropped() {
+        let disk = MemoryDisk::new("d", 1 << 20, 512, 4096);
+        let (one, other) = (disk.open(), disk.open());
+        one.claim().expect("free");
+        one.claim().expect("still ours");
+        assert!(other.claim().is_err());
+        drop(one);
+        other.claim().expect("free again");
+    }
+
+    #[test]
+    fn flushed_bytes_survive_a_power_cut() {
+        let disk = MemoryDisk::noisy("d", 1 << 20, 512, 512, 1);
+        let open = disk.open();
+        let write = |byte: u8| Io::Write { offset: 4096, data: Buffer::copy_of(&[byte; 4096]).share() };
+        assert!(io(&*open, write(1)).result.is_ok());
+        assert!(io(&*open, Io::Flush).result.is_ok());
+        assert!(io(&*open, write(2)).result.is_ok());
+        disk.cut_power(3);
+        assert!(disk.peek(4096, 4096).iter().all(|byte| *byte == 1 || *byte == 2));
+        assert!(io(&*open, Io::Flush).result.is_err(), "the handle is from before the cut");
+        assert!(io(&*disk.open(), Io::Flush).result.is_ok());
+    }
+
+    #[test]
+    fn hung_io_ends_when_the_disk_is_healed() {
+        let world = TestWorld::new();
+        let disk = MemoryDisk::new("d", 1 << 20, 512, 512);
+        disk.faults(|faults| faults.hang = true);
+        let open = disk.open();
+        let mut flush = open.submit(Io::Flush);
+        let expiry = flush.expiry();
+        expiry.expire();
+        assert!(block_on(flush.or_overdue()).is_none());
+        disk.heal();
+        assert!(block_on(flush).result.is_ok());
+        block_on(world.sleep(Duration::from_millis(1)));
+    }
+}

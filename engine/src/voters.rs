@@ -1,0 +1,516 @@
+//! Recording memberships and stamps (R3, R4).
+//!
+//! A change of membership, one at a time:
+//!
+//!   1. Begin a successor of the one in force: the change, disks that failed, one vote more or less.
+//!   2. Write it to the voters of both, and flush. It is in force once half of the earlier one's
+//!      voters hold it. Until then nothing else is begun: the change waits, and tries again.
+//!   3. In force: members take their new states. A voter that failed in 2, and votes still to be
+//!      changed, are the next successor's.
+//!   4. When nothing is left to change the stamp is rewritten on every writable disk.
+//!
+//! A crash during 2 leaves a membership that nobody has acknowledged; whichever of the two the
+//! next mount picks is legal, and `choose.rs` has the proof that it misses none that was in force.
+//!
+//! Invariants:
+//!
+//!   1. At most one membership is begun and not in force, and it differs from its parent by one vote at most.
+//!   2. A disk with overdue I/O is written nothing more: the old write could land last.
+//!   3. A stamp n+1 is written nowhere until all writable disks hold n.
+//!   4. While there is no quorum, changes wait; what depends on them is not acknowledged.
+
+use crate::{
+    buffer::Buffer,
+    choose,
+    event::{Event, Severity},
+    identify,
+    member::{Member, Settled},
+    mirror_sets::MirrorSets,
+    world::World,
+};
+use plinth_format::{
+    DiskNumber, GroupId, MembershipId,
+    envelope::Envelope,
+    layout::{MEMBERSHIP_PLACES, STAMP_PLACES},
+    membership::{CatalogFile, DiskState, MemberDisk, Membership},
+    stamp::Stamp,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// The members of a group, by number.
+pub type Members = BTreeMap<DiskNumber, Arc<Member>>;
+
+/// Why a membership was not changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// R5: some extent, or the catalog, would keep no current mirror.
+    #[error("some extent would keep no current mirror")]
+    WouldLoseData,
+    #[error("the disk group is being dismounted")]
+    Closing,
+    #[error("{0}")]
+    Other(String),
+}
+
+type Hook = Box<dyn Fn(&[DiskNumber]) + Send + Sync>;
+
+/// Keeper of the membership. See the module's description.
+pub struct Voters {
+    world: Arc<dyn World>,
+    group: GroupId,
+    name: String,
+    members: Arc<Members>,
+    mirror_sets: Arc<MirrorSets>,
+    current: Mutex<Arc<Membership>>,
+    /// Begun, and not in force yet (invariant 1).
+    begun: Mutex<Option<Arc<Membership>>>,
+    turn: async_lock::Mutex<()>,
+    stamp: AtomicU64,
+    /// Whether every writable disk holds `stamp`.
+    stamped: AtomicBool,
+    /// The next membership is the first since the mount: more than half of the voters must
+    /// hold it, and it changes no vote (`choose.rs`, rule 3).
+    first: AtomicBool,
+    waiting: AtomicBool,
+    closing: AtomicBool,
+    /// Called with the disks that a recorded membership took offline.
+    on_offline: OnceLock<Hook>,
+}
+
+impl std::fmt::Debug for Voters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Voters of {}", self.name)
+    }
+}
+
+impl Voters {
+    /// Starts from `membership`, which the mount has chosen, and the newest stamp in sight.
+    #[must_use]
+    pub fn new(
+        world: Arc<dyn World>,
+        group: GroupId,
+        members: Arc<Members>,
+        mirror_sets: Arc<MirrorSets>,
+        membership: Membership,
+        stamp: u64,
+    ) -> Self {
+        Self {
+            world,
+            group,
+            name: membership.group_name.clone(),
+            members,
+            mirror_sets,
+            current: Mutex::new(Arc::new(membership)),
+            begun: Mutex::new(None),
+            turn: async_lock::Mutex::new(()),
+            stamp: AtomicU64::new(stamp),
+            stamped: AtomicBool::new(true),
+            first: AtomicBool::new(true),
+            waiting: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+            on_offline: OnceLock::new(),
+        }
+    }
+
+    /// An operator forces the mount: what voters out of sight may hold is given up.
+    pub fn waive(&self) {
+        self.first.store(false, Ordering::Relaxed);
+    }
+
+    /// `hook` is called with the disks that each recorded membership took offline.
+    pub fn on_offline(&self, hook: Hook) {
+        let _ = self.on_offline.set(hook);
+    }
+
+    /// The membership in force.
+    #[must_use]
+    pub fn current(&self) -> Arc<Membership> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a change waits because too few voters can be written.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Changes that wait, and later ones, end with [`Refusal::Closing`].
+    pub fn close(&self) {
+        self.closing.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Takes a disk offline after it failed (R4). On return the membership says so, durably.
+    ///
+    /// # Errors
+    /// [`Refusal::WouldLoseData`] by R5; then the disk stays as it was.
+    pub async fn expel(&self, number: DiskNumber, reason: &str, by_operator: bool) -> Result<(), Refusal> {
+        let now = self.world.now();
+        let stamp = self.stamp.load(Ordering::Relaxed);
+        let mut expelled = false;
+        let expelled_here = &mut expelled;
+        self.change(|next| {
+            if next.disk(number).is_none_or(|disk| disk.state == DiskState::Offline) {
+                return Ok(false);
+            }
+            if !self.can_spare(next, number) {
+                return Err(Refusal::WouldLoseData);
+            }
+            take_offline(next, number, stamp, now, by_operator);
+            *expelled_here = true;
+            Ok(true)
+        })
+        .await?;
+        if expelled && let Some(member) = self.members.get(&number) {
+            let text = format!(
+                "disk {} in failure group {} is offline: {reason}. ALTER DISKGROUP {} ONLINE DISK {} when it is back",
+                member.name, member.failure_group, self.name, member.name
+            );
+            self.tell(Severity::Alarm, Some(number), text);
+        }
+        Ok(())
+    }
+
+    /// Records a disk that is back as SYNCING. It is stamped first: an image that was not in
+    /// step when it became SYNCING must not look as if it had been.
+    ///
+    /// # Errors
+    /// If the disk does not take its stamp, or the group is being dismounted.
+    pub async fn admit(&self, member: &Member, copy_whole: bool) -> Result<(), Refusal> {
+        {
+            let _turn = self.turn.lock().await;
+            let counter = self.stamp.load(Ordering::Relaxed);
+            let stamp =
+                Stamp { counter, written: self.world.now(), membership: self.current().id, clean: false };
+            let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
+            let failed = self
+                .write_records(&BTreeSet::from([member.number]), place, |member| {
+                    stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec()
+                })
+                .await;
+            if let Some(reason) = failed.get(&member.number) {
+                return Err(Refusal::Other(reason.clone()));
+            }
+        }
+        let number = member.number;
+        self.change(move |next| {
+            let Some(entry) = find(next, number) else { return Ok(false) };
+            // A quorum disk holds nothing that could be stale.
+            entry.state = if entry.quorum { DiskState::Online } else { DiskState::Syncing };
+            entry.copy_whole = copy_whole && !entry.quorum;
+            entry.by_operator = false;
+            Ok(true)
+        })
+        .await
+        .map(|_| ())
+    }
+
+    /// R5 for one disk, given the states in `membership`.
+    fn can_spare(&self, membership: &Membership, number: DiskNumber) -> bool {
+        let is_current =
+            |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+        let has_catalog = |file: CatalogFile| {
+            let mut runs = membership.catalog.iter().filter(|run| run.file == file);
+            membership.catalog.is_empty() || runs.any(|run| run.disk != number && is_whole(membership, file, run.mirror, number))
+        };
+        self.mirror_sets.can_spare(number, is_current)
+            && has_catalog(CatalogFile::Database)
+            && has_catalog(CatalogFile::Wal)
+    }
+
+    /// Makes the change `edit`, and those that failing disks force. `edit` runs once, on the
+    /// membership in force; it returns false for "nothing to change". On return the change is in force.
+    ///
+    /// # Errors
+    /// What `edit` refuses; [`Refusal::Closing`] when the group is dismounted by force meanwhile.
+    pub async fn change(
+        &self,
+        edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
+    ) -> Result<Arc<Membership>, Refusal> {
+        let _turn = self.turn.lock().await;
+        let mut failed = self.bring_in_force().await?;
+        let mut next = (*self.current()).clone();
+        if !edit(&mut next)? && failed.is_empty() {
+            return Ok(self.current());
+        }
+        loop {
+            self.settle(next, &mut failed).await?;
+            failed = self.stamp_all(false).await;
+            next = (*self.current()).clone();
+            if !self.drop_failed(&mut next, &failed) {
+                return Ok(self.current());
+            }
+        }
+    }
+
+    /// Writes failed disks into `next` as offline, where they can be spared. False if there was none.
+    fn drop_failed(&self, next: &mut Membership, failed: &BTreeMap<DiskNumber, String>) -> bool {
+        let mut dropped = false;
+        for (number, reason) in failed {
+            let is_serving = next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
+            if is_serving && self.can_spare(next, *number) {
+                take_offline(next, *number, self.stamp.load(Ordering::Relaxed), self.world.now(), false);
+                let name = next.disk(*number).map_or("", |disk| disk.name.as_str());
+                self.tell(Severity::Alarm, Some(*number), format!("disk {name} is offline: its metadata: {reason}"));
+                dropped = true;
+            }
+        }
+        dropped
+    }
+
+    /// Brings `next`, and the votes that follow from it, in force, one successor after the other.
+    async fn settle(&self, mut next: Membership, failed: &mut BTreeMap<DiskNumber, String>) -> Result<(), Refusal> {
+        let mut changed = true;
+        loop {
+            changed |= self.drop_failed(&mut next, failed);
+            let parent = self.current();
+            strike_offline(&mut next);
+            let now: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
+            let wanted = choose::voters(&next.disks, next.redundancy);
+            let gone = now.iter().copied().filter(|disk| !is_writable(&next, *disk)).collect();
+            let step = choose::voter_steps(&now, &wanted, &gone).into_iter().find(|voters| !voters.is_empty());
+            if !changed && step.is_none() {
+                return Ok(());
+            }
+            let votes = step.filter(|_| !self.first.load(Ordering::Relaxed)).unwrap_or(now);
+            let mut id = MembershipId::default();
+            self.world.random(&mut id.0);
+            let stamp = self.stamp.load(Ordering::Relaxed);
+            let begun = choose::successor(&parent, id, |child| {
+                *child = next;
+                child.stamp = stamp;
+                for disk in &mut child.disks {
+                    disk.votes = votes.contains(&disk.number);
+                }
+            });
+            *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(begun));
+            *failed = self.bring_in_force().await?;
+            next = (*self.current()).clone();
+            changed = false;
+        }
+    }
+
+    /// Writes the membership that is begun, if there is one, until it is in force. Returns the
+    /// disks that did not take it.
+    async fn bring_in_force(&self) -> Result<BTreeMap<DiskNumber, String>, Refusal> {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(begun) = begun else { return Ok(BTreeMap::new()) };
+        let parent = self.current();
+        let old: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
+        let targets: BTreeSet<_> = begun.voters().map(|disk| disk.number).chain(old.iter().copied()).collect();
+        loop {
+            let failed = self.write_everywhere(&begun, &targets).await;
+            let holders = old.iter().filter(|disk| !failed.contains_key(disk)).count();
+            let first = self.first.load(Ordering::Relaxed);
+            let enough = if first { choose::may_mount } else { choose::may_record };
+            if enough(old.len(), holders) {
+                self.first.store(false, Ordering::Relaxed);
+                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&begun);
+                *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                if self.waiting.swap(false, Ordering::Relaxed) {
+                    self.tell(Severity::Note, None, "writes go on: enough voters are back".to_owned());
+                }
+                self.enforce(&parent, &begun);
+                return Ok(failed);
+            }
+            if self.is_closing() {
+                return Err(Refusal::Closing);
+            }
+            if !self.waiting.swap(true, Ordering::Relaxed) {
+                let names: Vec<_> = parent.voters().map(|disk| disk.name.as_str()).collect();
+                let text = format!(
+                    "writes wait: {holders} of the {} voters {} can be written, at least half are needed. Bring the \
+                     disks back, or ALTER DISKGROUP {} DISMOUNT FORCE and then MOUNT FORCE to go on with what is left",
+                    names.len(),
+                    names.join(", "),
+                    self.name
+                );
+                self.tell(Severity::Alarm, None, text);
+            }
+            self.world.sleep(Duration::from_secs(1)).await;
+            for number in failed.keys() {
+                if let Some(member) = self.members.get(number) {
+                    self.reopen(member).await;
+                }
+            }
+        }
+    }
+
+    /// Tries to open a failed disk afresh: it may have come back as another device. Its
+    /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
+    async fn reopen(&self, member: &Member) {
+        for found in self.world.discover().await {
+            let Ok(disk) = found.disk else { continue };
+            let Some(header) = identify::read_header(&*disk).await else { continue };
+            if header.best.disk != member.id || header.best.group != self.group {
+                continue;
+            }
+            let before = member.disk();
+            member.release();
+            if disk.claim().is_ok() {
+                member.attach(disk);
+            } else if let Some(before) = before {
+                member.attach(before);
+            }
+            return;
+        }
+    }
+
+    /// Writes a membership to the targets; returns those that failed and why.
+    pub(crate) async fn write_everywhere(
+        &self,
+        next: &Membership,
+        targets: &BTreeSet<DiskNumber>,
+    ) -> BTreeMap<DiskNumber, String> {
+        let place = MEMBERSHIP_PLACES[usize::from(next.generation % 2 == 1)];
+        self.write_records(targets, place, |member| {
+            next.encode(Envelope { group: self.group, disk: member.id, place })
+        })
+        .await
+    }
+
+    /// Writes a record to each target and flushes it; returns those that failed and why.
+    pub(crate) async fn write_records(
+        &self,
+        targets: &BTreeSet<DiskNumber>,
+        place: u64,
+        record: impl Fn(&Member) -> Vec<u8>,
+    ) -> BTreeMap<DiskNumber, String> {
+        let mut failed = BTreeMap::new();
+        let members: Vec<_> = targets.iter().filter_map(|disk| self.members.get(disk)).collect();
+        let writes = members.iter().map(|member| async {
+            if member.is_hung() {
+                return Some("I/O that was given up is still under way".to_owned());
+            }
+            match member.start_write(place, Buffer::copy_of(&record(member)).share()).settle().await {
+                Settled::Ok(_) => match member.flush().await {
+                    Settled::Ok(_) => None,
+                    bad => Some(bad.reason()),
+                },
+                bad => Some(bad.reason()),
+            }
+        });
+        let results = futures::future::join_all(writes).await;
+        for (member, result) in members.iter().zip(results) {
+            if let Some(reason) = result {
+                failed.insert(member.number, reason);
+            }
+        }
+        failed
+    }
+
+    /// The members take the states of the recorded membership.
+    fn enforce(&self, previous: &Membership, recorded: &Membership) {
+        let mut gone = Vec::new();
+        for disk in &recorded.disks {
+            let Some(member) = self.members.get(&disk.number) else { continue };
+            let before = previous.disk(disk.number).map(|disk| disk.state);
+            if disk.state == DiskState::Offline && before != Some(DiskState::Offline) {
+                // Order matters: who sees the disk offline must also see that its
+                // stale marks are not yet durable.
+                member.unsettle();
+                member.set_state(disk.state);
+                member.release();
+                gone.push(disk.number);
+            } else {
+                member.set_state(disk.state);
+            }
+        }
+        if !gone.is_empty() {
+            match self.on_offline.get() {
+                Some(hook) => hook(&gone),
+                None => gone.iter().filter_map(|disk| self.members.get(disk)).for_each(|member| member.settle()),
+            }
+        }
+    }
+
+    /// Rewrites the stamp on every writable disk. `clean`: the last act of a dismount.
+    pub async fn restamp(&self, clean: bool) {
+        let failed = {
+            let _turn = self.turn.lock().await;
+            self.stamp_all(clean).await
+        };
+        for (disk, reason) in failed {
+            // R5 may keep it; then the next stamp tries the same counter again.
+            let _ = self.expel(disk, &format!("stamp: {reason}"), false).await;
+        }
+    }
+
+    /// Writes the next stamp; returns the disks that did not take it.
+    async fn stamp_all(&self, clean: bool) -> BTreeMap<DiskNumber, String> {
+        let membership = self.current();
+        let counter = if self.stamped.load(Ordering::Relaxed) {
+            self.stamp.fetch_add(1, Ordering::Relaxed) + 1
+        } else {
+            self.stamp.load(Ordering::Relaxed)
+        };
+        self.stamped.store(false, Ordering::Relaxed);
+        let stamp = Stamp { counter, written: self.world.now(), membership: membership.id, clean };
+        let targets = membership.disks.iter().filter(|disk| disk.state != DiskState::Offline);
+        let targets: BTreeSet<_> = targets.map(|disk| disk.number).collect();
+        let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
+        let failed = self
+            .write_records(&targets, place, |member| {
+                stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec()
+            })
+            .await;
+        self.stamped.store(failed.is_empty(), Ordering::Relaxed);
+        failed
+    }
+
+    fn tell(&self, severity: Severity, disk: Option<DiskNumber>, text: String) {
+        self.world.event(Event { group: self.name.clone(), severity, disk, text });
+    }
+}
+
+fn is_writable(membership: &Membership, number: DiskNumber) -> bool {
+    membership.disk(number).is_some_and(|disk| disk.state != DiskState::Offline)
+}
+
+/// Whether mirror `mirror` of a catalog file has no run on `without`, nor on a disk that is not online.
+fn is_whole(membership: &Membership, file: CatalogFile, mirror: u8, without: DiskNumber) -> bool {
+    let mut runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
+    runs.all(|run| {
+        run.disk != without && membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online)
+    })
+}
+
+/// Writes into `membership` that a disk is offline from now on.
+fn take_offline(membership: &mut Membership, number: DiskNumber, stamp: u64, now: i64, by_operator: bool) {
+    if let Some(disk) = find(membership, number) {
+        if disk.state == DiskState::Online {
+            disk.stamp = stamp;
+        }
+        disk.state = DiskState::Offline;
+        disk.votes = false;
+        disk.since = now;
+        disk.by_operator = by_operator;
+    }
+}
+
+/// The entry of a disk.
+pub(crate) fn find(membership: &mut Membership, number: DiskNumber) -> Option<&mut MemberDisk> {
+    membership.disks.iter_mut().find(|disk| disk.number == number)
+}
+
+/// R6: a catalog mirror whose disk is not online is struck from the list, whole.
+fn strike_offline(membership: &mut Membership) {
+    let struck: BTreeSet<_> = membership
+        .catalog
+        .iter()
+        .filter(|run| membership.disk(run.disk).is_none_or(|disk| disk.state != DiskState::Online))
+        .map(|run| (run.file, run.mirror))
+        .collect();
+    membership.catalog.retain(|run| !struck.contains(&(run.file, run.mirror)));
+}

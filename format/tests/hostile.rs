@@ -1,0 +1,477 @@
+//! Any bytes are an answer: decoders take what a disk holds and return an error,
+//! in bounded time and memory, and never panic.
+//!
+//! The bytes come in four kinds, from harmless to clever:
+//!
+//!   1. what the encoder wrote, which must read back the same;
+//!   2. the same with one bit turned, or cut short: always refused;
+//!   3. the same with fields overwritten and the checksum made right again: what
+//!      somebody does who knows the format. Refused, or read as something that
+//!      survives its own round trip;
+//!   4. random bytes in a right envelope.
+//!
+//! An allocator that counts shows that no length or count field is believed before
+//! it is checked.
+#![allow(unsafe_code)]
+
+use plinth_format::{
+    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId, Redundancy,
+    activity::{self, ActivityLog, Region},
+    checksum::crc32c,
+    envelope::{self, Envelope},
+    header::{self, DiskHeader, Status},
+    layout::{ACTIVITY_SLOT, MEMBERSHIP_SLOT, MIB},
+    membership::{self, CatalogFile, CatalogRun, DiskState, MemberDisk, Membership},
+    page,
+    stamp::{self, Stamp},
+};
+use std::{
+    alloc::{GlobalAlloc, System},
+    cell::Cell,
+};
+
+/// No single decoder may ask for more than this at once: eight times the largest slot.
+const ALLOCATION_MAX: usize = 8 * MEMBERSHIP_SLOT;
+
+thread_local! {
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: every call goes to the system's allocator unchanged; the counter is a thread's own `Cell`.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
+        let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
+        // SAFETY: the caller keeps to `GlobalAlloc::alloc`'s terms.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: std::alloc::Layout) {
+        // SAFETY: `pointer` came from `alloc` above, so from the system's allocator.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+/// Runs `decode`; fails if it took memory that the bytes do not justify.
+fn frugally<T>(what: &str, decode: impl FnOnce() -> T) -> T {
+    LARGEST.set(0);
+    let result = decode();
+    assert!(LARGEST.get() <= ALLOCATION_MAX, "{what} allocated {} bytes at once", LARGEST.get());
+    result
+}
+
+/// SplitMix64: small, and the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        usize::try_from(self.next() % limit as u64).expect("below a usize")
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
+        }
+    }
+
+    fn id(&mut self) -> [u8; 16] {
+        let mut id = [0; 16];
+        self.fill(&mut id);
+        id
+    }
+
+    /// A number that a careless reader trips over more often than a random one.
+    fn awkward(&mut self) -> u64 {
+        match self.below(8) {
+            0 => 0,
+            1 => 1,
+            2 => u64::MAX,
+            3 => u64::from(u32::MAX),
+            4 => i64::MAX.unsigned_abs(),
+            5 => 1 << self.below(64),
+            6 => (1 << self.below(63)) - 1,
+            _ => self.next(),
+        }
+    }
+}
+
+fn envelope(random: &mut Random, place: u64) -> Envelope {
+    Envelope { group: GroupId(random.id()), disk: DiskId(random.id()), place }
+}
+
+fn some_header(random: &mut Random) -> DiskHeader {
+    let au_size = MIB << random.below(7);
+    let size = Layout::smallest(au_size) + random.next() % (1 << 40);
+    DiskHeader {
+        group: GroupId(random.id()),
+        disk: DiskId(random.id()),
+        sequence: random.next(),
+        created: i64::from_le_bytes(random.next().to_le_bytes()),
+        layout: Layout::new(size, au_size).expect("large enough"),
+        logical_sector: if random.below(2) == 0 { 512 } else { 4096 },
+        physical_sector: 4096,
+        number: DiskNumber(u16::try_from(random.below(1024)).expect("small")),
+        status: if random.below(2) == 0 { Status::Member } else { Status::Former },
+        redundancy: Redundancy::High,
+        quorum: random.below(2) == 0,
+        group_name: "DATA".into(),
+        name: "DATA_0007".into(),
+        failure_group: "SHELF$2".into(),
+    }
+}
+
+fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Membership {
+    let au_size = 4 * MIB;
+    let disks: Vec<_> = (0..disks)
+        .map(|number| MemberDisk {
+            id: DiskId(random.id()),
+            number: DiskNumber(number),
+            state: [DiskState::Online, DiskState::Offline, DiskState::Syncing][random.below(3)],
+            votes: random.below(2) == 0,
+            quorum: random.below(8) == 0,
+            copy_whole: random.below(2) == 0,
+            by_operator: random.below(2) == 0,
+            size: 1000 * au_size,
+            stamp: random.next(),
+            since: 5,
+            joined: -5,
+            name: format!("DATA_{number:04}"),
+            failure_group: format!("FG{}", number % 3),
+        })
+        .collect();
+    let catalog = (0..u32::from(disks.len() as u16).min(6))
+        .map(|index| CatalogRun {
+            file: if index % 2 == 0 { CatalogFile::Database } else { CatalogFile::Wal },
+            mirror: (index / 2) as u8,
+            at: 0,
+            count: 4,
+            disk: DiskNumber(index as u16),
+            first: 10,
+        })
+        .collect();
+    Membership {
+        generation: random.next(),
+        id: MembershipId(random.id()),
+        created: 1,
+        au_size,
+        stamp: 77,
+        redundancy: Redundancy::Normal,
+        mounted: true,
+        boot: random.id(),
+        group_name: "DATA".into(),
+        ancestors: (0..ancestors).map(|_| MembershipId(random.id())).collect(),
+        disks,
+        catalog,
+    }
+}
+
+fn some_log(random: &mut Random, regions: usize) -> ActivityLog {
+    ActivityLog {
+        sequence: random.next(),
+        membership: MembershipId(random.id()),
+        boot: random.id(),
+        regions: (0..regions).map(|_| Region { first: random.next(), count: random.next() as u32 }).collect(),
+    }
+}
+
+/// Every kind of record: its name, its bytes as written, and how it is read: the
+/// result is the value written out again, so that what was read can be compared.
+type Record = (&'static str, Vec<u8>, fn(&[u8], u64) -> Result<Vec<u8>, FormatError>);
+
+const PLACE: u64 = 1 << 20;
+
+fn records(random: &mut Random) -> Vec<Record> {
+    fn header(bytes: &[u8], place: u64) -> Result<Vec<u8>, FormatError> {
+        DiskHeader::decode(bytes, place).map(|header| header.encode(place).to_vec())
+    }
+    fn stamp(bytes: &[u8], place: u64) -> Result<Vec<u8>, FormatError> {
+        Stamp::decode(bytes, place).map(|(envelope, stamp)| stamp.encode(envelope).to_vec())
+    }
+    fn membership(bytes: &[u8], place: u64) -> Result<Vec<u8>, FormatError> {
+        Membership::decode(bytes, place).map(|(envelope, membership)| membership.encode(envelope))
+    }
+    fn activity(bytes: &[u8], place: u64) -> Result<Vec<u8>, FormatError> {
+        ActivityLog::decode(bytes, place).map(|(envelope, log)| log.encode(envelope))
+    }
+    let here = envelope(random, PLACE);
+    let stamp_of = Stamp { counter: 8, written: -1, membership: MembershipId(random.id()), clean: true };
+    vec![
+        ("header", some_header(random).encode(PLACE).to_vec(), header),
+        ("stamp", stamp_of.encode(here).to_vec(), stamp),
+        ("membership of none", some_membership(random, 0, 0).encode(here), membership),
+        ("membership", some_membership(random, 7, 5).encode(here), membership),
+        ("large membership", some_membership(random, 1024, membership::ANCESTORS_MAX).encode(here), membership),
+        ("empty activity log", some_log(random, 0).encode(here), activity),
+        ("activity log", some_log(random, 20).encode(here), activity),
+        ("full activity log", some_log(random, activity::ENTRIES_MAX).encode(here), activity),
+    ]
+}
+
+fn length(record: &[u8]) -> usize {
+    let field = &record[envelope::LENGTH];
+    usize::try_from(u32::from_le_bytes(field.try_into().expect("4 bytes"))).expect("64-bit")
+}
+
+/// Makes the checksum of a record of `length` bytes right again.
+fn fix(record: &mut [u8], length: usize) {
+    record[envelope::LENGTH].copy_from_slice(&u32::try_from(length).expect("short").to_le_bytes());
+    record[envelope::CHECKSUM].fill(0);
+    let sum = crc32c(&record[..length]);
+    record[envelope::CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// What was written is read back the same, and fits its slot.
+#[test]
+fn what_was_written_reads_back() {
+    let mut random = Random(1);
+    for round in 0..20 {
+        for (name, bytes, read) in records(&mut random) {
+            assert_eq!(read(&bytes, PLACE).as_ref(), Ok(&bytes), "{name}, round {round}");
+            let slot = match name {
+                name if name.contains("membership") => MEMBERSHIP_SLOT,
+                name if name.contains("activity") => ACTIVITY_SLOT,
+                _ => BLOCK_SIZE,
+            };
+            assert!(bytes.len() <= slot && bytes.len().is_multiple_of(BLOCK_SIZE), "{name}: {} bytes", bytes.len());
+        }
+    }
+}
+
+/// The fields of a header arrive where they belong, and not only the same bytes.
+#[test]
+fn a_header_keeps_its_fields() {
+    let mut random = Random(2);
+    for _ in 0..100 {
+        let header = some_header(&mut random);
+        for place in header.layout.header_places() {
+            assert_eq!(DiskHeader::decode(&header.encode(place), place), Ok(header.clone()));
+        }
+    }
+}
+
+/// One bit turned in a record is always noticed, and one turned after it never matters.
+#[test]
+fn every_turned_bit_is_noticed() {
+    let mut random = Random(3);
+    for (name, bytes, read) in records(&mut random) {
+        let length = length(&bytes);
+        let mut turned = bytes.clone();
+        // All bits of the first KiB, then samples: the CRC treats them alike.
+        let bits = (0..length.min(1024) * 8).chain((0..200).map(|_| random.below(length * 8)).collect::<Vec<_>>());
+        for bit in bits {
+            turned[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&turned, PLACE).is_err(), "{name}: bit {bit} turned");
+            turned[bit / 8] ^= 1 << (bit % 8);
+        }
+        for byte in &mut turned[length..] {
+            *byte = 0xee;
+        }
+        assert_eq!(read(&turned, PLACE), Ok(bytes), "{name}: what follows the record does not count");
+    }
+}
+
+/// A record cut short anywhere is refused.
+#[test]
+fn every_cut_is_noticed() {
+    let mut random = Random(4);
+    for (name, bytes, read) in records(&mut random) {
+        let length = length(&bytes);
+        for end in (0..length).filter(|end| *end < 600 || end % 61 == 0) {
+            assert!(read(&bytes[..end], PLACE).is_err(), "{name} of {length} bytes cut to {end}");
+            let mut shorter = bytes[..end].to_vec();
+            if end >= envelope::ENVELOPE_SIZE {
+                fix(&mut shorter, end);
+                assert!(read(&shorter, PLACE).is_err(), "{name} of {length} bytes that says {end}");
+            }
+        }
+    }
+}
+
+/// A good record at a wrong place, from another disk or another group is told from the right one.
+#[test]
+fn a_record_knows_its_place() {
+    let mut random = Random(5);
+    for (name, bytes, read) in records(&mut random) {
+        for place in [0, PLACE + 4096, PLACE - 1, u64::MAX] {
+            let error = read(&bytes, place).expect_err(name);
+            assert_eq!(error, FormatError::Place { found: PLACE, expected: place }, "{name}");
+        }
+    }
+    let here = envelope(&mut random, PLACE);
+    assert_eq!(here.expect(here.group, here.disk), Ok(()));
+    let other = envelope(&mut random, PLACE);
+    assert!(matches!(here.expect(other.group, here.disk), Err(FormatError::Group { .. })));
+    assert!(matches!(here.expect(here.group, other.disk), Err(FormatError::Disk { .. })));
+}
+
+/// One kind of record is never taken for another.
+#[test]
+fn a_record_knows_its_kind() {
+    let mut random = Random(6);
+    let records = records(&mut random);
+    for (name, bytes, _) in &records {
+        for (other, other_bytes, read) in &records {
+            if bytes[envelope::MAGIC] != other_bytes[envelope::MAGIC] {
+                assert!(matches!(read(bytes, PLACE), Err(FormatError::Magic { .. })), "{name} read as {other}");
+            }
+        }
+    }
+}
+
+/// A record of a later version is refused by that name, so that the operator looks for a newer program.
+#[test]
+fn a_future_version_says_so() {
+    let mut random = Random(7);
+    for (name, mut bytes, read) in records(&mut random) {
+        for version in [0, plinth_format::VERSION + 1, u32::MAX] {
+            bytes[envelope::RECORD_VERSION].copy_from_slice(&version.to_le_bytes());
+            let length = length(&bytes);
+            fix(&mut bytes, length);
+            assert_eq!(read(&bytes, PLACE), Err(FormatError::Version { found: version }), "{name}");
+        }
+    }
+}
+
+/// Somebody who knows the format overwrites fields and mends the checksum. The
+/// record is refused, or read as something that can be written and read again.
+#[test]
+fn mended_records_end_in_an_answer() {
+    let mut random = Random(8);
+    let mut accepted = 0;
+    for round in 0..60 {
+        for (name, bytes, read) in records(&mut random) {
+            for _ in 0..20 {
+                let mut mended = bytes.clone();
+                let length = length(&bytes);
+                for _ in 0..=random.below(4) {
+                    // Fields of 1, 2, 4 and 8 bytes, more often near the front, where the counts are.
+                    let width = 1 << random.below(4);
+                    let front = if random.below(3) == 0 { length } else { length.min(240) };
+                    if front > envelope::ENVELOPE_SIZE + width {
+                        let at = envelope::ENVELOPE_SIZE + random.below(front - envelope::ENVELOPE_SIZE - width);
+                        let at = at / width * width;
+                        mended[at..at + width].copy_from_slice(&random.awkward().to_le_bytes()[..width]);
+                    }
+                }
+                fix(&mut mended, length);
+                let answer = frugally(name, || read(&mended, PLACE));
+                if let Ok(again) = answer {
+                    accepted += 1;
+                    assert_eq!(read(&again, PLACE).as_ref(), Ok(&again), "{name}, round {round}");
+                }
+            }
+        }
+    }
+    assert!(accepted > 0, "every record was refused before its fields were looked at");
+}
+
+/// Nothing but noise in a right envelope.
+#[test]
+fn noise_in_an_envelope_ends_in_an_answer() {
+    let mut random = Random(9);
+    for (name, bytes, read) in records(&mut random) {
+        for _ in 0..200 {
+            let mut noise = vec![0; bytes.len().max(BLOCK_SIZE)];
+            random.fill(&mut noise);
+            assert!(frugally(name, || read(&noise, PLACE)).is_err());
+            noise[..envelope::ENVELOPE_SIZE].copy_from_slice(&bytes[..envelope::ENVELOPE_SIZE]);
+            let length = envelope::ENVELOPE_SIZE + random.below(noise.len() - envelope::ENVELOPE_SIZE + 1);
+            fix(&mut noise, length);
+            let _ = frugally(name, || read(&noise, PLACE));
+        }
+    }
+}
+
+/// The counts of a membership are looked at before anything is made from them.
+#[test]
+fn counts_are_not_believed() {
+    let mut random = Random(10);
+    let here = envelope(&mut random, PLACE);
+    let bytes = some_membership(&mut random, 3, 3).encode(here);
+    let length = length(&bytes);
+    for field in [membership::DISK_COUNT, membership::RUN_COUNT, membership::ANCESTOR_COUNT] {
+        for count in [0, 1, 2, 4, 255, 1025, 4097, u32::MAX / 128, u32::MAX] {
+            let mut mended = bytes.clone();
+            mended[field.clone()].copy_from_slice(&count.to_le_bytes());
+            fix(&mut mended, length);
+            if mended != bytes {
+                assert!(frugally("membership", || Membership::decode(&mended, PLACE)).is_err(), "{count}");
+            }
+        }
+    }
+    let bytes = some_log(&mut random, 3).encode(here);
+    for count in [0, 2, 4, u32::try_from(activity::ENTRIES_MAX).expect("small") + 1, u32::MAX] {
+        let mut mended = bytes.clone();
+        mended[activity::COUNT].copy_from_slice(&count.to_le_bytes());
+        fix(&mut mended, activity::ENTRIES + 3 * activity::ENTRY_SIZE);
+        assert!(frugally("activity log", || ActivityLog::decode(&mended, PLACE)).is_err(), "{count}");
+    }
+}
+
+/// A header or membership that claims the largest disk there can be is judged at once:
+/// nothing walks over its AUs one by one, which would take hours here.
+#[test]
+fn a_vast_disk_is_judged_at_once() {
+    let mut random = Random(11);
+    let bytes = some_header(&mut random).encode(PLACE);
+    for size in [u64::MAX, u64::MAX - 4095, u64::from(u32::MAX) * MIB, 1 << 52] {
+        let mut mended = bytes.to_vec();
+        mended[header::SIZE].copy_from_slice(&size.to_le_bytes());
+        mended[header::AU_SIZE].copy_from_slice(&MIB.to_le_bytes());
+        fix(&mut mended, header::HEADER_SIZE);
+        let _ = DiskHeader::decode(&mended, PLACE);
+    }
+    let mut vast = some_membership(&mut random, 6, 0);
+    vast.au_size = MIB;
+    for disk in &mut vast.disks {
+        disk.size = u64::from(u32::MAX) * MIB;
+    }
+    let run = CatalogRun { count: 1 << 29, first: 1 << 30, ..vast.catalog[0] };
+    vast.catalog = vec![run; membership::RUNS_MAX];
+    let here = envelope(&mut random, PLACE);
+    let _ = Membership::decode(&vast.encode(here), PLACE);
+}
+
+/// A catalog page is good only as itself: whole, sealed, and under its own number.
+#[test]
+fn a_page_knows_its_number() {
+    let mut random = Random(12);
+    let mut bytes = vec![0; page::PAGE_SIZE];
+    random.fill(&mut bytes);
+    assert!(!page::is_good(&bytes, 1));
+    page::seal(&mut bytes, 7);
+    assert!(page::is_good(&bytes, 7));
+    assert!(!page::is_good(&bytes, 8));
+    assert!(!page::is_good(&bytes[..page::PAGE_SIZE - 1], 7));
+    assert!(!page::is_good(&[], 7));
+    assert!(!page::is_good(&vec![0; page::PAGE_SIZE], 0));
+    for bit in (0..page::PAGE_SIZE * 8).step_by(7) {
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        assert!(!page::is_good(&bytes, 7), "bit {bit}");
+        bytes[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+/// A stamp takes no more than its block, whatever it says about itself.
+#[test]
+fn a_stamp_is_one_block() {
+    let mut random = Random(13);
+    let here = envelope(&mut random, PLACE);
+    let stamp = Stamp { counter: u64::MAX, written: i64::MIN, membership: MembershipId([9; 16]), clean: false };
+    let mut block = stamp.encode(here).to_vec();
+    assert_eq!(Stamp::decode(&block, PLACE), Ok((here, stamp)));
+    fix(&mut block, stamp::STAMP_SIZE + 1);
+    assert!(matches!(Stamp::decode(&block, PLACE), Err(FormatError::Length { .. })));
+}
