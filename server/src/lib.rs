@@ -1,3 +1,13 @@
-//! The plinth binary's parts: real disks and rings, processes, SQL.
+//! The `plinth` binary: real disks and rings, engine and instance processes, SQL, the command line.
 
+pub mod alert;
+pub mod cli;
+pub mod engine;
+pub mod frames;
+pub mod instance;
+pub mod paths;
+mod process;
+pub mod refusal;
+pub mod sql;
+mod users;
 pub mod world;

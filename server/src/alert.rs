@@ -1,0 +1,138 @@
+//! The alert log: plain text, a line per event that somebody would want to know at three in the morning.
+//!
+//! ```text
+//!   2026-11-21T03:00:07.125Z WARNING DATA: disk 3 (/dev/sdd) is offline: ...
+//! ```
+//!
+//! Instance and engines append to it themselves, each line by one write, so that it goes on without an instance. The
+//! file is opened for each line: it may be moved away at any time.
+
+use plinth_engine::event::{Event, Severity};
+use std::{
+    fs::OpenOptions,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::PathBuf,
+    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+/// Lines that may wait for a slow disk.
+const WAITING_MAX: usize = 4096;
+
+/// A way to write lines that never blocks.
+#[derive(Debug, Clone)]
+pub struct Alert {
+    lines: SyncSender<Line>,
+}
+
+#[derive(Debug)]
+enum Line {
+    Write(String),
+    /// Say when everything before was written.
+    Flush(SyncSender<()>),
+}
+
+impl Alert {
+    /// Starts the writer. `echo`: print each line as well.
+    #[must_use]
+    pub fn new(path: PathBuf, echo: bool) -> Self {
+        let (lines, receiver) = sync_channel(WAITING_MAX);
+        // Without a thread the lines are lost, and their senders are told nothing: there is no better place to say it.
+        let _ = thread::Builder::new().name("alert".into()).spawn(move || write(&path, echo, &receiver));
+        Self { lines }
+    }
+
+    /// Writes one event. Never blocks: beyond some thousand waiting lines they go to the standard error only.
+    pub fn event(&self, event: &Event) {
+        self.line(event.severity, &event.group, &event.text);
+    }
+
+    /// Writes one line about a group, or about the instance.
+    pub fn line(&self, severity: Severity, about: &str, text: &str) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let nanos = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        let text = text.replace('\n', " | ").replace('\r', "");
+        let line = format!("{} {severity} {about}: {text}\n", rfc3339(nanos));
+        if let Err(TrySendError::Full(line) | TrySendError::Disconnected(line)) = self.lines.try_send(Line::Write(line))
+            && let Line::Write(line) = line
+        {
+            eprint!("{line}");
+        }
+    }
+
+    /// Waits until every line so far is written.
+    pub fn flush(&self) {
+        let (done, wait) = sync_channel(1);
+        if self.lines.send(Line::Flush(done)).is_ok() {
+            let _ = wait.recv();
+        }
+    }
+}
+
+fn write(path: &std::path::Path, echo: bool, lines: &Receiver<Line>) {
+    for line in lines {
+        match line {
+            Line::Flush(done) => drop(done.send(())),
+            Line::Write(line) => {
+                let file = OpenOptions::new().create(true).append(true).mode(0o640).open(path);
+                let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+                match written {
+                    Ok(()) if !echo => {}
+                    Ok(()) => eprint!("{line}"),
+                    Err(error) => eprint!("{}: {error}: {line}", path.display()),
+                }
+            }
+        }
+    }
+}
+
+/// A time as in RFC 3339, in UTC, with milliseconds. `nanos` since 1970.
+#[must_use]
+pub fn rfc3339(nanos: i64) -> String {
+    let millis = nanos.div_euclid(1_000_000);
+    let (seconds, millis) = (millis.div_euclid(1000), millis.rem_euclid(1000));
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // Days since 0000-03-01, in eras of 400 years: the year then ends with its leap day.
+    let day = days + 719_468;
+    let (era, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = (year + era * 400 + i64::from(month >= 10), if month < 10 { month + 3 } else { month - 9 });
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{millis:03}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(951_782_400_000_000_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(rfc3339(1_795_000_000_123_456_789), "2026-11-18T08:26:40.123Z");
+        assert_eq!(rfc3339(-1), "1969-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn an_event_is_one_line() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("alert.log");
+        let alert = Alert::new(path.clone(), false);
+        alert.line(Severity::Warning, "DATA", "one\ntwo");
+        alert.line(Severity::Alarm, "DATA", "three");
+        alert.flush();
+        let text = std::fs::read_to_string(path).expect("a log");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].ends_with(" WARNING DATA: one | two") && lines[1].ends_with(" ALARM DATA: three"));
+    }
+}

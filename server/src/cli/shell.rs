@@ -1,0 +1,147 @@
+//! `sql`: statements from an argument, from a pipe, or from a person.
+//!
+//! A statement ends with `;` at the end of a line. `\q` leaves. An error shows the line and a caret under the place.
+
+use super::{Result, complain, print, table};
+use crate::{
+    instance::{control::Client, control::Given},
+    paths::Paths,
+    refusal::{Refusal, state},
+    sql::TEXT_MAX,
+};
+use rustyline::{DefaultEditor, error::ReadlineError};
+use std::{
+    io::{self, IsTerminal, Read},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+/// Lines of history that are kept.
+const HISTORY: usize = 1000;
+
+pub(super) fn run(paths: &Paths, command: Option<&str>, json: bool) -> Result<ExitCode> {
+    let client = Client::connect(paths)?;
+    if let Some(text) = command {
+        return Ok(statements(&client, text, json));
+    }
+    if io::stdin().is_terminal() {
+        return interact(client, paths, json);
+    }
+    let mut text = String::new();
+    io::stdin()
+        .take(TEXT_MAX as u64 + 1)
+        .read_to_string(&mut text)
+        .map_err(|error| Refusal::new(state::INTERNAL, format!("reading statements: {error}")))?;
+    Ok(statements(&client, &text, json))
+}
+
+/// Runs statements, up to the first that is refused.
+fn statements(client: &Client, text: &str, json: bool) -> ExitCode {
+    match client.sql(text, |given| show(&given, json)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(refusal) => {
+            fail(&refusal, text);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn show(given: &Given, json: bool) {
+    for notice in &given.notices {
+        let severity = if notice.warning { "WARNING" } else { "NOTICE" };
+        eprintln!("{severity}: {}", notice.text);
+    }
+    match &given.table {
+        Some(found) if json => print(&format!("{:#}\n", table::objects(found))),
+        Some(found) => print(&table::ruled(found)),
+        None if json || given.tag.is_empty() => {}
+        None => print(&format!("{}\n", given.tag)),
+    }
+}
+
+fn fail(refusal: &Refusal, text: &str) {
+    complain(refusal);
+    if let Some(place) = refusal.at.and_then(|at| caret(text, at)) {
+        eprint!("{place}");
+    }
+}
+
+/// The line with character `at`, and a caret below it.
+fn caret(text: &str, at: usize) -> Option<String> {
+    let characters: Vec<char> = text.chars().collect();
+    if at > characters.len() {
+        return None;
+    }
+    let start = characters.iter().take(at).rposition(|char| *char == '\n').map_or(0, |newline| newline + 1);
+    let line: String = characters.iter().skip(start).take_while(|char| **char != '\n').collect();
+    let number = characters.iter().take(at).filter(|char| **char == '\n').count() + 1;
+    let prefix = format!("LINE {number}: ");
+    // Tabs stay tabs, so that the caret stands below its character.
+    let indent: String = line.chars().take(at - start).map(|char| if char == '\t' { '\t' } else { ' ' }).collect();
+    Some(format!("{prefix}{line}\n{}{indent}^\n", " ".repeat(prefix.len())))
+}
+
+fn interact(mut client: Client, paths: &Paths, json: bool) -> Result<ExitCode> {
+    let broken = |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
+    let config =
+        rustyline::Config::builder().max_history_size(HISTORY).map_err(broken)?.auto_add_history(false).build();
+    let mut editor = DefaultEditor::with_config(config).map_err(broken)?;
+    let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".plinth_history"));
+    if let Some(history) = &history {
+        let _ = editor.load_history(history);
+    }
+    print("SQL over disk groups; \\q leaves, SHOW ALL and SELECT * FROM v$asm_diskgroup; are a start.\n");
+    let mut text = String::new();
+    loop {
+        let line = match editor.readline(if text.is_empty() { "plinth> " } else { "     -> " }) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => {
+                text.clear();
+                continue;
+            }
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(broken(error)),
+        };
+        let word = line.trim();
+        if text.is_empty() && matches!(word, "\\q" | "exit" | "quit" | "exit;" | "quit;") {
+            break;
+        }
+        if text.is_empty() && word.is_empty() {
+            continue;
+        }
+        text.push_str(&line);
+        text.push('\n');
+        if !word.ends_with(';') {
+            continue;
+        }
+        let statement = text.trim_end().to_owned();
+        text.clear();
+        let _ = editor.add_history_entry(statement.replace('\n', " "));
+        if let Err(refusal) = client.sql(&statement, |given| show(&given, json)) {
+            fail(&refusal, &statement);
+            if refusal.state.starts_with("08") {
+                match Client::connect(paths) {
+                    Ok(again) => client = again,
+                    Err(refusal) => complain(&refusal),
+                }
+            }
+        }
+    }
+    if let Some(history) = &history {
+        let _ = editor.save_history(history);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_stands_below_the_place() {
+        assert_eq!(caret("select x", 7).as_deref(), Some("LINE 1: select x\n               ^\n"));
+        assert_eq!(caret("a\n\tbé c\nd", 6).as_deref(), Some("LINE 2: \tbé c\n        \t   ^\n"));
+        assert_eq!(caret("a", 1).as_deref(), Some("LINE 1: a\n         ^\n"));
+        assert_eq!(caret("a", 2), None);
+    }
+}

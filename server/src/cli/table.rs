@@ -1,0 +1,111 @@
+//! Numbers and tables for people and for programs.
+
+use crate::instance::{query::Table, views::Type};
+use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table as Drawn, TableStyle};
+use plinth_engine::admin::Value;
+use serde_json::{Map, Number};
+
+/// Bytes with a unit that fits: `4096 bytes`, `512 KiB`, `1.5 GiB`.
+#[must_use]
+pub fn bytes_pretty(bytes: i64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut value = bytes as f64;
+    let mut unit = "bytes";
+    for next in UNITS {
+        if value.abs() < 1024.0 {
+            break;
+        }
+        value /= 1024.0;
+        unit = next;
+    }
+    if value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
+}
+
+/// A value as text; nothing for NULL.
+#[must_use]
+pub fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) => number.to_string(),
+        // A control character in a name shall not reach a terminal.
+        Value::Text(text) => text.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect(),
+        Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}
+
+/// The lines that `psql` draws.
+const PSQL: TableStyle = TableStyle::new()
+    .header_lines(ContentLineStyle::none().junction('|'))
+    .header_separator(LineStyle::none().fill('-').junction('+'))
+    .content_lines(ContentLineStyle::none().junction('|'));
+
+/// Columns under headings, as `asmcmd` prints them.
+#[must_use]
+pub fn plain(table: &Table) -> String {
+    let mut drawn = Drawn::new();
+    drawn.load_style(comfy_table::presets::NOTHING);
+    drawn.set_header(table.columns.iter().map(|column| &column.name));
+    for row in &table.rows {
+        drawn.add_row(row.iter().map(text));
+    }
+    for (at, column) in table.columns.iter().enumerate() {
+        if let Some(drawn) = drawn.column_mut(at) {
+            drawn.set_padding((0, 2));
+            if column.kind != Type::Text {
+                drawn.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+    }
+    let mut text: String = drawn.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    if table.rows.is_empty() {
+        text.clear();
+    }
+    text
+}
+
+/// A result as `psql` draws it.
+#[must_use]
+pub fn ruled(table: &Table) -> String {
+    let mut drawn = Drawn::new();
+    drawn.load_style(PSQL);
+    drawn.set_header(table.columns.iter().map(|column| &column.name));
+    for row in &table.rows {
+        drawn.add_row(row.iter().map(text));
+    }
+    for (at, column) in table.columns.iter().enumerate() {
+        if column.kind != Type::Text
+            && let Some(drawn) = drawn.column_mut(at)
+        {
+            drawn.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines: String = drawn.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let count = table.rows.len();
+    format!("{lines}({count} row{})\n", if count == 1 { "" } else { "s" })
+}
+
+/// A result as an array of objects.
+#[must_use]
+pub fn objects(table: &Table) -> serde_json::Value {
+    let object = |row: &Vec<Value>| {
+        let pairs = table.columns.iter().zip(row).map(|(column, value)| {
+            let value = match value {
+                Value::Null => serde_json::Value::Null,
+                Value::Integer(number) => (*number).into(),
+                Value::Real(number) => Number::from_f64(*number).map_or(serde_json::Value::Null, Into::into),
+                Value::Text(text) => text.clone().into(),
+                value @ Value::Blob(_) => text(value).into(),
+            };
+            (column.name.clone(), value)
+        });
+        serde_json::Value::Object(pairs.collect::<Map<_, _>>())
+    };
+    table.rows.iter().map(object).collect()
+}
+
+/// The result in the way that was asked for.
+#[must_use]
+pub fn plain_or_json(table: &Table, json: bool) -> String {
+    if json { format!("{:#}\n", objects(table)) } else { plain(table) }
+}

@@ -1,0 +1,221 @@
+//! The other end of an engine's socket.
+
+use super::protocol::{Answer, FileInfo, ListEntry, NAME, Notice, Request, Status, decode_row};
+use crate::{frames::Frames, paths::Paths};
+use plinth_engine::admin::{AdminError, Code, Operation, Report, Rows};
+use rustix::fd::BorrowedFd;
+use std::{io, path::PathBuf, time::Duration};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// How long an engine may take to say something about itself.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A connection to an engine: one request at a time.
+#[derive(Debug)]
+pub struct Client {
+    group: String,
+    frames: Frames,
+}
+
+impl Client {
+    /// # Errors
+    /// `NotMounted` if no engine of the group runs.
+    pub fn connect(paths: &Paths, group: &str) -> Result<Self> {
+        let socket = paths.engine(group);
+        match Frames::connect(&socket, NAME) {
+            Ok(frames) => Ok(Self { group: group.to_owned(), frames }),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                Err(AdminError::new(Code::NotMounted, format!("disk group {group} is not mounted"))
+                    .hint(format!("ALTER DISKGROUP {group} MOUNT")))
+            }
+            Err(error) => Err(AdminError::new(Code::Io, format!("engine of {group}: {}: {error}", socket.display()))),
+        }
+    }
+
+    fn lost(&self, error: &io::Error) -> AdminError {
+        let group = &self.group;
+        let what = match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
+                format!("the engine of {group} ended before it answered")
+            }
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("the engine of {group} does not answer"),
+            _ => format!("the engine of {group}: {error}"),
+        };
+        AdminError::new(Code::Io, what).hint("the alert log and the engine's log tell more")
+    }
+
+    fn send(&self, request: &Request, body: &[u8], descriptor: Option<BorrowedFd<'_>>) -> Result<()> {
+        self.frames.send(request, body, descriptor).map_err(|error| self.lost(&error))
+    }
+
+    fn next(&self) -> Result<(Answer, Vec<u8>)> {
+        match self.frames.receive() {
+            Ok(Some(received)) => match received.head {
+                Answer::Refused(error) => Err(error),
+                answer => Ok((answer, received.body)),
+            },
+            Ok(None) => Err(self.lost(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    fn call(&self, request: &Request, timeout: Option<Duration>) -> Result<Answer> {
+        self.frames.set_timeout(timeout).map_err(|error| self.lost(&error))?;
+        self.send(request, &[], None)?;
+        Ok(self.next()?.0)
+    }
+
+    fn strange(&self) -> AdminError {
+        AdminError::new(Code::Io, format!("the engine of {} answered something else than was asked", self.group))
+    }
+
+    /// For a request that is answered with `Done`. Takes as long as it takes.
+    ///
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn ask(&self, request: &Request) -> Result<()> {
+        match self.call(request, None)? {
+            Answer::Done => Ok(()),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// # Errors
+    /// If the engine does not answer.
+    pub fn status(&self) -> Result<Status> {
+        match self.call(&Request::Status, Some(SOON))? {
+            Answer::Status(status) => Ok(status),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn check(&self, repair: bool) -> Result<Report> {
+        match self.call(&Request::Check { repair }, None)? {
+            Answer::Report(report) => Ok(report),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// # Errors
+    /// If the engine does not answer, or has no group.
+    pub fn operations(&self) -> Result<Vec<Operation>> {
+        match self.call(&Request::Operations, Some(SOON))? {
+            Answer::Operations(operations) => Ok(operations),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// Runs a SELECT in the engine and hands out each row.
+    ///
+    /// # Errors
+    /// What the engine or the receiver of rows refuses.
+    pub fn query(
+        &self,
+        sql: &str,
+        mut row: impl FnMut(Vec<plinth_engine::admin::Value>) -> Result<()>,
+    ) -> Result<Rows> {
+        let Answer::Rows { columns, types } = self.call(&Request::Query(sql.to_owned()), Some(SOON))? else {
+            return Err(self.strange());
+        };
+        loop {
+            match self.next()? {
+                (Answer::Done, _) => return Ok(Rows { columns, types, rows: Vec::new() }),
+                (Answer::Part { rows }, body) => {
+                    let mut rest = &body[..];
+                    for _ in 0..rows {
+                        row(decode_row(&mut rest).ok_or_else(|| self.strange())?)?;
+                    }
+                }
+                _ => return Err(self.strange()),
+            }
+        }
+    }
+
+    /// Hands the engine the device of a mount.
+    ///
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn serve(&self, mount_point: PathBuf, device: BorrowedFd<'_>) -> Result<()> {
+        self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
+        self.send(&Request::Serve { mount_point }, &[], Some(device))?;
+        match self.next()?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// Hears notices until the engine ends.
+    ///
+    /// # Errors
+    /// If the engine does not let itself be watched.
+    pub fn watch(self, mut notice: impl FnMut(Notice)) -> Result<()> {
+        match self.call(&Request::Watch, Some(SOON))? {
+            Answer::Done => {}
+            _ => return Err(self.strange()),
+        }
+        self.frames.set_timeout(None).map_err(|error| self.lost(&error))?;
+        while let Ok((Answer::Notice(heard), _)) = self.next() {
+            notice(heard);
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    /// If there is no such file, or the engine does not answer.
+    pub fn look(&self, path: &str) -> Result<FileInfo> {
+        match self.call(&Request::Look { path: path.to_owned() }, None)? {
+            Answer::File(info) => Ok(info),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// All entries of a directory.
+    ///
+    /// # Errors
+    /// If there is no such directory, or the engine does not answer.
+    pub fn list(&self, path: &str) -> Result<Vec<ListEntry>> {
+        let mut all: Vec<ListEntry> = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |entry| entry.cookie);
+            match self.call(&Request::List { path: path.to_owned(), after }, None)? {
+                Answer::Entries(entries) if entries.is_empty() => return Ok(all),
+                Answer::Entries(entries) => all.extend(entries),
+                _ => return Err(self.strange()),
+            }
+        }
+    }
+
+    /// Makes a file, or empties the one that is there.
+    ///
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn make(&self, path: &str, mode: u32, uid: u32, gid: u32) -> Result<FileInfo> {
+        match self.call(&Request::Make { path: path.to_owned(), mode, uid, gid }, None)? {
+            Answer::File(info) => Ok(info),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn read(&self, node: u64, offset: u64, length: usize) -> Result<Vec<u8>> {
+        self.send(&Request::Read { node, offset, length }, &[], None)?;
+        match self.next()? {
+            (Answer::Bytes, bytes) => Ok(bytes),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn write(&self, node: u64, offset: u64, bytes: &[u8]) -> Result<()> {
+        self.send(&Request::Write { node, offset }, bytes, None)?;
+        match self.next()?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(self.strange()),
+        }
+    }
+}

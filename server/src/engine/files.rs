@@ -1,0 +1,142 @@
+//! Files of a mounted group for `plinth ls` and `plinth cp`, through a session like any front end's.
+//!
+//! Paths start at the group's root; `.` is nothing, `..` is refused, links are not followed.
+
+use super::protocol::{Answer, FileInfo, ListEntry, Request};
+use crate::{frames::BODY_MAX, world::block_on};
+use plinth_engine::{
+    admin::{AdminError, Code},
+    api::{Attributes, Caller, Changes, Kind, NewFile, Node, ROOT},
+    error::FileError,
+    group::{Group, Session},
+};
+use std::sync::Arc;
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// Entries in one answer.
+const ENTRIES: usize = 1000;
+
+pub(super) fn answer(group: Arc<Group>, request: Request, bytes: &[u8]) -> Result<(Answer, Vec<u8>)> {
+    let session = Session::new(group, None);
+    block_on(async {
+        match request {
+            Request::Look { path } => Ok((Answer::File(info(&find(&session, &path).await?)), Vec::new())),
+            Request::List { path, after } => list(&session, &path, after).await,
+            Request::Make { path, mode, uid, gid } => make(&session, &path, mode, Caller { uid, gid }).await,
+            Request::Read { node, offset, length } => {
+                let mut body = vec![0; length.min(BODY_MAX)];
+                let read = session.read(node, offset, &mut body).await.map_err(|error| at_node(node, error))?;
+                body.truncate(read);
+                Ok((Answer::Bytes, body))
+            }
+            Request::Write { node, offset } => {
+                session.write(node, offset, bytes, false).await.map_err(|error| at_node(node, error))?;
+                Ok((Answer::Done, Vec::new()))
+            }
+            Request::Sync { node } => {
+                session.sync(node, false).await.map_err(|error| at_node(node, error))?;
+                session.sync_directory(ROOT).await.map_err(|error| at_node(node, error))?;
+                Ok((Answer::Done, Vec::new()))
+            }
+            _ => Err(AdminError::new(Code::NotSupported, "a request that this engine does not know")),
+        }
+    })
+}
+
+fn refused(error: &FileError, thing: String) -> AdminError {
+    let code = match error {
+        FileError::NoSpace => Code::NoSpace,
+        FileError::Disk(_) => Code::Io,
+        FileError::ExtentLost { .. } | FileError::Catalog(_) => Code::Damaged,
+        FileError::Dismounted => Code::NotMounted,
+        _ => Code::Invalid,
+    };
+    AdminError::new(code, format!("{thing}: {error}"))
+}
+
+fn at_node(node: Node, error: FileError) -> AdminError {
+    refused(&error, format!("file {node}"))
+}
+
+fn components(path: &str) -> Result<Vec<&[u8]>> {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    if parts.contains(&"..") {
+        return Err(AdminError::new(Code::Invalid, format!("{path}: '..' is not followed here")));
+    }
+    Ok(parts.into_iter().map(str::as_bytes).collect())
+}
+
+async fn walk(session: &Session, path: &str, parts: &[&[u8]]) -> Result<Attributes> {
+    let at_path = |error: FileError| refused(&error, format!("+{}/{path}", session.group_name()));
+    let mut attributes = session.attributes(ROOT).await.map_err(at_path)?;
+    for part in parts {
+        attributes = session.lookup(attributes.node, part).await.map_err(at_path)?;
+    }
+    Ok(attributes)
+}
+
+async fn find(session: &Session, path: &str) -> Result<Attributes> {
+    walk(session, path, &components(path)?).await
+}
+
+fn info(attributes: &Attributes) -> FileInfo {
+    FileInfo {
+        node: attributes.node,
+        kind: attributes.kind,
+        mode: attributes.mode,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        links: attributes.links,
+        size: attributes.size,
+        blocks: attributes.blocks,
+        modified: attributes.modified,
+    }
+}
+
+async fn list(session: &Session, path: &str, after: u64) -> Result<(Answer, Vec<u8>)> {
+    let directory = find(session, path).await?;
+    if directory.kind != Kind::Directory {
+        return Err(AdminError::new(Code::Invalid, format!("+{}/{path} is not a directory", session.group_name())));
+    }
+    let entries =
+        session.read_directory(directory.node, after, ENTRIES).await.map_err(|error| at_node(directory.node, error))?;
+    let mut listed = Vec::with_capacity(entries.len());
+    for entry in entries {
+        // Gone since: leave it out.
+        if let Ok(attributes) = session.attributes(entry.node).await {
+            listed.push(ListEntry {
+                name: String::from_utf8_lossy(&entry.name).into_owned(),
+                cookie: entry.cookie,
+                info: info(&attributes),
+            });
+        }
+    }
+    Ok((Answer::Entries(listed), Vec::new()))
+}
+
+async fn make(session: &Session, path: &str, mode: u32, caller: Caller) -> Result<(Answer, Vec<u8>)> {
+    let at_path = |error: FileError| refused(&error, format!("+{}/{path}", session.group_name()));
+    let parts = components(path)?;
+    let Some((name, directory)) = parts.split_last() else {
+        return Err(AdminError::new(Code::Invalid, format!("+{}/{path} is a directory", session.group_name())));
+    };
+    let directory = walk(session, path, directory).await?;
+    let made = session.create(directory.node, name, NewFile::Regular, mode & 0o7777, caller).await;
+    let attributes = match made {
+        Ok(attributes) => attributes,
+        Err(FileError::Exists) => {
+            let there = session.lookup(directory.node, name).await.map_err(at_path)?;
+            if there.kind != Kind::Regular {
+                return Err(AdminError::new(
+                    Code::Invalid,
+                    format!("+{}/{path} is not a regular file", session.group_name()),
+                ));
+            }
+            let empty = Changes { size: Some(0), ..Changes::default() };
+            session.change(there.node, empty).await.map_err(at_path)?
+        }
+        Err(error) => return Err(at_path(error)),
+    };
+    Ok((Answer::File(info(&attributes)), Vec::new()))
+}

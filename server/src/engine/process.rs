@@ -1,0 +1,381 @@
+//! The process itself: start, mount, serve, end.
+
+use super::{
+    files,
+    protocol::{Answer, NAME, Notice, Request, Status, encode_row},
+};
+use crate::{
+    alert::Alert,
+    frames::{Frames, Received},
+    paths::Paths,
+    process::{self, Peer},
+    world::{IoChoice, RealWorld, block_on},
+};
+use plinth_engine::{
+    admin::{AdminError, Code},
+    event::Severity,
+    group::{Group, Session},
+    world::World,
+};
+use plinth_fuse::FrontEnd;
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    os::unix::net::UnixListener,
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long an engine without a group waits for somebody who wants something.
+const IDLE: Duration = Duration::from_secs(60);
+/// Most connections at one time: the instance's few, and those of `plinth cp`.
+const CONNECTIONS_MAX: usize = 64;
+/// FUSE workers that are kept ready.
+const WORKERS: usize = 4;
+/// The bytes of rows that are sent in one message, about.
+const PART: usize = 1 << 20;
+
+/// What an engine is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub paths: Paths,
+    pub group: String,
+    pub diskstring: String,
+    pub io: IoChoice,
+}
+
+struct Engine {
+    options: Options,
+    world: Arc<RealWorld>,
+    alert: Alert,
+    group: Mutex<Option<Arc<Group>>>,
+    serving: Mutex<BTreeSet<PathBuf>>,
+    watchers: Mutex<Vec<Sender<Notice>>>,
+    connections: AtomicUsize,
+    /// When somebody last wanted something.
+    wanted: Mutex<Instant>,
+}
+
+/// Runs an engine to its end.
+#[must_use]
+pub fn run(options: Options) -> ExitCode {
+    process::keep_signals();
+    // In a session of its own: what ends the instance's terminal is none of its business. It fails if it is so already.
+    let _ = rustix::process::setsid();
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let group = options.group.clone();
+    let lock = match process::only_one(&options.paths.engine_pid(&group)) {
+        Ok(Some(lock)) => lock,
+        Ok(None) => {
+            eprintln!("plinth: another engine of {group} runs");
+            return ExitCode::FAILURE;
+        }
+        Err(error) => {
+            eprintln!("plinth: {}: {error}", options.paths.engine_pid(&group).display());
+            return ExitCode::FAILURE;
+        }
+    };
+    protect();
+    let alert = Alert::new(options.paths.alert(), true);
+    let started = Engine::new(options, alert).and_then(|engine| {
+        let socket = engine.options.paths.engine(&group);
+        let _ = fs::remove_file(&socket);
+        Ok((engine, UnixListener::bind(&socket)?))
+    });
+    let (engine, listener) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            eprintln!("plinth: engine of {group}: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let accepting = Arc::clone(&engine);
+    if let Err(error) = thread::Builder::new().name("accept".into()).spawn(move || accepting.accept(&listener)) {
+        eprintln!("plinth: engine of {group}: {error}");
+        return ExitCode::FAILURE;
+    }
+    process::wait_for_end();
+    engine.end();
+    drop(lock);
+    ExitCode::SUCCESS
+}
+
+/// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want of privileges.
+fn protect() {
+    // The kernel must not wait for this process's own mounts when it frees memory for this process.
+    let _ = rustix::process::configure_io_flusher_behavior(true);
+    let flags = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
+    let _ = rustix::mm::mlockall(flags | rustix::mm::MlockAllFlags::ONFAULT);
+    let _ = fs::write("/proc/self/oom_score_adj", "-900");
+}
+
+impl Engine {
+    fn new(options: Options, alert: Alert) -> io::Result<Arc<Self>> {
+        let events = alert.clone();
+        let world = RealWorld::new(options.io, move |event| events.event(&event))?;
+        world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
+        Ok(Arc::new(Self {
+            options,
+            world: Arc::new(world),
+            alert,
+            group: Mutex::default(),
+            serving: Mutex::default(),
+            watchers: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            wanted: Mutex::new(Instant::now()),
+        }))
+    }
+
+    fn group(&self) -> MutexGuard<'_, Option<Arc<Group>>> {
+        self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serving(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn mounted(&self) -> Result<Arc<Group>, AdminError> {
+        let name = &self.options.group;
+        self.group().clone().ok_or_else(|| {
+            AdminError::new(Code::NotMounted, format!("disk group {name} is not mounted"))
+                .hint(format!("ALTER DISKGROUP {name} MOUNT"))
+        })
+    }
+
+    /// Ends the process in good order, on a signal.
+    fn end(&self) {
+        let group = self.group().take();
+        if let Some(group) = group {
+            let name = &self.options.group;
+            match block_on(group.dismount(true)) {
+                Ok(()) => self.alert.line(Severity::Note, name, "dismounted: the engine was told to end"),
+                Err(error) => {
+                    self.alert.line(Severity::Warning, name, &format!("ends without a clean dismount: {error}"));
+                }
+            }
+        }
+        self.leave(0);
+    }
+
+    /// Ends the process.
+    fn leave(&self, code: i32) -> ! {
+        let _ = fs::remove_file(self.options.paths.engine(&self.options.group));
+        self.alert.flush();
+        std::process::exit(code)
+    }
+
+    fn accept(self: &Arc<Self>, listener: &UnixListener) {
+        let idle = Arc::clone(self);
+        let _ = thread::Builder::new().name("idle".into()).spawn(move || idle.leave_when_idle());
+        loop {
+            let Ok((stream, _)) = listener.accept() else {
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            if !Peer::of(&stream).is_ok_and(|peer| peer.administers()) {
+                continue;
+            }
+            if self.connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+                self.connections.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            let engine = Arc::clone(self);
+            let talking = thread::Builder::new().name("request".into()).spawn(move || {
+                if let Ok(frames) = Frames::greet(stream, NAME) {
+                    while let Ok(Some(request)) = frames.receive() {
+                        if engine.answer(&frames, request).is_err() {
+                            break;
+                        }
+                    }
+                }
+                engine.connections.fetch_sub(1, Ordering::SeqCst);
+            });
+            if talking.is_err() {
+                self.connections.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// An engine without a group that nobody speaks to is of no use, and may be in the way of one that is.
+    fn leave_when_idle(&self) {
+        loop {
+            thread::sleep(Duration::from_secs(5));
+            let wanted = *self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            let idle = wanted.elapsed() > IDLE && self.connections.load(Ordering::SeqCst) == 0;
+            if idle && self.group().is_none() {
+                self.leave(0);
+            }
+        }
+    }
+
+    fn answer(self: &Arc<Self>, frames: &Frames, request: Received<Request>) -> io::Result<()> {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        let done = |result: Result<(), AdminError>| match result {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Refused(error),
+        };
+        let answer = match request.head {
+            Request::Status => Answer::Status(self.status()),
+            Request::Create(new) => {
+                let world: Arc<dyn World> = self.world.clone();
+                done(block_on(Group::create(&world, new)))
+            }
+            Request::Mount { force } => {
+                let result = self.mount(force);
+                let failed = result.as_ref().is_err_and(|error| error.code != Code::AlreadyMounted);
+                frames.send(&done(result), &[], None)?;
+                if failed {
+                    self.leave(1);
+                }
+                return Ok(());
+            }
+            Request::Dismount { force } => {
+                return self.finish(frames, |engine| engine.dismount(force));
+            }
+            Request::Drop { contents } => {
+                return self.finish(frames, |engine| {
+                    engine.refuse_if_serving()?;
+                    block_on(engine.mounted()?.drop_group(contents))
+                });
+            }
+            Request::Offline(which) => done(self.mounted().and_then(|group| block_on(group.offline(which)))),
+            Request::Online(which) => done(self.mounted().and_then(|group| block_on(group.online(which)))),
+            Request::Check { repair } => match self.mounted().and_then(|group| block_on(group.check(repair))) {
+                Ok(report) => Answer::Report(report),
+                Err(error) => Answer::Refused(error),
+            },
+            Request::SetAttribute { name, value } => {
+                done(self.mounted().and_then(|group| block_on(group.set_attribute(&name, &value))))
+            }
+            Request::SetDiskstring(diskstring) => {
+                done(self.world.set_diskstring(&diskstring).map_err(|error| AdminError::new(Code::Invalid, error)))
+            }
+            Request::Operations => match self.mounted() {
+                Ok(group) => Answer::Operations(group.operations()),
+                Err(error) => Answer::Refused(error),
+            },
+            Request::Query(sql) => return self.query(frames, &sql),
+            Request::Serve { mount_point } => done(self.serve(mount_point, request.descriptor)),
+            Request::Watch => return self.watch(frames),
+            other => {
+                let result = self.mounted().and_then(|group| files::answer(group, other, &request.body));
+                return match result {
+                    Ok((answer, body)) => frames.send(&answer, &body, None),
+                    Err(error) => frames.send(&Answer::Refused(error), &[], None),
+                };
+            }
+        };
+        frames.send(&answer, &[], None)
+    }
+
+    /// Does what leaves the engine without a group, answers, and leaves.
+    fn finish(&self, frames: &Frames, what: impl FnOnce(&Self) -> Result<(), AdminError>) -> io::Result<()> {
+        match what(self) {
+            Ok(()) => {
+                *self.group() = None;
+                // Gone from the directory before the answer: whoever hears it may start another engine.
+                let _ = fs::remove_file(self.options.paths.engine(&self.options.group));
+                let _ = frames.send(&Answer::Done, &[], None);
+                self.leave(0)
+            }
+            Err(error) => frames.send(&Answer::Refused(error), &[], None),
+        }
+    }
+
+    fn status(&self) -> Status {
+        Status {
+            pid: std::process::id(),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+            mounted: self.group().is_some(),
+            io: self.world.io_engine_name().to_owned(),
+            serving: self.serving().iter().cloned().collect(),
+        }
+    }
+
+    fn mount(&self, force: bool) -> Result<(), AdminError> {
+        let name = &self.options.group;
+        let mut group = self.group();
+        if group.is_some() {
+            return Err(AdminError::new(Code::AlreadyMounted, format!("disk group {name} is mounted already")));
+        }
+        let world: Arc<dyn World> = self.world.clone();
+        *group = Some(block_on(Group::mount(world, name, force))?);
+        Ok(())
+    }
+
+    fn refuse_if_serving(&self) -> Result<(), AdminError> {
+        let serving: Vec<String> = self.serving().iter().map(|path| path.display().to_string()).collect();
+        if serving.is_empty() {
+            return Ok(());
+        }
+        Err(AdminError::new(
+            Code::Busy,
+            format!("disk group {} is mounted on {}", self.options.group, serving.join(", ")),
+        )
+        .hint(format!("plinth umount {}", serving.join(" "))))
+    }
+
+    fn dismount(&self, force: bool) -> Result<(), AdminError> {
+        if !force {
+            self.refuse_if_serving()?;
+        }
+        block_on(self.mounted()?.dismount(force))
+    }
+
+    fn query(&self, frames: &Frames, sql: &str) -> io::Result<()> {
+        let rows = match self.mounted().and_then(|group| block_on(group.query(sql))) {
+            Ok(rows) => rows,
+            Err(error) => return frames.send(&Answer::Refused(error), &[], None),
+        };
+        frames.send(&Answer::Rows { columns: rows.columns, types: rows.types }, &[], None)?;
+        let mut body = Vec::new();
+        let mut count = 0;
+        for row in &rows.rows {
+            encode_row(row, &mut body);
+            count += 1;
+            if body.len() >= PART {
+                frames.send(&Answer::Part { rows: count }, &body, None)?;
+                body.clear();
+                count = 0;
+            }
+        }
+        frames.send(&Answer::Part { rows: count }, &body, None)?;
+        frames.send(&Answer::Done, &[], None)
+    }
+
+    fn serve(self: &Arc<Self>, mount_point: PathBuf, device: Option<rustix::fd::OwnedFd>) -> Result<(), AdminError> {
+        let group = self.mounted()?;
+        let device = device
+            .ok_or_else(|| AdminError::new(Code::Invalid, "the request to serve a mount came without its device"))?;
+        let session = |watcher| Session::new(group, Some(watcher));
+        let front_end = FrontEnd::serve(device, session, Arc::new(|task| block_on(task)), WORKERS)
+            .map_err(|error| AdminError::new(Code::Io, format!("serving {}: {error}", mount_point.display())))?;
+        self.serving().insert(mount_point.clone());
+        let engine = Arc::clone(self);
+        let waiting = thread::Builder::new().name("front end".into()).spawn(move || {
+            front_end.join();
+            engine.serving().remove(&mount_point);
+            let mut watchers = engine.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+            watchers.retain(|watcher| watcher.send(Notice::Unmounted(mount_point.clone())).is_ok());
+        });
+        waiting.map(drop).map_err(|error| AdminError::new(Code::Io, format!("starting a thread: {error}")))
+    }
+
+    /// Tells notices until either side is gone. The connection's end tells the watcher that this process ended.
+    fn watch(&self, frames: &Frames) -> io::Result<()> {
+        let (sender, notices) = channel();
+        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        frames.send(&Answer::Done, &[], None)?;
+        for notice in notices {
+            frames.send(&Answer::Notice(notice), &[], None)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! Messages between our own processes: a length-prefixed head in JSON, bytes that belong to it, perhaps a descriptor.
+//!
+//! ```text
+//!   head length u32 LE | body length u32 LE | head (JSON) | body (bytes)
+//! ```
+//!
+//! Each side first sends a [`Hello`]; a side that speaks another version says so and leaves. Lengths beyond the limits
+//! end the connection before anything is allocated. A descriptor comes with the first byte (`SCM_RIGHTS`).
+
+use rustix::{
+    fd::{AsFd, BorrowedFd, OwnedFd},
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
+    os::unix::net::UnixStream,
+    path::Path,
+    time::Duration,
+};
+
+/// The version of the messages. A change that the other side would misread makes it one more.
+pub const VERSION: u32 = 1;
+
+/// The longest head, in bytes: a statement and its answer, a `CREATE DISKGROUP` of ten thousand disks.
+const HEAD_MAX: usize = 8 << 20;
+/// The longest body, in bytes: some MiB of a file, or some thousand rows.
+pub const BODY_MAX: usize = 8 << 20;
+/// How long the other side may take for its greeting.
+const GREETING: Duration = Duration::from_secs(10);
+
+/// The first message in each direction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Hello {
+    plinth: String,
+    version: u32,
+    /// The program's own version, for people.
+    program: String,
+}
+
+/// A message that came.
+#[derive(Debug)]
+pub struct Received<T> {
+    pub head: T,
+    pub body: Vec<u8>,
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// One side of a connection.
+#[derive(Debug)]
+pub struct Frames {
+    stream: UnixStream,
+}
+
+impl Frames {
+    /// Connects to a socket and greets whoever listens there. `what` names the kind of socket: both sides must mean the
+    /// same.
+    ///
+    /// # Errors
+    /// If nobody listens, or somebody who speaks otherwise.
+    pub fn connect(path: &Path, what: &str) -> io::Result<Self> {
+        Self::greet(UnixStream::connect(path)?, what)
+    }
+
+    /// Greets whoever connected.
+    ///
+    /// # Errors
+    /// If the other side says nothing in time, or speaks otherwise.
+    pub fn greet(stream: UnixStream, what: &str) -> io::Result<Self> {
+        stream.set_read_timeout(Some(GREETING))?;
+        stream.set_write_timeout(Some(GREETING))?;
+        let frames = Self { stream };
+        let ours = Hello { plinth: what.to_owned(), version: VERSION, program: env!("CARGO_PKG_VERSION").to_owned() };
+        frames.send(&ours, &[], None)?;
+        let theirs = frames.receive::<Hello>()?.ok_or(io::ErrorKind::UnexpectedEof)?.head;
+        if theirs.plinth != ours.plinth || theirs.version != ours.version {
+            return Err(bad(format!(
+                "the other side speaks {} {} (plinth {}), and this is {} {} (plinth {}); use the same version of plinth",
+                theirs.plinth, theirs.version, theirs.program, ours.plinth, ours.version, ours.program
+            )));
+        }
+        frames.set_timeout(None)?;
+        Ok(frames)
+    }
+
+    /// How long a message may take; `None`: for ever.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.stream.set_read_timeout(timeout)?;
+        self.stream.set_write_timeout(timeout)
+    }
+
+    #[must_use]
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// If it is too long, or the other side is gone.
+    pub fn send<T: Serialize>(&self, head: &T, body: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        let head = serde_json::to_vec(head).map_err(io::Error::other)?;
+        if head.len() > HEAD_MAX || body.len() > BODY_MAX {
+            return Err(bad(format!("a message of {} + {} bytes is too long", head.len(), body.len())));
+        }
+        let mut start = Vec::with_capacity(8 + head.len());
+        start.extend_from_slice(&length(head.len()));
+        start.extend_from_slice(&length(body.len()));
+        start.extend_from_slice(&head);
+        let mut stream = &self.stream;
+        let sent = match descriptor {
+            None => 0,
+            Some(descriptor) => {
+                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                let mut control = SendAncillaryBuffer::new(&mut space);
+                let descriptors = [descriptor];
+                if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
+                    return Err(bad("no room for a descriptor".into()));
+                }
+                sendmsg(stream.as_fd(), &[IoSlice::new(&start)], &mut control, SendFlags::NOSIGNAL)?
+            }
+        };
+        stream.write_all(&start[sent..])?;
+        stream.write_all(body)
+    }
+
+    /// Waits for one message; `None` when the other side has ended the connection between two.
+    ///
+    /// # Errors
+    /// If it is too long, is no message, or stops in the middle.
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<Received<T>>> {
+        let mut lengths = [0; 8];
+        let mut descriptor = None;
+        let mut filled = 0;
+        while filled < lengths.len() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let received = recvmsg(
+                self.stream.as_fd(),
+                &mut [IoSliceMut::new(&mut lengths[filled..])],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            );
+            let count = match received {
+                Ok(message) => message.bytes,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                    for received in descriptors {
+                        descriptor.get_or_insert(received);
+                    }
+                }
+            }
+            match (count, filled) {
+                (0, 0) => return Ok(None),
+                (0, _) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                (count, _) => filled += count,
+            }
+        }
+        let [a, b, c, d, e, f, g, h] = lengths;
+        let head = u32::from_le_bytes([a, b, c, d]) as usize;
+        let body = u32::from_le_bytes([e, f, g, h]) as usize;
+        if head > HEAD_MAX || body > BODY_MAX {
+            return Err(bad(format!("a message that says it has {head} + {body} bytes")));
+        }
+        let head = self.exactly(head)?;
+        let body = self.exactly(body)?;
+        let head = serde_json::from_slice(&head).map_err(|error| bad(format!("not a message: {error}")))?;
+        Ok(Some(Received { head, body, descriptor }))
+    }
+
+    /// Reads so many bytes; memory grows only with what has come.
+    fn exactly(&self, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&self.stream).take(count as u64).read_to_end(&mut bytes)?;
+        if bytes.len() == count { Ok(bytes) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+    }
+}
+
+fn length(bytes: usize) -> [u8; 4] {
+    u32::try_from(bytes).expect("limits are far below 4 GiB").to_le_bytes()
+}
+
+fn bad(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{thread, time::Duration};
+
+    fn pair() -> (Frames, Frames) {
+        let (one, other) = UnixStream::pair().expect("a pair of sockets");
+        let greeted = thread::spawn(move || Frames::greet(other, "test").expect("greeted"));
+        (Frames::greet(one, "test").expect("greeted"), greeted.join().expect("no panic"))
+    }
+
+    #[test]
+    fn a_message_its_bytes_and_its_descriptor_arrive() {
+        let (one, other) = pair();
+        let file = std::fs::File::open("/dev/null").expect("/dev/null");
+        let body = vec![7; 3 << 20];
+        let sender = thread::spawn(move || {
+            one.send(&("x", 5), &body, Some(file.as_fd())).expect("sent");
+            one.send(&("y", 6), &[], None).expect("sent");
+        });
+        let first: Received<(String, u32)> = other.receive().expect("received").expect("a message");
+        assert_eq!((first.head.0.as_str(), first.head.1, first.body.len()), ("x", 5, 3 << 20));
+        assert!(first.descriptor.is_some());
+        let second: Received<(String, u32)> = other.receive().expect("received").expect("a message");
+        assert!(second.body.is_empty() && second.descriptor.is_none());
+        sender.join().expect("no panic");
+        assert!(other.receive::<(String, u32)>().expect("the end").is_none());
+    }
+
+    #[test]
+    fn another_version_is_told_so() {
+        let (one, other) = UnixStream::pair().expect("a pair of sockets");
+        let old = Frames { stream: other };
+        let hello = Hello { plinth: "test".into(), version: VERSION + 1, program: "9".into() };
+        old.send(&hello, &[], None).expect("sent");
+        let error = Frames::greet(one, "test").expect_err("refused");
+        assert!(error.to_string().contains("same version"), "{error}");
+    }
+
+    #[test]
+    fn garbage_and_giant_lengths_are_refused() {
+        for noise in [&[0xFF; 8][..], &[4, 0, 0, 0, 0, 0, 0, 0, b'n', b'o', b'p', b'e'], &[1, 0, 0]] {
+            let (one, mut other) = UnixStream::pair().expect("a pair of sockets");
+            one.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+            other.write_all(noise).expect("written");
+            drop(other);
+            assert!(Frames { stream: one }.receive::<Hello>().is_err(), "{noise:?}");
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The instance's own socket: the commands of `plinth` that are more than a statement, and statements too.
+//!
+//! The same rights hold here as on PostgreSQL's socket: whoever may only look gets results of queries, nothing else.
+
+use super::{
+    Access, Instance,
+    query::{Cancel, Column, Table},
+    session::{Context, Notice, Outcome, execute},
+    views::Type,
+};
+use crate::{
+    engine::protocol::{decode_row, encode_row},
+    frames::{Frames, Received},
+    paths::Paths,
+    process::Peer,
+    refusal::{Refusal, state},
+    sql,
+};
+use plinth_engine::admin::{AdminError, Report};
+use serde::{Deserialize, Serialize};
+use std::{
+    io,
+    os::unix::net::{UnixListener, UnixStream},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// The name of the protocol in greetings.
+const NAME: &str = "control";
+/// Most connections at one time.
+const CONNECTIONS_MAX: usize = 64;
+/// The bytes of rows in one message, about.
+const PART: usize = 1 << 20;
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Request {
+    /// Statements, separated by semicolons.
+    Sql(String),
+    Mount {
+        group: String,
+        directory: PathBuf,
+        options: String,
+    },
+    Unmount {
+        directory: PathBuf,
+        force: bool,
+    },
+    Check {
+        group: String,
+        repair: bool,
+    },
+    Shutdown {
+        force: bool,
+    },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Notice {
+        warning: bool,
+        text: String,
+    },
+    /// Rows follow, as parts, and then what the statement was.
+    Columns(Vec<(String, u8)>),
+    Part {
+        rows: usize,
+    },
+    /// One statement is done.
+    Tag(String),
+    Report(Report),
+    Refused(Refusal),
+    /// All is done.
+    Done,
+}
+
+fn type_number(kind: Type) -> u8 {
+    match kind {
+        Type::Integer => 0,
+        Type::Real => 1,
+        Type::Text => 2,
+    }
+}
+
+/// Starts to listen.
+pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Result<()> {
+    let instance = Arc::clone(instance);
+    let connections = Arc::new(AtomicUsize::new(0));
+    thread::Builder::new().name("control".into()).spawn(move || {
+        loop {
+            let Ok((stream, _)) = listener.accept() else {
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            let Ok(peer) = Peer::of(&stream) else { continue };
+            let Some(access) = instance.access(peer) else { continue };
+            if connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+                connections.fetch_sub(1, Ordering::SeqCst);
+                continue;
+            }
+            let context = Context { instance: Arc::clone(&instance), access, peer };
+            let counted = Arc::clone(&connections);
+            let talking = thread::Builder::new().name("command".into()).spawn(move || {
+                let _ = talk(&context, stream);
+                counted.fetch_sub(1, Ordering::SeqCst);
+            });
+            if talking.is_err() {
+                connections.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn talk(context: &Context, stream: UnixStream) -> io::Result<()> {
+    let frames = Frames::greet(stream, NAME)?;
+    while let Some(Received { head, .. }) = frames.receive::<Request>()? {
+        let result = carry_out(context, &frames, head)?;
+        match result {
+            Ok(()) => frames.send(&Answer::Done, &[], None)?,
+            Err(refusal) => frames.send(&Answer::Refused(refusal), &[], None)?,
+        }
+    }
+    Ok(())
+}
+
+fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result<Result<(), Refusal>> {
+    let instance = &context.instance;
+    if !matches!(request, Request::Sql(_)) && context.access != Access::Administer {
+        return Ok(Err(Refusal::new(state::PERMISSION, "only who administers may do this")
+            .hint("root and the user as whom the instance runs administer")));
+    }
+    let told = |result: Result<(), AdminError>| Ok(result.map_err(Refusal::from));
+    match request {
+        Request::Sql(text) => sql(context, frames, &text),
+        Request::Mount { group, directory, options } => told(instance.mount_directory(&group, &directory, &options)),
+        Request::Unmount { directory, force } => told(instance.unmount(&directory, force)),
+        Request::Check { group, repair } => match instance.engine(&group).and_then(|engine| engine.check(repair)) {
+            Ok(report) => {
+                frames.send(&Answer::Report(report), &[], None)?;
+                Ok(Ok(()))
+            }
+            Err(error) => Ok(Err(error.into())),
+        },
+        Request::Shutdown { force } => match instance.shut_down(force) {
+            Ok(()) => {
+                let _ = frames.send(&Answer::Done, &[], None);
+                instance.leave()
+            }
+            Err(error) => Ok(Err(error.into())),
+        },
+    }
+}
+
+fn sql(context: &Context, frames: &Frames, text: &str) -> io::Result<Result<(), Refusal>> {
+    let statements = match sql::parse(text) {
+        Ok(statements) => statements,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    for statement in statements {
+        let reply = execute(context, &statement, &[], &Cancel::default());
+        for Notice { warning, text } in reply.notices {
+            frames.send(&Answer::Notice { warning, text }, &[], None)?;
+        }
+        match reply.result {
+            Ok(Outcome::Done) => frames.send(&Answer::Tag(statement.tag().to_owned()), &[], None)?,
+            Ok(Outcome::Rows(table)) => {
+                let columns =
+                    table.columns.iter().map(|column| (column.name.clone(), type_number(column.kind))).collect();
+                frames.send(&Answer::Columns(columns), &[], None)?;
+                let mut body = Vec::new();
+                let mut count = 0;
+                for row in &table.rows {
+                    encode_row(row, &mut body);
+                    count += 1;
+                    if body.len() >= PART {
+                        frames.send(&Answer::Part { rows: count }, &body, None)?;
+                        body.clear();
+                        count = 0;
+                    }
+                }
+                frames.send(&Answer::Part { rows: count }, &body, None)?;
+                frames.send(&Answer::Tag(format!("{} {}", statement.tag(), table.rows.len())), &[], None)?;
+            }
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// What a statement gave, on the client's side.
+#[derive(Debug, Default)]
+pub struct Given {
+    pub notices: Vec<Notice>,
+    pub table: Option<Table>,
+    pub tag: String,
+}
+
+/// A client's connection to the instance.
+#[derive(Debug)]
+pub struct Client {
+    frames: Frames,
+}
+
+impl Client {
+    /// # Errors
+    /// If no instance runs there, or it lets us not in.
+    pub fn connect(paths: &Paths) -> Result<Self, Refusal> {
+        let socket = paths.control();
+        Frames::connect(&socket, NAME).map(|frames| Self { frames }).map_err(|error| {
+            let refusal = Refusal::new("08001", format!("{}: {error}", socket.display()));
+            match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => refusal.hint(format!(
+                    "no instance serves {}; start one with 'plinth serve', or say --dir",
+                    paths.dir().display()
+                )),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::UnexpectedEof => refusal
+                    .hint("the instance lets in root and its own user; others if it was started with --look-group"),
+                _ => refusal,
+            }
+        })
+    }
+
+    fn lost(error: &io::Error) -> Refusal {
+        Refusal::new("08006", format!("the instance is gone: {error}"))
+    }
+
+    fn next(&self) -> Result<(Answer, Vec<u8>), Refusal> {
+        match self.frames.receive() {
+            Ok(Some(received)) => match received.head {
+                Answer::Refused(refusal) => Err(refusal),
+                answer => Ok((answer, received.body)),
+            },
+            Ok(None) => Err(Self::lost(&io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(Self::lost(&error)),
+        }
+    }
+
+    fn strange() -> Refusal {
+        Refusal::new("08P01", "the instance answered something else than was asked")
+    }
+
+    fn ask(&self, request: &Request) -> Result<(), Refusal> {
+        self.frames.send(request, &[], None).map_err(|error| Self::lost(&error))?;
+        match self.next()?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(Self::strange()),
+        }
+    }
+
+    /// Runs statements and hands out what each gave.
+    ///
+    /// # Errors
+    /// At the first that is refused; what came before it was handed out, also its notices.
+    pub fn sql(&self, text: &str, mut given: impl FnMut(Given)) -> Result<(), Refusal> {
+        self.frames.send(&Request::Sql(text.to_owned()), &[], None).map_err(|error| Self::lost(&error))?;
+        let mut current = Given::default();
+        loop {
+            match self.next() {
+                Ok((Answer::Done, _)) => return Ok(()),
+                Ok((Answer::Notice { warning, text }, _)) => current.notices.push(Notice { warning, text }),
+                Ok((Answer::Columns(columns), _)) => {
+                    let kind = |number| match number {
+                        0 => Type::Integer,
+                        1 => Type::Real,
+                        _ => Type::Text,
+                    };
+                    let columns =
+                        columns.into_iter().map(|(name, number)| Column { name, kind: kind(number) }).collect();
+                    current.table = Some(Table { columns, rows: Vec::new() });
+                }
+                Ok((Answer::Part { rows }, body)) => {
+                    let mut rest = &body[..];
+                    let Some(table) = &mut current.table else { return Err(Self::strange()) };
+                    for _ in 0..rows {
+                        table.rows.push(decode_row(&mut rest).ok_or_else(Self::strange)?);
+                    }
+                }
+                Ok((Answer::Tag(tag), _)) => {
+                    current.tag = tag;
+                    given(std::mem::take(&mut current));
+                }
+                Ok(_) => return Err(Self::strange()),
+                Err(refusal) => {
+                    if !current.notices.is_empty() {
+                        given(current);
+                    }
+                    return Err(refusal);
+                }
+            }
+        }
+    }
+
+    /// # Errors
+    /// What the instance refuses.
+    pub fn mount(&self, group: &str, directory: &Path, options: &str) -> Result<(), Refusal> {
+        self.ask(&Request::Mount {
+            group: group.to_owned(),
+            directory: directory.to_owned(),
+            options: options.to_owned(),
+        })
+    }
+
+    /// # Errors
+    /// What the instance refuses.
+    pub fn unmount(&self, directory: &Path, force: bool) -> Result<(), Refusal> {
+        self.ask(&Request::Unmount { directory: directory.to_owned(), force })
+    }
+
+    /// # Errors
+    /// What the instance refuses.
+    pub fn check(&self, group: &str, repair: bool) -> Result<Report, Refusal> {
+        let request = Request::Check { group: group.to_owned(), repair };
+        self.frames.send(&request, &[], None).map_err(|error| Self::lost(&error))?;
+        let Answer::Report(report) = self.next()?.0 else { return Err(Self::strange()) };
+        match self.next()?.0 {
+            Answer::Done => Ok(report),
+            _ => Err(Self::strange()),
+        }
+    }
+
+    /// # Errors
+    /// What the instance refuses.
+    pub fn shut_down(&self, force: bool) -> Result<(), Refusal> {
+        self.ask(&Request::Shutdown { force })
+    }
+}

@@ -1,0 +1,144 @@
+//! The guard of one group: see step by step in the module above.
+
+use super::{Instance, lock};
+use crate::engine::protocol::{Notice, Request};
+use plinth_engine::event::Severity;
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long to wait before the first start after an end, and at most.
+const WAIT_MIN: Duration = Duration::from_millis(100);
+const WAIT_MAX: Duration = Duration::from_secs(30);
+/// An engine that ran so long did not die because it was started.
+const RAN_WELL: Duration = Duration::from_secs(60);
+/// So many ends in a row, each soon after the start, are told as an alarm.
+const ALARM: u32 = 5;
+
+impl Instance {
+    /// Guards a group, unless it is guarded already.
+    pub(super) fn guard(self: &Arc<Self>, group: &str) {
+        if !lock(&self.guarded).insert(group.to_owned()) {
+            return;
+        }
+        let instance = Arc::clone(self);
+        let name = group.to_owned();
+        if let Err(error) = thread::Builder::new().name("guard".into()).spawn(move || instance.watch_over(&name)) {
+            lock(&self.guarded).remove(group);
+            self.alert.line(Severity::Alarm, group, &format!("nobody watches its engine: {error}"));
+        }
+    }
+
+    /// Whether the group shall still be mounted. If not, its guard is no longer one.
+    fn still_wanted(&self, group: &str) -> bool {
+        let mut guarded = lock(&self.guarded);
+        let wanted = lock(&self.state).groups.get(group).is_some_and(|group| group.mounted);
+        if !wanted {
+            guarded.remove(group);
+        }
+        wanted
+    }
+
+    fn watch_over(self: &Arc<Self>, group: &str) {
+        let mut wait = Duration::ZERO;
+        let mut ends = 0;
+        let mut told = None;
+        while self.still_wanted(group) {
+            let began = Instant::now();
+            if let Ok(engine) = self.engine(group)
+                && engine.status().is_ok_and(|status| status.mounted)
+            {
+                // Returns at the engine's end.
+                let watched = engine.watch(|notice| self.noticed(group, &notice));
+                if !self.still_wanted(group) {
+                    return;
+                }
+                if watched.is_ok() {
+                    if began.elapsed() > RAN_WELL {
+                        (wait, ends) = (Duration::ZERO, 0);
+                    }
+                    ends += 1;
+                    let (severity, times) = match ends {
+                        0..ALARM => (Severity::Warning, String::new()),
+                        _ => (Severity::Alarm, format!(", {ends} times in a row; see its log")),
+                    };
+                    self.alert.line(severity, group, &format!("its engine ended{times}; it is started again"));
+                }
+            }
+            thread::sleep(wait);
+            wait = (wait * 2).clamp(WAIT_MIN, WAIT_MAX);
+            match self.revive(group) {
+                Ok(()) => told = None,
+                Err(error) => {
+                    let text = error.to_string();
+                    if told.as_ref() != Some(&text) {
+                        self.alert.line(Severity::Alarm, group, &format!("cannot be mounted, tried again: {text}"));
+                        told = Some(text);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has an engine run and serve what it should.
+    fn revive(self: &Arc<Self>, group: &str) -> super::Result<()> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        if !self.still_wanted(group) {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let engine = match self.engine(group) {
+            Ok(engine) if engine.status()?.mounted => return Ok(()),
+            Ok(engine) => engine,
+            Err(_) => {
+                self.forget_mounts(group);
+                self.start_engine(group)?
+            }
+        };
+        engine.ask(&Request::Mount { force: false })?;
+        for (mount_point, options) in self.mount_points(group) {
+            if let Err(error) = self.serve_directory(&engine, group, &mount_point, &options) {
+                self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
+            }
+        }
+        self.alert.line(Severity::Note, group, &format!("mounted again after {} ms", began.elapsed().as_millis()));
+        Ok(())
+    }
+
+    /// Takes over a group that an earlier instance left behind: its engine if it runs, with the mounts it still has.
+    pub(super) fn adopt(self: &Arc<Self>, group: &str) {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        if let Ok(status) = self.engine(group).and_then(|engine| engine.status())
+            && status.mounted
+        {
+            let serving: BTreeSet<PathBuf> = status.serving.into_iter().collect();
+            self.remember_or_say(group, |state| {
+                state.group(group).mount_points.retain(|mount_point, _| serving.contains(mount_point));
+            });
+            self.alert.line(Severity::Note, group, &format!("engine {} runs and is adopted", status.pid));
+        }
+        self.guard(group);
+    }
+
+    fn noticed(&self, group: &str, notice: &Notice) {
+        match notice {
+            // By `umount`, without a word to us: it was not to be mounted any more.
+            Notice::Unmounted(mount_point) => {
+                let own = self.group_lock(group);
+                let Ok(_held) = own.try_lock() else { return };
+                lock(&self.devices).remove(mount_point);
+                self.remember_or_say(group, |state| {
+                    if let Some(entry) = state.groups.get_mut(group) {
+                        entry.mount_points.remove(mount_point);
+                    }
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,457 @@
+//! The instance: the process people talk to. It starts, adopts and restarts engines, mounts groups, and answers SQL;
+//! it is in nobody's I/O path, and its death is nobody's.
+//!
+//! ```text
+//!   .s.PGSQL.5432 --wire.rs-----+
+//!                               +--> session.rs: one statement --> this file: groups --> engines' sockets
+//!   control.sock --control.rs---+                \--> query.rs: views
+//! ```
+//!
+//! A group that shall be mounted has a guard, a thread that:
+//!
+//!   1. watches its engine, if one runs: the connection's end is the engine's end;
+//!   2. otherwise takes the dead mounts away, starts an engine, has it mount the group, and makes the mounts again;
+//!   3. waits longer before each start that follows soon upon the last.
+//!
+//! Invariants:
+//!
+//!   1. Who mounts, dismounts or drops a group, or changes its mount points, holds the group's lock: statements and
+//!      the guard are never in each other's way.
+//!   2. `instance.json` is written before a statement that changed what it says is answered.
+//!   3. What stands there as mounted is started again whatever happened, until a statement says otherwise.
+
+pub mod control;
+mod discovery;
+mod guard;
+pub mod psql;
+pub mod query;
+pub mod serve;
+pub mod session;
+mod state;
+pub mod views;
+pub mod wire;
+
+pub use serve::{Options, serve};
+
+use crate::{alert::Alert, engine::client::Client, engine::protocol::Request, paths::Paths, world::IoChoice};
+use crate::{process::Peer, refusal::Refusal};
+use discovery::Discovery;
+use plinth_engine::{
+    admin::{AdminError, Code, NewGroup},
+    event::Severity,
+};
+use plinth_fuse::mount::{self, MountError, MountOptions};
+use rustix::fd::{AsFd, OwnedFd};
+use state::State;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::OpenOptions,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// How long a new engine may take until it listens.
+const START: Duration = Duration::from_secs(30);
+
+/// Who may look without administering.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looking {
+    Nobody,
+    /// The members of a unix group.
+    Group(u32),
+    Everybody,
+}
+
+/// What a client may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Administer,
+    Look,
+}
+
+/// The instance.
+pub struct Instance {
+    paths: Paths,
+    io: IoChoice,
+    looking: Looking,
+    alert: Alert,
+    discovery: Discovery,
+    state: Mutex<State>,
+    locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
+    guarded: Mutex<BTreeSet<String>>,
+    /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
+    devices: Mutex<BTreeMap<PathBuf, OwnedFd>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl From<MountError> for Refusal {
+    fn from(error: MountError) -> Self {
+        mount_refused(&error).into()
+    }
+}
+
+fn mount_refused(error: &MountError) -> AdminError {
+    let code = match error {
+        MountError::AlreadyMounted(..) | MountError::Busy(..) => Code::Busy,
+        MountError::NotMounted(_) => Code::NotMounted,
+        MountError::NoFuse(_) | MountError::Mount(..) | MountError::Unmount(..) => Code::Io,
+        _ => Code::Invalid,
+    };
+    AdminError::new(code, error)
+}
+
+impl Instance {
+    /// What a client may do, by who it is; `None`: nothing.
+    #[must_use]
+    pub fn access(&self, peer: Peer) -> Option<Access> {
+        if peer.administers() {
+            return Some(Access::Administer);
+        }
+        // The socket's own permissions let in no other than the group's members.
+        (self.looking != Looking::Nobody).then_some(Access::Look)
+    }
+
+    #[must_use]
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    #[must_use]
+    pub fn alert(&self) -> &Alert {
+        &self.alert
+    }
+
+    #[must_use]
+    pub fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+
+    #[must_use]
+    pub fn diskstring(&self) -> String {
+        lock(&self.state).diskstring.clone()
+    }
+
+    /// The groups that shall be mounted, and their numbers.
+    #[must_use]
+    pub fn groups(&self) -> BTreeMap<String, u32> {
+        let state = lock(&self.state);
+        state
+            .groups
+            .iter()
+            .filter(|(_, group)| group.mounted)
+            .map(|(name, group)| (name.clone(), group.number))
+            .collect()
+    }
+
+    fn group_lock(&self, group: &str) -> Arc<Mutex<()>> {
+        lock(&self.locks).entry(group.to_owned()).or_default().clone()
+    }
+
+    /// Changes what is remembered. If it cannot be written, nothing changes.
+    fn remember(&self, change: impl FnOnce(&mut State)) -> Result<()> {
+        let mut state = lock(&self.state);
+        let mut changed = state.clone();
+        change(&mut changed);
+        if changed != *state {
+            changed
+                .store(&self.paths.instance())
+                .map_err(|error| AdminError::new(Code::Io, error).hint("make room there, or make it writable"))?;
+            *state = changed;
+        }
+        Ok(())
+    }
+
+    /// As `remember`, where failing would leave more undone than done: then it goes to the alert log.
+    fn remember_or_say(&self, group: &str, change: impl FnOnce(&mut State)) {
+        if let Err(error) = self.remember(change) {
+            self.alert.line(Severity::Alarm, group, &format!("what to mount at start could not be noted: {error}"));
+        }
+    }
+
+    /// Sets the discovery string, here and in every engine.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn set_diskstring(&self, diskstring: &str) -> Result<()> {
+        self.discovery.set_diskstring(diskstring)?;
+        self.remember(|state| diskstring.clone_into(&mut state.diskstring))?;
+        for group in self.groups().into_keys() {
+            if let Ok(engine) = Client::connect(&self.paths, &group)
+                && let Err(error) = engine.ask(&Request::SetDiskstring(diskstring.to_owned()))
+            {
+                self.alert.line(Severity::Warning, &group, &format!("keeps the old discovery string: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection to the group's engine.
+    ///
+    /// # Errors
+    /// `NotMounted` if none runs.
+    pub fn engine(&self, group: &str) -> Result<Client> {
+        Client::connect(&self.paths, group)
+    }
+
+    /// Starts an engine process and waits until it listens.
+    fn start_engine(&self, group: &str) -> Result<Client> {
+        let failed = |what: String| AdminError::new(Code::Io, format!("starting the engine of {group}: {what}"));
+        let log = self.paths.engine_log(group);
+        let open = || OpenOptions::new().create(true).append(true).mode(0o640).open(&log);
+        let output = open().map_err(|error| failed(format!("{}: {error}", log.display())))?;
+        let errors = output.try_clone().map_err(|error| failed(error.to_string()))?;
+        let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let io = match self.io {
+            IoChoice::Auto => "auto",
+            IoChoice::Uring => "uring",
+            IoChoice::Threads => "threads",
+        };
+        let mut child = Command::new(&program)
+            .arg("engine")
+            .arg("--dir")
+            .arg(self.paths.dir())
+            .arg("--state")
+            .arg(self.paths.state())
+            .args(["--group", group, "--io", io, "--diskstring", &self.diskstring()])
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| failed(format!("{}: {error}", program.display())))?;
+        let began = Instant::now();
+        loop {
+            if let Ok(engine) = Client::connect(&self.paths, group)
+                && engine.status().is_ok_and(|status| status.pid == child.id())
+            {
+                // Somebody has to hear of its end, or it stays as a zombie.
+                let _ = thread::Builder::new().name("reap".into()).spawn(move || child.wait());
+                return Ok(engine);
+            }
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(failed(format!("it ended with {status}; see {}", log.display())));
+            }
+            if began.elapsed() > START {
+                let _ = child.kill();
+                let _ = thread::Builder::new().name("reap".into()).spawn(move || child.wait());
+                return Err(failed(format!("it does not listen; see {}", log.display())));
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Makes a group and mounts it.
+    ///
+    /// # Errors
+    /// If the engine refuses; then there is no group.
+    pub fn create_group(self: &Arc<Self>, new: NewGroup) -> Result<()> {
+        let name = new.name.clone();
+        let own = self.group_lock(&name);
+        let _held = lock(&own);
+        if self.engine(&name).is_ok() {
+            return Err(AdminError::new(Code::GroupExists, format!("disk group {name} exists and is mounted")));
+        }
+        let engine = self.start_engine(&name)?;
+        engine.ask(&Request::Create(new))?;
+        engine.ask(&Request::Mount { force: false }).map_err(|error| {
+            let hint = error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
+            AdminError::new(error.code, format!("the group was made, but not mounted: {error}")).hint(hint)
+        })?;
+        self.mounted(&name, true)?;
+        Ok(())
+    }
+
+    /// Notes that the group is mounted, and guards it.
+    fn mounted(self: &Arc<Self>, group: &str, new: bool) -> Result<()> {
+        self.remember(|state| {
+            let entry = state.group(group);
+            entry.mounted = true;
+            if new {
+                entry.mount_points.clear();
+            }
+        })?;
+        self.guard(group);
+        Ok(())
+    }
+
+    /// # Errors
+    /// If the engine refuses.
+    pub fn mount_group(self: &Arc<Self>, group: &str, force: bool) -> Result<()> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        match self.engine(group) {
+            Ok(engine) => engine.ask(&Request::Mount { force })?,
+            Err(_) => self.start_engine(group)?.ask(&Request::Mount { force })?,
+        }
+        self.mounted(group, false)
+    }
+
+    /// # Errors
+    /// If the group is in use and `force` is not given, or the engine refuses.
+    pub fn dismount_group(&self, group: &str, force: bool) -> Result<()> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        let engine = match self.engine(group) {
+            Ok(engine) => engine,
+            // Its engine is dead and will not be started any more.
+            Err(error) if self.groups().contains_key(group) && error.code == Code::NotMounted => {
+                self.forget_mounts(group);
+                return self.remember(|state| {
+                    let entry = state.group(group);
+                    entry.mounted = false;
+                    entry.mount_points.clear();
+                });
+            }
+            Err(error) => return Err(error),
+        };
+        for mount_point in self.mount_points(group).into_keys() {
+            self.unmount_directory(&mount_point, force)
+                .map_err(|error| error.hint(format!("end what uses it, or ALTER DISKGROUP {group} DISMOUNT FORCE")))?;
+            self.remember(|state| drop(state.group(group).mount_points.remove(&mount_point)))?;
+        }
+        wait_until_unserved(&engine);
+        // First, so that the guard takes the engine's end for what it is.
+        self.remember(|state| state.group(group).mounted = false)?;
+        let result = engine.ask(&Request::Dismount { force });
+        if result.is_err() && self.engine(group).is_ok() {
+            self.remember_or_say(group, |state| state.group(group).mounted = true);
+        }
+        result
+    }
+
+    /// # Errors
+    /// If the group is in use, is not empty and `contents` is not given, or the engine refuses.
+    pub fn drop_group(&self, group: &str, contents: bool) -> Result<()> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        let engine = self.engine(group)?;
+        let mount_points = self.mount_points(group);
+        if let Some(mount_point) = mount_points.keys().next() {
+            return Err(AdminError::new(
+                Code::Busy,
+                format!("disk group {group} is mounted on {}", mount_point.display()),
+            )
+            .hint(format!("plinth umount {}", mount_point.display())));
+        }
+        self.remember(|state| state.group(group).mounted = false)?;
+        let result = engine.ask(&Request::Drop { contents });
+        match &result {
+            Ok(()) => self.remember_or_say(group, |state| drop(state.groups.remove(group))),
+            Err(_) if self.engine(group).is_ok() => {
+                self.remember_or_say(group, |state| state.group(group).mounted = true);
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// Where the group shall be mounted, and how.
+    #[must_use]
+    pub fn mount_points(&self, group: &str) -> BTreeMap<PathBuf, String> {
+        lock(&self.state).groups.get(group).map(|group| group.mount_points.clone()).unwrap_or_default()
+    }
+
+    /// Mounts a group's files on a directory.
+    ///
+    /// # Errors
+    /// If the group is not mounted, or the directory or the options will not do.
+    pub fn mount_directory(&self, group: &str, directory: &Path, options: &str) -> Result<()> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        let engine = self.engine(group)?;
+        self.serve_directory(&engine, group, directory, options)?;
+        self.remember(|state| {
+            state.group(group).mount_points.insert(directory.to_owned(), options.to_owned());
+        })
+    }
+
+    /// The mount itself. The caller holds the group's lock.
+    fn serve_directory(&self, engine: &Client, group: &str, directory: &Path, options: &str) -> Result<()> {
+        let options = MountOptions::parse(options).map_err(|error| mount_refused(&error))?;
+        let device = mount::mount(group, directory, options).map_err(|error| mount_refused(&error))?;
+        if let Err(error) = engine.serve(directory.to_owned(), device.as_fd()) {
+            drop(device);
+            let _ = mount::unmount(directory, true);
+            return Err(error);
+        }
+        lock(&self.devices).insert(directory.to_owned(), device);
+        Ok(())
+    }
+
+    /// Takes a mount away, for good.
+    ///
+    /// # Errors
+    /// If it is none of ours, or in use and `force` is not given.
+    pub fn unmount(&self, directory: &Path, force: bool) -> Result<()> {
+        let group = {
+            let state = lock(&self.state);
+            let owner = state.groups.iter().find(|(_, group)| group.mount_points.contains_key(directory));
+            owner.map(|(name, _)| name.clone())
+        };
+        let Some(group) = group else { return self.unmount_directory(directory, force) };
+        let own = self.group_lock(&group);
+        let _held = lock(&own);
+        self.unmount_directory(directory, force)?;
+        self.remember(|state| drop(state.group(&group).mount_points.remove(directory)))
+    }
+
+    fn unmount_directory(&self, directory: &Path, force: bool) -> Result<()> {
+        match mount::unmount(directory, force) {
+            // Somebody was faster; it is gone, and that was wanted.
+            Ok(()) | Err(MountError::NotMounted(_)) if lock(&self.devices).remove(directory).is_some() => Ok(()),
+            Ok(()) => Ok(()),
+            Err(error) => Err(mount_refused(&error)),
+        }
+    }
+
+    /// Takes the group's dead mounts away, so that they can be made again.
+    fn forget_mounts(&self, group: &str) {
+        for mount_point in self.mount_points(group).into_keys() {
+            // Dropping the last descriptor ends what waits there with an error.
+            lock(&self.devices).remove(&mount_point);
+            match mount::unmount(&mount_point, true) {
+                Ok(()) | Err(MountError::NotMounted(_)) => {}
+                Err(error) => {
+                    self.alert.line(Severity::Warning, group, &format!("a dead mount could not be removed: {error}"));
+                }
+            }
+        }
+    }
+
+    /// Unmounts everything, ends every engine, and with the last the instance.
+    ///
+    /// # Errors
+    /// If something is in use and `force` is not given: then all is as it was, but for what could be dismounted.
+    pub fn shut_down(&self, force: bool) -> Result<()> {
+        for group in self.groups().into_keys() {
+            let mount_points = self.mount_points(&group);
+            self.dismount_group(&group, force)?;
+            // At the next start all is mounted again.
+            self.remember(|state| {
+                let entry = state.group(&group);
+                entry.mounted = true;
+                entry.mount_points = mount_points;
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits until the engine has noticed that its mounts are gone; that takes no time worth mentioning.
+fn wait_until_unserved(engine: &Client) {
+    for _ in 0..500 {
+        match engine.status() {
+            Ok(status) if !status.serving.is_empty() => thread::sleep(Duration::from_millis(10)),
+            _ => return,
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! `plinth serve`: from a directory to an instance that answers, and back.
+
+use super::{
+    Instance, Looking, control,
+    discovery::Discovery,
+    state::{DEFAULT_DISKSTRING, State},
+    wire,
+};
+use crate::{alert::Alert, paths::Paths, process, world::IoChoice};
+use plinth_engine::event::Severity;
+use rustix::fs::Mode;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, DirBuilder},
+    io,
+    os::unix::{
+        fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown},
+        net::UnixListener,
+    },
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, Mutex},
+};
+
+/// What an instance is started with.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub paths: Paths,
+    /// Replaces what is remembered.
+    pub diskstring: Option<String>,
+    pub looking: Looking,
+    pub io: IoChoice,
+}
+
+/// Runs an instance until it is told to end.
+#[must_use]
+pub fn serve(options: Options) -> ExitCode {
+    process::keep_signals();
+    match start(options) {
+        Ok((instance, _lock)) => {
+            println!("plinth: ready, psql -h {}", instance.paths.dir().display());
+            process::wait_for_end();
+            instance.leave();
+        }
+        Err(error) => {
+            eprintln!("plinth: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
+    let paths = options.paths;
+    let mode = match options.looking {
+        Looking::Nobody => 0o700,
+        Looking::Group(_) => 0o710,
+        Looking::Everybody => 0o711,
+    };
+    own_directory(paths.dir(), mode, options.looking)?;
+    if paths.state() != paths.dir() {
+        own_directory(paths.state(), 0o700, Looking::Nobody)?;
+    }
+    rustix::process::umask(Mode::from_raw_mode(0o077));
+    let Some(lock) = process::only_one(&paths.pid())? else {
+        let pid = fs::read_to_string(paths.pid()).unwrap_or_default();
+        return Err(io::Error::other(format!(
+            "another instance (pid {}) serves {}; end it, or choose another --dir",
+            pid.trim(),
+            paths.dir().display()
+        )));
+    };
+    let loaded = State::load(&paths.instance())?;
+    let mut state = loaded.clone().unwrap_or(State { diskstring: DEFAULT_DISKSTRING.into(), groups: BTreeMap::new() });
+    if let Some(diskstring) = options.diskstring {
+        state.diskstring = diskstring;
+    }
+    let discovery = Discovery::new(options.io, &state.diskstring)?;
+    if loaded.as_ref() != Some(&state) {
+        state.store(&paths.instance())?;
+    }
+    let alert = Alert::new(paths.alert(), true);
+    let instance = Arc::new(Instance {
+        paths,
+        io: options.io,
+        looking: options.looking,
+        alert,
+        discovery,
+        state: Mutex::new(state),
+        locks: Mutex::default(),
+        guarded: Mutex::new(BTreeSet::new()),
+        devices: Mutex::default(),
+    });
+    let postgres = listen(&instance.paths.postgres(), options.looking)?;
+    let own = listen(&instance.paths.control(), options.looking)?;
+    instance.alert.line(
+        Severity::Note,
+        "instance",
+        &format!("plinth {} starts, pid {}", env!("CARGO_PKG_VERSION"), std::process::id()),
+    );
+    for group in instance.groups().into_keys() {
+        instance.adopt(&group);
+    }
+    wire::listen(&instance, postgres)?;
+    control::listen(&instance, own)?;
+    Ok((instance, lock))
+}
+
+/// Makes a directory, or makes sure that nobody else can put sockets into the one that is there.
+fn own_directory(path: &Path, mode: u32, looking: Looking) -> io::Result<()> {
+    let place = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match DirBuilder::new().recursive(true).mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(error) => return Err(place(error)),
+    }
+    let found = fs::symlink_metadata(path).map_err(place)?;
+    let refused = |why: &str| {
+        Err(io::Error::other(format!(
+            "{}: {why}; make it a directory of the user who runs the instance, with mode {mode:04o}",
+            path.display()
+        )))
+    };
+    if !found.is_dir() {
+        return refused("is no directory");
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return refused("belongs to another user");
+    }
+    if found.mode() & 0o022 != 0 {
+        return refused("others may write there");
+    }
+    if looking != Looking::Nobody || found.mode() & 0o777 == 0o700 {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(place)?;
+    }
+    if let Looking::Group(group) = looking {
+        chown(path, None, Some(group)).map_err(place)?;
+    }
+    Ok(())
+}
+
+/// A socket that only those who may can connect to. The instance's lock is held: what stands there is a dead one's.
+fn listen(path: &Path, looking: Looking) -> io::Result<UnixListener> {
+    let place = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    match fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(place(error)),
+    }
+    // The umask makes it 0700 at first.
+    let listener = UnixListener::bind(path).map_err(place)?;
+    let mode = match looking {
+        Looking::Nobody => 0o600,
+        Looking::Group(group) => {
+            chown(path, None, Some(group)).map_err(place)?;
+            0o660
+        }
+        Looking::Everybody => 0o666,
+    };
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(place)?;
+    Ok(listener)
+}
+
+impl Instance {
+    /// Ends the process. Engines go on.
+    pub(super) fn leave(&self) -> ! {
+        let _ = fs::remove_file(self.paths.postgres());
+        let _ = fs::remove_file(self.paths.control());
+        self.alert.line(Severity::Note, "instance", "ends; engines go on");
+        self.alert.flush();
+        std::process::exit(0)
+    }
+}

@@ -1,0 +1,446 @@
+//! One statement carried out: what both ways in, psql's and our own, have in common.
+
+use super::{
+    Access, Instance,
+    query::{self, Cancel, Column, Described, Source, Table},
+    views::Type,
+};
+use crate::{
+    engine::protocol::Request,
+    process::Peer,
+    refusal::{Refusal, state},
+    sql::{
+        Statement,
+        parser::parse_size,
+        statement::{At, CreateGroup, Groups},
+    },
+    users,
+};
+use plinth_engine::admin::{AdminError, Code, HeaderStatus, NewDisk, NewGroup, Report, Rows, Selection, Survey, Value};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+/// AU size unless somebody says otherwise, in bytes.
+const AU_SIZE: u64 = 4 << 20;
+/// Problems of a CHECK that a statement shows; the rest is counted.
+const PROBLEMS_SHOWN: usize = 50;
+
+/// Who asks.
+#[derive(Clone)]
+pub struct Context {
+    pub instance: Arc<Instance>,
+    pub access: Access,
+    pub peer: Peer,
+}
+
+/// What became of a statement.
+#[derive(Debug)]
+pub struct Reply {
+    pub notices: Vec<Notice>,
+    pub result: Result<Outcome>,
+}
+
+/// Something to know beside the result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    pub warning: bool,
+    pub text: String,
+}
+
+#[derive(Debug)]
+pub enum Outcome {
+    Rows(Table),
+    Done,
+}
+
+/// Carries out one statement. `parameters` are those of a query.
+#[must_use]
+pub fn execute(context: &Context, statement: &Statement, parameters: &[Value], cancel: &Cancel) -> Reply {
+    let mut notices = Vec::new();
+    let result = context.carry_out(statement, parameters, cancel, &mut notices);
+    Reply { notices, result }
+}
+
+/// Tells the columns of a statement's result before it runs; `None`: it has no rows.
+///
+/// # Errors
+/// If it is a query that cannot be prepared.
+pub fn describe(context: &Context, statement: &Statement, cancel: &Cancel) -> Result<Option<Described>> {
+    match statement {
+        Statement::Query(query) => {
+            query::describe(context, &query.value, cancel).map(Some).map_err(|refusal| shifted(refusal, query.at))
+        }
+        Statement::Show(name) => Ok(Some(Described { parameters: 0, columns: vec![text_column(&name.value)] })),
+        Statement::ShowAll => {
+            Ok(Some(Described { parameters: 0, columns: ["name", "setting"].map(text_column).to_vec() }))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn text_column(name: &str) -> Column {
+    Column { name: name.to_owned(), kind: Type::Text }
+}
+
+/// A refusal's place, in the whole text instead of the query.
+fn shifted(mut refusal: Refusal, by: usize) -> Refusal {
+    refusal.at = refusal.at.map(|at| at + by);
+    refusal
+}
+
+fn note(text: String) -> Notice {
+    Notice { warning: false, text }
+}
+
+impl Context {
+    fn carry_out(
+        &self,
+        statement: &Statement,
+        parameters: &[Value],
+        cancel: &Cancel,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Outcome> {
+        if statement.administers() && self.access != Access::Administer {
+            let owner = users::name(rustix::process::geteuid().as_raw());
+            return Err(Refusal::new(
+                state::PERMISSION,
+                format!("{} may look, and not administer", users::name(self.peer.uid)),
+            )
+            .hint(format!("root and {owner}, as whom the instance runs, administer")));
+        }
+        let instance = &self.instance;
+        match statement {
+            Statement::Query(query) => {
+                let mut warnings = Vec::new();
+                let table = query::run(self, &query.value, parameters, cancel, &mut warnings);
+                notices.extend(warnings.into_iter().map(|text| Notice { warning: true, text }));
+                table.map(Outcome::Rows).map_err(|refusal| shifted(refusal, query.at))
+            }
+            Statement::Show(name) => self.show(name).map(Outcome::Rows),
+            Statement::ShowAll => {
+                let text = Value::Text;
+                let rows = self.settings().into_iter().map(|(name, value)| vec![text(name), text(value)]).collect();
+                Ok(Outcome::Rows(Table { columns: ["name", "setting"].map(text_column).to_vec(), rows }))
+            }
+            Statement::Ignored(_) | Statement::Begin | Statement::Commit | Statement::Rollback => Ok(Outcome::Done),
+            Statement::SetDiskstring(diskstring) => {
+                instance.set_diskstring(&diskstring.value).map_err(|error| Refusal::from(error).at(diskstring.at))?;
+                Ok(Outcome::Done)
+            }
+            Statement::CreateGroup(create) => self.create(create, notices),
+            Statement::DropGroup { name, force, contents } => {
+                if *force {
+                    return Err(self.drop_by_force(name));
+                }
+                instance.drop_group(&name.value, *contents).map_err(|error| Refusal::from(error).or_at(name.at))?;
+                Ok(Outcome::Done)
+            }
+            Statement::Mount { groups, force } => {
+                let named = match groups {
+                    Groups::Named(names) => names.clone(),
+                    Groups::All => self.dismounted_groups()?,
+                };
+                each(&named, |group| instance.mount_group(group, *force))
+            }
+            Statement::Dismount { groups, force } => {
+                let named = match groups {
+                    Groups::Named(names) => names.clone(),
+                    Groups::All => instance.groups().into_keys().map(|value| At { value, at: 0 }).collect(),
+                };
+                each(&named, |group| instance.dismount_group(group, *force))
+            }
+            Statement::Offline { group, which, at } => {
+                self.ask(group, &Request::Offline(which.clone()), Some((which, *at)))?;
+                Ok(Outcome::Done)
+            }
+            Statement::Online { group, which, wait, at } => {
+                self.ask(group, &Request::Online(which.clone()), Some((which, *at)))?;
+                if *wait {
+                    self.wait_for_resync(group, cancel)?;
+                }
+                Ok(Outcome::Done)
+            }
+            Statement::Check { group, repair } => {
+                let report = instance
+                    .engine(&group.value)
+                    .and_then(|engine| engine.check(*repair))
+                    .map_err(|error| Refusal::from(error).or_at(group.at))?;
+                checked(&group.value, &report, *repair, notices)?;
+                Ok(Outcome::Done)
+            }
+            Statement::SetAttribute { group, name, value } => {
+                let request = Request::SetAttribute { name: name.value.clone(), value: value.clone() };
+                let engine = instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+                engine.ask(&request).map_err(|error| Refusal::from(error).or_at(name.at))?;
+                Ok(Outcome::Done)
+            }
+        }
+    }
+
+    fn ask(&self, group: &At<String>, request: &Request, about: Option<(&Selection, usize)>) -> Result<()> {
+        let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+        let place = about.map_or(group.at, |(_, at)| at);
+        engine.ask(request).map_err(|error| Refusal::from(error).or_at(place))
+    }
+
+    fn wait_for_resync(&self, group: &At<String>, cancel: &Cancel) -> Result<()> {
+        loop {
+            let operations = self
+                .instance
+                .engine(&group.value)
+                .and_then(|engine| engine.operations())
+                .map_err(|error| Refusal::from(error).or_at(group.at))?;
+            let under_way = operations
+                .iter()
+                .any(|operation| operation.pass == "RESYNC" && (operation.state == "RUN" || operation.state == "WAIT"));
+            if !under_way {
+                return match operations.into_iter().find(|operation| operation.pass == "RESYNC").and_then(|o| o.error) {
+                    Some(error) => Err(Refusal::from(AdminError::new(Code::Io, error)).at(group.at)),
+                    None => Ok(()),
+                };
+            }
+            if cancel.is_cancelled() {
+                return Err(Refusal::canceled().hint("the resync goes on; v$asm_operation shows it"));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn drop_by_force(&self, name: &At<String>) -> Refusal {
+        let name_value = &name.value;
+        if self.instance.engine(name_value).is_ok() {
+            return Refusal::from(
+                AdminError::new(
+                    Code::Invalid,
+                    format!("FORCE is for a disk group that cannot be mounted; {name_value} is"),
+                )
+                .hint(format!("DROP DISKGROUP {name_value} INCLUDING CONTENTS")),
+            )
+            .at(name.at);
+        }
+        Refusal::new(state::NOT_SUPPORTED, "DROP DISKGROUP ... FORCE is not supported yet")
+            .hint("mount the group and drop it; or take its disks for another one with CREATE DISKGROUP ... DISK ... FORCE")
+            .at(name.at)
+    }
+
+    fn dismounted_groups(&self) -> Result<Vec<At<String>>> {
+        let mounted = self.instance.groups();
+        let survey = self.instance.discovery().survey().map_err(Refusal::from)?;
+        let members = survey.into_iter().filter(|disk| disk.header == HeaderStatus::Member);
+        let names: BTreeSet<String> =
+            members.filter_map(|disk| disk.group).filter(|group| !mounted.contains_key(group)).collect();
+        Ok(names.into_iter().map(|value| At { value, at: 0 }).collect())
+    }
+
+    fn create(&self, create: &CreateGroup, notices: &mut Vec<Notice>) -> Result<Outcome> {
+        let survey = self.instance.discovery().survey().map_err(Refusal::from)?;
+        let mut places: Vec<(String, usize)> = Vec::new();
+        let mut disks: Vec<NewDisk> = Vec::new();
+        for clause in &create.disks {
+            let paths = matches(&clause.path, &survey, &self.instance.diskstring())?;
+            if let (Some(name), true) = (&clause.name, paths.len() > 1) {
+                return Err(Refusal::syntax(
+                    name.at,
+                    format!("'{}' matches {} disks, and one name is for one disk", clause.path.value, paths.len()),
+                ));
+            }
+            for path in paths {
+                if disks.iter().any(|disk| disk.path == path) {
+                    return Err(Refusal::from(AdminError::new(
+                        Code::DuplicateDisk,
+                        format!("disk {path} is named twice in this statement"),
+                    ))
+                    .at(clause.path.at));
+                }
+                places.push((path.clone(), clause.path.at));
+                disks.push(NewDisk {
+                    path,
+                    name: clause.name.as_ref().map(|name| name.value.clone()),
+                    failure_group: clause.failure_group.clone(),
+                    quorum: clause.quorum,
+                    size: clause.size,
+                    force: clause.force,
+                });
+            }
+        }
+        let mut au_size = AU_SIZE;
+        let mut attributes = Vec::new();
+        for (name, value) in &create.attributes {
+            if name.value == "au_size" {
+                au_size = parse_size(value)
+                    .filter(|size| size.is_power_of_two() && (1 << 20..=64 << 20).contains(size))
+                    .ok_or_else(|| {
+                        Refusal::new(state::BAD_VALUE, format!("au_size '{value}' is none of 1M, 2M, 4M, ... 64M"))
+                            .at(name.at)
+                    })?;
+            } else {
+                attributes.push((name.value.clone(), value.clone()));
+            }
+        }
+        let count = disks.len();
+        let new =
+            NewGroup { name: create.name.value.clone(), redundancy: create.redundancy, au_size, attributes, disks };
+        self.instance.create_group(new).map_err(|error| {
+            // The disk that is meant stands in the message, and in the statement.
+            let longest = places.iter().filter(|(path, _)| error.message.contains(path.as_str()));
+            let place = longest.max_by_key(|(path, _)| path.len()).map_or(create.name.at, |(_, at)| *at);
+            Refusal::from(error).or_at(place)
+        })?;
+        notices.push(note(format!("disk group {} has {count} disks and is mounted", create.name.value)));
+        Ok(Outcome::Done)
+    }
+
+    fn settings(&self) -> BTreeMap<String, String> {
+        let settings = [
+            ("asm_diskstring", self.instance.diskstring()),
+            ("server_version", super::psql::SERVER_VERSION.to_owned()),
+            ("server_version_num", "150000".to_owned()),
+            ("server_encoding", "UTF8".to_owned()),
+            ("client_encoding", "UTF8".to_owned()),
+            ("datestyle", "ISO, MDY".to_owned()),
+            ("default_transaction_read_only", "off".to_owned()),
+            ("integer_datetimes", "on".to_owned()),
+            ("is_superuser", if self.access == Access::Administer { "on" } else { "off" }.to_owned()),
+            ("lc_collate", "C".to_owned()),
+            ("max_identifier_length", "63".to_owned()),
+            ("plinth.dir", self.instance.paths().dir().display().to_string()),
+            ("plinth.state", self.instance.paths().state().display().to_string()),
+            ("plinth.version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("search_path", "public".to_owned()),
+            ("session_authorization", users::name(self.peer.uid)),
+            ("standard_conforming_strings", "on".to_owned()),
+            ("timezone", "UTC".to_owned()),
+            ("transaction_isolation", "read committed".to_owned()),
+            ("transaction_read_only", "off".to_owned()),
+        ];
+        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+
+    fn show(&self, name: &At<String>) -> Result<Table> {
+        let key = match name.value.as_str() {
+            "transaction_isolation_level" => "transaction_isolation",
+            "time_zone" => "timezone",
+            other => other,
+        };
+        let Some(value) = self.settings().remove(key) else {
+            return Err(Refusal::new(state::UNKNOWN_SETTING, format!("there is no parameter \"{}\"", name.value))
+                .hint("SHOW ALL")
+                .at(name.at));
+        };
+        Ok(Table { columns: vec![text_column(&name.value)], rows: vec![vec![Value::Text(value)]] })
+    }
+}
+
+/// What a CHECK found, told as notices; the rest of it is an error.
+///
+/// # Errors
+/// If something was found that was not repaired.
+fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>) -> Result<()> {
+    for problem in report.problems.iter().take(PROBLEMS_SHOWN) {
+        let done = if problem.repaired { " (repaired)" } else { "" };
+        notices.push(Notice { warning: !problem.repaired, text: format!("{}{done}", problem.text) });
+    }
+    if report.problems.len() > PROBLEMS_SHOWN {
+        notices.push(note(format!("and {} more", report.problems.len() - PROBLEMS_SHOWN)));
+    }
+    let repaired = report.problems.iter().filter(|problem| problem.repaired).count();
+    let left = report.problems.len() - repaired;
+    notices.push(note(format!(
+        "disk group {group}: {} extents checked, {} MiB read, {repaired} problems repaired, {left} left",
+        report.extents_checked,
+        report.bytes_read >> 20
+    )));
+    if left == 0 {
+        return Ok(());
+    }
+    let error = AdminError::new(Code::Damaged, format!("disk group {group} has {left} problems that are not repaired"));
+    Err(if repair {
+        error.hint("restore the files that are named from a backup").into()
+    } else {
+        error.hint(format!("ALTER DISKGROUP {group} CHECK REPAIR")).into()
+    })
+}
+
+/// Does the same for each group; the first refusal is the statement's, the others are its detail.
+fn each(groups: &[At<String>], mut what: impl FnMut(&str) -> std::result::Result<(), AdminError>) -> Result<Outcome> {
+    let mut refused: Option<Refusal> = None;
+    for group in groups {
+        if let Err(error) = what(&group.value) {
+            match &mut refused {
+                None => refused = Some(Refusal::from(error).or_at(group.at)),
+                Some(first) => {
+                    let detail = first.detail.take().unwrap_or_default();
+                    first.detail = Some(format!("{detail}; also: {error}"));
+                }
+            }
+        }
+    }
+    refused.map_or(Ok(Outcome::Done), Err)
+}
+
+/// The paths that a clause means: those that discovery shows.
+fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec<String>> {
+    let at = path.at;
+    let wanted = &path.value;
+    if !wanted.contains(['*', '?', '[']) {
+        if survey.iter().any(|disk| disk.path == *wanted) {
+            return Ok(vec![wanted.clone()]);
+        }
+        let error = AdminError::new(
+            Code::UnknownDisk,
+            format!("disk {wanted} is not among those that asm_diskstring ('{diskstring}') shows"),
+        );
+        let hint = if std::path::Path::new(wanted).exists() {
+            format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'")
+        } else {
+            "there is no such path; v$asm_disk shows the disks that there are".to_owned()
+        };
+        return Err(Refusal::from(error.hint(hint)).at(at));
+    }
+    let pattern = glob::Pattern::new(wanted)
+        .map_err(|error| Refusal::syntax(at, format!("'{wanted}' is no pattern: {error}")))?;
+    let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
+    let mut found: Vec<String> =
+        survey.iter().map(|disk| &disk.path).filter(|path| pattern.matches_with(path, options)).cloned().collect();
+    found.sort();
+    found.dedup();
+    if found.is_empty() {
+        let error = AdminError::new(
+            Code::UnknownDisk,
+            format!("'{wanted}' matches none of the disks that asm_diskstring ('{diskstring}') shows"),
+        );
+        return Err(
+            Refusal::from(error.hint(format!("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'"))).at(at)
+        );
+    }
+    Ok(found)
+}
+
+impl Source for Context {
+    fn groups(&self) -> BTreeMap<String, u32> {
+        self.instance.groups()
+    }
+
+    fn query(
+        &self,
+        group: &str,
+        sql: &str,
+        row: &mut dyn FnMut(Vec<Value>) -> std::result::Result<(), AdminError>,
+    ) -> std::result::Result<Rows, AdminError> {
+        self.instance.engine(group)?.query(sql, row)
+    }
+
+    fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError> {
+        self.instance.discovery().survey()
+    }
+
+    fn user(&self) -> String {
+        users::name(self.peer.uid)
+    }
+}

@@ -1,0 +1,88 @@
+//! Where everything of an instance lies.
+//!
+//! ```text
+//!   DIR  .s.PGSQL.5432        psql -h DIR            0600, or wider if others may look
+//!        control.sock         our own commands       as the former
+//!        plinth.pid           held locked by the instance
+//!        engine.NAME.sock     one engine             0600
+//!        engine.NAME.pid      held locked by the engine
+//!        engine.NAME.log      what it printed
+//!   STATE  instance.json      what to mount at start
+//!          alert.log          what happened
+//! ```
+
+use std::path::{Path, PathBuf};
+
+/// Where DIR is unless somebody says otherwise.
+pub const DEFAULT_DIR: &str = "/run/plinth";
+/// Where STATE is when DIR is [`DEFAULT_DIR`], which a boot empties.
+const DEFAULT_STATE: &str = "/var/lib/plinth";
+
+/// The places of one instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Paths {
+    dir: PathBuf,
+    state: PathBuf,
+}
+
+impl Paths {
+    #[must_use]
+    pub fn new(dir: &Path, state: Option<&Path>) -> Self {
+        let state = match state {
+            Some(state) => state,
+            None if dir == Path::new(DEFAULT_DIR) => Path::new(DEFAULT_STATE),
+            None => dir,
+        };
+        Self { dir: dir.to_owned(), state: state.to_owned() }
+    }
+
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    #[must_use]
+    pub fn state(&self) -> &Path {
+        &self.state
+    }
+
+    #[must_use]
+    pub fn postgres(&self) -> PathBuf {
+        self.dir.join(".s.PGSQL.5432")
+    }
+
+    #[must_use]
+    pub fn control(&self) -> PathBuf {
+        self.dir.join("control.sock")
+    }
+
+    #[must_use]
+    pub fn pid(&self) -> PathBuf {
+        self.dir.join("plinth.pid")
+    }
+
+    #[must_use]
+    pub fn instance(&self) -> PathBuf {
+        self.state.join("instance.json")
+    }
+
+    #[must_use]
+    pub fn alert(&self) -> PathBuf {
+        self.state.join("alert.log")
+    }
+
+    #[must_use]
+    pub fn engine(&self, group: &str) -> PathBuf {
+        self.dir.join(format!("engine.{group}.sock"))
+    }
+
+    #[must_use]
+    pub fn engine_pid(&self, group: &str) -> PathBuf {
+        self.dir.join(format!("engine.{group}.pid"))
+    }
+
+    #[must_use]
+    pub fn engine_log(&self, group: &str) -> PathBuf {
+        self.dir.join(format!("engine.{group}.log"))
+    }
+}

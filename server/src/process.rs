@@ -1,0 +1,87 @@
+//! What a process asks of the operating system: signals, the other side of a socket, being the only one.
+#![allow(unsafe_code)]
+
+use rustix::{
+    fd::AsFd,
+    fs::{FlockOperation, flock},
+    net::sockopt::socket_peercred,
+};
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    mem::MaybeUninit,
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    ptr,
+};
+
+/// Who is at the other end of a unix socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    pub pid: i32,
+    pub uid: u32,
+}
+
+impl Peer {
+    /// # Errors
+    /// What the operating system says.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let credentials = socket_peercred(socket)?;
+        Ok(Self { pid: credentials.pid.as_raw_nonzero().get(), uid: credentials.uid.as_raw() })
+    }
+
+    /// Root and the user this process runs as administer.
+    #[must_use]
+    pub fn administers(&self) -> bool {
+        self.uid == 0 || self.uid == rustix::process::geteuid().as_raw()
+    }
+}
+
+/// Takes `path` as the sign that this process is the only one of its kind, and writes its pid into it. It stays taken
+/// until the file is dropped; `None` if another process holds it.
+///
+/// # Errors
+/// If the file cannot be opened or written.
+pub fn only_one(path: &Path) -> io::Result<Option<File>> {
+    let mut file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o644).open(path)?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    file.set_len(0)?;
+    writeln!(file, "{}", std::process::id())?;
+    Ok(Some(file))
+}
+
+const ENDING: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+
+fn ending() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: `sigemptyset` initialises the set, `sigaddset` changes it; both get a valid pointer.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in ENDING {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+/// Keeps the signals that end a process for [`wait_for_end`]. To be called before any thread starts; programs that are
+/// started later get the usual signals.
+pub fn keep_signals() {
+    let set = ending();
+    // SAFETY: a valid set; the old one is not asked for.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
+    }
+}
+
+/// Waits until somebody wants this process to end.
+pub fn wait_for_end() {
+    let set = ending();
+    let mut signal = 0;
+    // SAFETY: a valid set and a place for the signal.
+    while unsafe { libc::sigwait(&raw const set, &raw mut signal) } != 0 {}
+}

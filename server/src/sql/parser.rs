@@ -1,0 +1,538 @@
+//! One statement's tokens, by recursive descent. What ASM has and Plinth does not have yet is recognised, and said at
+//! its place.
+
+use super::{
+    statement::{At, CreateGroup, DiskClause, Groups, Statement},
+    tokens::{Kind, Text, Token},
+};
+use crate::refusal::{Refusal, state};
+use plinth_engine::admin::Selection;
+use plinth_format::{NAME_MAX, Redundancy, is_name};
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+/// The longest path of a disk, in bytes.
+const PATH_MAX: usize = 4095;
+
+struct Parser<'a> {
+    text: &'a Text<'a>,
+    tokens: &'a [Token],
+    next: usize,
+}
+
+/// Parses the tokens of one statement; there is at least one.
+pub(super) fn statement<'a>(text: &'a Text<'a>, tokens: &'a [Token]) -> Result<Statement> {
+    let mut parser = Parser { text, tokens, next: 0 };
+    let statement = parser.statement()?;
+    match parser.peek() {
+        None => Ok(statement),
+        Some(_) => Err(parser.expected("the end of the statement")),
+    }
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.next)
+    }
+
+    /// Where the next token starts, or the statement ends.
+    fn here(&self) -> usize {
+        match (self.peek(), self.tokens.last()) {
+            (Some(token), _) => token.start,
+            (None, Some(last)) => last.end,
+            (None, None) => 0,
+        }
+    }
+
+    fn is(&self, keyword: &str) -> bool {
+        self.peek().is_some_and(|token| token.is(keyword))
+    }
+
+    /// Takes the keyword, if it comes next.
+    fn take(&mut self, keyword: &str) -> bool {
+        let found = self.is(keyword);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn take_symbol(&mut self, symbol: &str) -> bool {
+        let found = self.peek().is_some_and(|token| token.is_symbol(symbol));
+        self.next += usize::from(found);
+        found
+    }
+
+    fn need(&mut self, keyword: &str) -> Result<()> {
+        if self.take(keyword) { Ok(()) } else { Err(self.expected(keyword)) }
+    }
+
+    /// The syntax error at the next token.
+    fn expected(&self, what: &str) -> Refusal {
+        let message = match self.peek() {
+            Some(token) => {
+                let found: String = self.text.between(token.start, token.end).chars().take(60).collect();
+                format!("syntax error at or near \"{found}\": expected {what}")
+            }
+            None => format!("syntax error at the end of the statement: expected {what}"),
+        };
+        Refusal::syntax(self.here(), message)
+    }
+
+    fn later(&self, what: &str) -> Refusal {
+        Refusal::new(state::NOT_SUPPORTED, format!("{what} is not supported yet")).at(self.here())
+    }
+
+    /// A name of a group, disk or failure group.
+    fn name(&mut self, what: &str) -> Result<At<String>> {
+        let at = self.here();
+        let name = match self.peek().map(|token| &token.kind) {
+            Some(Kind::Word(name) | Kind::Quoted(name)) => name.to_uppercase(),
+            _ => return Err(self.expected(what)),
+        };
+        if !is_name(&name) {
+            return Err(Refusal::syntax(at, format!("\"{name}\" cannot be {what}")).hint(format!(
+                "a name has a letter, then letters, digits, '_', '$' or '#', at most {NAME_MAX} in all"
+            )));
+        }
+        self.next += 1;
+        Ok(At { value: name, at })
+    }
+
+    fn names(&mut self, what: &str) -> Result<Vec<At<String>>> {
+        let mut names = vec![self.name(what)?];
+        while self.take_symbol(",") {
+            names.push(self.name(what)?);
+        }
+        Ok(names)
+    }
+
+    fn string(&mut self, what: &str) -> Result<At<String>> {
+        let at = self.here();
+        match self.peek().map(|token| &token.kind) {
+            Some(Kind::String(value)) => {
+                let value = value.clone();
+                if value.contains('\0') {
+                    return Err(Refusal::syntax(at, format!("{what} holds a zero byte")));
+                }
+                self.next += 1;
+                Ok(At { value, at })
+            }
+            _ => Err(self.expected(what)),
+        }
+    }
+
+    fn statement(&mut self) -> Result<Statement> {
+        let Some(first) = self.peek() else { return Err(self.expected("a statement")) };
+        let Kind::Word(word) = &first.kind else {
+            return if first.is_symbol("(") { Ok(self.query()) } else { Err(self.expected(STATEMENTS)) };
+        };
+        match word.to_ascii_uppercase().as_str() {
+            "SELECT" | "WITH" | "VALUES" => Ok(self.query()),
+            "CREATE" => self.create(),
+            "DROP" => self.drop_group(),
+            "ALTER" => self.alter(),
+            "SHOW" => self.show(),
+            "BEGIN" => Ok(self.ignore_rest(Statement::Begin)),
+            "START" => {
+                self.next += 1;
+                self.need("TRANSACTION")?;
+                Ok(self.ignore_rest(Statement::Begin))
+            }
+            "COMMIT" | "END" => Ok(self.ignore_rest(Statement::Commit)),
+            "ROLLBACK" | "ABORT" => Ok(self.ignore_rest(Statement::Rollback)),
+            "SET" => Ok(self.ignore_rest(Statement::Ignored("SET"))),
+            "RESET" => Ok(self.ignore_rest(Statement::Ignored("RESET"))),
+            "DISCARD" => Ok(self.ignore_rest(Statement::Ignored("DISCARD ALL"))),
+            "DEALLOCATE" => Ok(self.ignore_rest(Statement::Ignored("DEALLOCATE"))),
+            "UNLISTEN" => Ok(self.ignore_rest(Statement::Ignored("UNLISTEN"))),
+            "EXPLAIN" => Err(self.later("EXPLAIN")),
+            "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" => {
+                Err(Refusal::new(state::NOT_SUPPORTED, "the views can only be read").at(self.here()).hint(STATEMENTS))
+            }
+            _ => Err(self.expected(STATEMENTS)),
+        }
+    }
+
+    fn query(&mut self) -> Statement {
+        let start = self.here();
+        let end = self.tokens.last().map_or(start, |token| token.end);
+        self.next = self.tokens.len();
+        Statement::Query(At { value: self.text.between(start, end).to_owned(), at: start })
+    }
+
+    fn ignore_rest(&mut self, statement: Statement) -> Statement {
+        self.next = self.tokens.len();
+        statement
+    }
+
+    fn show(&mut self) -> Result<Statement> {
+        self.next += 1;
+        let at = self.here();
+        let Some(first) = self.peek() else { return Err(self.expected("the name of a parameter, or ALL")) };
+        if first.is("ALL") {
+            self.next += 1;
+            return Ok(Statement::ShowAll);
+        }
+        let mut name = match &first.kind {
+            Kind::Word(name) | Kind::Quoted(name) => name.to_lowercase(),
+            _ => return Err(self.expected("the name of a parameter, or ALL")),
+        };
+        self.next += 1;
+        // SHOW plinth.version; SHOW TRANSACTION ISOLATION LEVEL; SHOW TIME ZONE.
+        let mut glue = "_";
+        while let Some(token) = self.peek() {
+            match &token.kind {
+                Kind::Symbol(symbol) if symbol == "." => glue = ".",
+                Kind::Word(word) => {
+                    name = format!("{name}{glue}{}", word.to_lowercase());
+                    glue = "_";
+                }
+                _ => return Err(self.expected("the end of the statement")),
+            }
+            self.next += 1;
+        }
+        Ok(Statement::Show(At { value: name, at }))
+    }
+
+    fn create(&mut self) -> Result<Statement> {
+        self.next += 1;
+        if !self.take("DISKGROUP") {
+            return Err(self.expected("DISKGROUP"));
+        }
+        let name = self.name("the name of a disk group")?;
+        let redundancy = self.redundancy()?;
+        let mut disks = Vec::new();
+        while !(self.peek().is_none() || self.is("ATTRIBUTE")) {
+            self.disks(&mut disks, redundancy)?;
+        }
+        if disks.is_empty() {
+            return Err(self.expected("DISK, FAILGROUP or QUORUM"));
+        }
+        let mut attributes = Vec::new();
+        if self.take("ATTRIBUTE") {
+            // Oracle has no parentheses here, but people write them.
+            let open = self.take_symbol("(");
+            loop {
+                let (name, value) = self.attribute()?;
+                if attributes.iter().any(|(earlier, _): &(At<String>, String)| earlier.value == name.value) {
+                    return Err(Refusal::syntax(name.at, format!("attribute '{}' is given twice", name.value)));
+                }
+                attributes.push((name, value));
+                if !self.take_symbol(",") {
+                    break;
+                }
+            }
+            if open && !self.take_symbol(")") {
+                return Err(self.expected("',' or ')'"));
+            }
+        }
+        Ok(Statement::CreateGroup(CreateGroup { name, redundancy, disks, attributes }))
+    }
+
+    fn redundancy(&mut self) -> Result<Redundancy> {
+        let redundancy = if self.take("EXTERNAL") {
+            Redundancy::External
+        } else if self.take("NORMAL") {
+            Redundancy::Normal
+        } else if self.take("HIGH") {
+            Redundancy::High
+        } else if self.is("FLEX") || self.is("EXTENDED") {
+            return Err(self.later("FLEX and EXTENDED REDUNDANCY").hint("use EXTERNAL, NORMAL or HIGH REDUNDANCY"));
+        } else if self.is("QUORUM") || self.is("REGULAR") || self.is("FAILGROUP") || self.is("DISK") {
+            return Ok(Redundancy::Normal);
+        } else {
+            return Err(self.expected("EXTERNAL, NORMAL or HIGH REDUNDANCY, FAILGROUP or DISK"));
+        };
+        self.need("REDUNDANCY")?;
+        Ok(redundancy)
+    }
+
+    /// `[QUORUM|REGULAR] [FAILGROUP f] DISK ...`
+    fn disks(&mut self, disks: &mut Vec<DiskClause>, redundancy: Redundancy) -> Result<()> {
+        let start = self.here();
+        let quorum = self.take("QUORUM");
+        if !quorum {
+            self.take("REGULAR");
+        }
+        let mut failure_group = None;
+        if self.is("FAILGROUP") {
+            if redundancy == Redundancy::External {
+                return Err(Refusal::syntax(start, "a group of EXTERNAL redundancy has no failure groups")
+                    .hint("leave FAILGROUP out, or make the group NORMAL or HIGH"));
+            }
+            self.next += 1;
+            failure_group = Some(self.name("the name of a failure group")?.value);
+        }
+        if !self.take("DISK") {
+            return Err(self.expected(match (quorum, &failure_group) {
+                (true, None) => "FAILGROUP or DISK",
+                (_, Some(_)) => "DISK",
+                (false, None) => "DISK, FAILGROUP, QUORUM or ATTRIBUTE",
+            }));
+        }
+        loop {
+            let path = self.string("the path of a disk in single quotes")?;
+            if path.value.is_empty() || path.value.len() > PATH_MAX {
+                return Err(Refusal::syntax(path.at, "this cannot be the path of a disk"));
+            }
+            let mut disk =
+                DiskClause { path, name: None, failure_group: failure_group.clone(), quorum, size: None, force: false };
+            if self.take("NAME") {
+                disk.name = Some(self.name("the name of a disk")?);
+            }
+            if self.take("SIZE") {
+                disk.size = Some(self.size()?);
+            }
+            disk.force = self.take("FORCE");
+            if !disk.force {
+                self.take("NOFORCE");
+            }
+            disks.push(disk);
+            if !self.take_symbol(",") {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A number of bytes: `1000000`, `512K`, `10G`, also as a string.
+    fn size(&mut self) -> Result<u64> {
+        let at = self.here();
+        const WHAT: &str = "a size such as 512M or 10G";
+        let Some(token) = self.peek() else { return Err(self.expected(WHAT)) };
+        let mut written = match &token.kind {
+            Kind::Number(digits) => digits.clone(),
+            Kind::String(written) => written.clone(),
+            _ => return Err(self.expected(WHAT)),
+        };
+        let end = token.end;
+        self.next += 1;
+        if let Some(Token { kind: Kind::Word(suffix), start, .. }) = self.peek()
+            && *start == end
+        {
+            written.push_str(suffix);
+            self.next += 1;
+        }
+        parse_size(&written).ok_or_else(|| Refusal::syntax(at, format!("'{written}' is not {WHAT}")))
+    }
+
+    /// `'name' = 'value'`
+    fn attribute(&mut self) -> Result<(At<String>, String)> {
+        let mut name = self.string("the name of an attribute in single quotes")?;
+        name.value = name.value.to_lowercase();
+        if !self.take_symbol("=") {
+            return Err(self.expected("'='"));
+        }
+        let value = self.string("the value of the attribute in single quotes")?;
+        Ok((name, value.value))
+    }
+
+    fn drop_group(&mut self) -> Result<Statement> {
+        self.next += 1;
+        self.need("DISKGROUP")?;
+        let name = self.name("the name of a disk group")?;
+        let force = self.take("FORCE");
+        let contents = self.take("INCLUDING");
+        if contents || self.take("EXCLUDING") {
+            self.need("CONTENTS")?;
+        } else if force || self.peek().is_some() {
+            return Err(self.expected(if force {
+                "INCLUDING CONTENTS"
+            } else {
+                "INCLUDING CONTENTS or EXCLUDING CONTENTS"
+            }));
+        }
+        Ok(Statement::DropGroup { name, force, contents })
+    }
+
+    fn alter(&mut self) -> Result<Statement> {
+        self.next += 1;
+        if self.take("SYSTEM") {
+            return self.alter_system();
+        }
+        if !self.take("DISKGROUP") {
+            return Err(self.expected("DISKGROUP or SYSTEM"));
+        }
+        let groups =
+            if self.take("ALL") { Groups::All } else { Groups::Named(self.names("the name of a disk group, or ALL")?) };
+        if self.take("MOUNT") {
+            if self.is("RESTRICTED") {
+                return Err(self.later("MOUNT RESTRICTED"));
+            }
+            self.take("NORMAL");
+            return Ok(Statement::Mount { groups, force: self.force() });
+        }
+        if self.take("DISMOUNT") {
+            return Ok(Statement::Dismount { groups, force: self.force() });
+        }
+        let group = self.one(groups)?;
+        let at = self.here();
+        if self.take("OFFLINE") {
+            let which = self.selection(false)?;
+            if self.is("DROP") {
+                return Err(self.later("DROP AFTER").hint("set the attribute 'disk_repair_time'"));
+            }
+            self.wait()?;
+            return Ok(Statement::Offline { group, which, at });
+        }
+        if self.take("ONLINE") {
+            let which = self.selection(true)?;
+            let wait = self.wait()?;
+            return Ok(Statement::Online { group, which, wait, at });
+        }
+        if self.take("CHECK") {
+            self.take("ALL");
+            if self.is("DISK") || self.is("DISKS") || self.is("FILE") {
+                return Err(self.later("CHECK of a part of a group").hint("leave it out: CHECK looks at everything"));
+            }
+            let repair = self.take("REPAIR");
+            if !repair {
+                self.take("NOREPAIR");
+            }
+            return Ok(Statement::Check { group, repair });
+        }
+        if self.take("SET") {
+            if !self.take("ATTRIBUTE") {
+                if self.is("PERMISSION") || self.is("OWNERSHIP") {
+                    return Err(self.later("ALTER DISKGROUP ... SET PERMISSION and SET OWNERSHIP"));
+                }
+                return Err(self.expected("ATTRIBUTE"));
+            }
+            let (name, value) = self.attribute()?;
+            return Ok(Statement::SetAttribute { group, name, value });
+        }
+        const LATER: [&str; 14] = [
+            "ADD",
+            "DROP",
+            "UNDROP",
+            "RESIZE",
+            "REBALANCE",
+            "REPLACE",
+            "RENAME",
+            "MODIFY",
+            "SCRUB",
+            "CONVERT",
+            "MOVE",
+            "ENABLE",
+            "DISABLE",
+            "ALTER",
+        ];
+        if let Some(keyword) = LATER.iter().find(|keyword| self.is(keyword)) {
+            return Err(self.later(&format!("ALTER DISKGROUP ... {keyword}")));
+        }
+        Err(self.expected("MOUNT, DISMOUNT, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE"))
+    }
+
+    fn alter_system(&mut self) -> Result<Statement> {
+        self.need("SET")?;
+        if !self.take("ASM_DISKSTRING") {
+            return Err(self.expected("asm_diskstring"));
+        }
+        if !self.take_symbol("=") && !self.take("TO") {
+            return Err(self.expected("'='"));
+        }
+        let mut value = self.string("paths with wildcards, in single quotes")?;
+        // ASM's own form is a list of strings.
+        while self.take_symbol(",") {
+            let more = self.string("paths with wildcards, in single quotes")?;
+            value.value = format!("{},{}", value.value, more.value);
+        }
+        if self.take("SCOPE") {
+            if !self.take_symbol("=") {
+                return Err(self.expected("'='"));
+            }
+            if !(self.take("BOTH") || self.take("SPFILE") || self.take("MEMORY")) {
+                return Err(self.expected("BOTH"));
+            }
+        }
+        Ok(Statement::SetDiskstring(value))
+    }
+
+    fn force(&mut self) -> bool {
+        let force = self.take("FORCE");
+        if !force {
+            self.take("NOFORCE");
+        }
+        force
+    }
+
+    fn one(&self, groups: Groups) -> Result<At<String>> {
+        match groups {
+            Groups::All => {
+                Err(Refusal::syntax(self.here(), "only MOUNT and DISMOUNT take ALL").hint("name one disk group"))
+            }
+            Groups::Named(names) => {
+                let mut names = names.into_iter();
+                match (names.next(), names.next()) {
+                    (Some(name), None) => Ok(name),
+                    (_, second) => Err(Refusal::syntax(
+                        second.map_or(self.here(), |second| second.at),
+                        "only MOUNT and DISMOUNT take several disk groups",
+                    )
+                    .hint("name one disk group")),
+                }
+            }
+        }
+    }
+
+    /// Which disks: `DISK a, b`, `DISKS IN FAILGROUP f, g`, `ALL`.
+    fn selection(&mut self, all: bool) -> Result<Selection> {
+        let what = if all { "DISK, DISKS IN FAILGROUP or ALL" } else { "DISK or DISKS IN FAILGROUP" };
+        if all && self.take("ALL") {
+            return Ok(Selection::All);
+        }
+        if !self.take("QUORUM") {
+            self.take("REGULAR");
+        }
+        let values = |names: Vec<At<String>>| names.into_iter().map(|name| name.value).collect();
+        let selection = if self.take("DISK") {
+            Selection::Disks(values(self.names("the name of a disk")?))
+        } else if self.take("DISKS") {
+            self.need("IN")?;
+            if !self.take("QUORUM") {
+                self.take("REGULAR");
+            }
+            self.need("FAILGROUP")?;
+            Selection::FailureGroups(values(self.names("the name of a failure group")?))
+        } else {
+            return Err(self.expected(what));
+        };
+        if self.is("DISK") || self.is("DISKS") || self.is("QUORUM") || self.is("REGULAR") {
+            return Err(self.later("several clauses in one OFFLINE or ONLINE").hint("give two statements"));
+        }
+        Ok(selection)
+    }
+
+    /// `[WAIT|NOWAIT]`
+    fn wait(&mut self) -> Result<bool> {
+        if self.is("POWER") {
+            return Err(self.later("POWER"));
+        }
+        let wait = self.take("WAIT");
+        if !wait {
+            self.take("NOWAIT");
+        }
+        Ok(wait)
+    }
+}
+
+const STATEMENTS: &str = "CREATE, ALTER or DROP DISKGROUP, ALTER SYSTEM, SHOW or SELECT";
+
+/// A number of bytes with one of the suffixes K M G T P E, in any case.
+#[must_use]
+pub fn parse_size(written: &str) -> Option<u64> {
+    let written = written.trim();
+    let digits = written.trim_end_matches(|character: char| character.is_ascii_alphabetic());
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let shift = match written.get(digits.len()..)?.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        "T" | "TB" | "TIB" => 40,
+        "P" | "PB" | "PIB" => 50,
+        "E" | "EB" | "EIB" => 60,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}

@@ -1,0 +1,123 @@
+//! What statements ask for.
+
+use plinth_engine::admin::Selection;
+use plinth_format::Redundancy;
+
+/// Something from the text, and where it stands there: characters from the start, counted from 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct At<T> {
+    pub value: T,
+    pub at: usize,
+}
+
+/// One statement. Names are upper case.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Statement {
+    CreateGroup(CreateGroup),
+    DropGroup {
+        name: At<String>,
+        /// Of a group that is not mounted.
+        force: bool,
+        /// `INCLUDING CONTENTS`.
+        contents: bool,
+    },
+    Mount {
+        groups: Groups,
+        force: bool,
+    },
+    Dismount {
+        groups: Groups,
+        force: bool,
+    },
+    Offline {
+        group: At<String>,
+        which: Selection,
+        at: usize,
+    },
+    Online {
+        group: At<String>,
+        which: Selection,
+        /// Return only when the resync is done.
+        wait: bool,
+        at: usize,
+    },
+    Check {
+        group: At<String>,
+        repair: bool,
+    },
+    SetAttribute {
+        group: At<String>,
+        name: At<String>,
+        value: String,
+    },
+    /// `ALTER SYSTEM SET asm_diskstring`.
+    SetDiskstring(At<String>),
+    Show(At<String>),
+    ShowAll,
+    /// What PostgreSQL's clients say and means nothing here: `SET`, `RESET`, `DISCARD` ...; the tag to answer with.
+    Ignored(&'static str),
+    Begin,
+    Commit,
+    Rollback,
+    /// For the query engine: the text, and where it starts.
+    Query(At<String>),
+}
+
+/// `CREATE DISKGROUP`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateGroup {
+    pub name: At<String>,
+    pub redundancy: Redundancy,
+    pub disks: Vec<DiskClause>,
+    /// Names in lower case.
+    pub attributes: Vec<(At<String>, String)>,
+}
+
+/// One `DISK 'path' ...`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiskClause {
+    /// May have wildcards.
+    pub path: At<String>,
+    pub name: Option<At<String>>,
+    pub failure_group: Option<String>,
+    pub quorum: bool,
+    pub size: Option<u64>,
+    pub force: bool,
+}
+
+/// Which groups are meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Groups {
+    All,
+    Named(Vec<At<String>>),
+}
+
+impl Statement {
+    /// What PostgreSQL's protocol calls the command, when it is done.
+    #[must_use]
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Self::CreateGroup(_) => "CREATE DISKGROUP",
+            Self::DropGroup { .. } => "DROP DISKGROUP",
+            Self::Mount { .. }
+            | Self::Dismount { .. }
+            | Self::Offline { .. }
+            | Self::Online { .. }
+            | Self::Check { .. }
+            | Self::SetAttribute { .. } => "ALTER DISKGROUP",
+            Self::SetDiskstring(_) => "ALTER SYSTEM",
+            Self::Show(_) | Self::ShowAll => "SHOW",
+            Self::Ignored(tag) => tag,
+            Self::Begin => "BEGIN",
+            Self::Commit => "COMMIT",
+            Self::Rollback => "ROLLBACK",
+            Self::Query(_) => "SELECT",
+        }
+    }
+
+    /// Whether only who administers may do it.
+    #[must_use]
+    pub fn administers(&self) -> bool {
+        matches!(self.tag(), "CREATE DISKGROUP" | "DROP DISKGROUP" | "ALTER DISKGROUP" | "ALTER SYSTEM")
+    }
+}

@@ -1,0 +1,226 @@
+//! Tables of statements: what they mean, and where errors point.
+
+use super::{Statement, parse, parser::parse_size, statement::Groups, tokens::Text};
+use plinth_engine::admin::Selection;
+use plinth_format::Redundancy;
+
+fn one(text: &str) -> Statement {
+    let mut statements = parse(text).unwrap_or_else(|error| panic!("{text}: {error} at {:?}", error.at));
+    assert_eq!(statements.len(), 1, "{text}");
+    statements.remove(0)
+}
+
+#[test]
+fn create_diskgroup_says_all_it_can_say() {
+    let text = "create diskgroup data normal redundancy
+        failgroup a disk '/d/a*', '/d/x' name x1 size 10G force
+        QUORUM FAILGROUP q DISK '/d/q' NOFORCE
+        attribute 'AU_SIZE' = '4M', 'disk_repair_time'='3.6h';";
+    let Statement::CreateGroup(group) = one(text) else { panic!("no CREATE DISKGROUP") };
+    assert_eq!((group.name.value.as_str(), group.name.at), ("DATA", 17));
+    assert_eq!(group.redundancy, Redundancy::Normal);
+    let disk = |at: usize| &group.disks[at];
+    assert_eq!(disk(0).path.value, "/d/a*");
+    assert_eq!(disk(0).failure_group.as_deref(), Some("A"));
+    assert_eq!(disk(1).name.as_ref().map(|name| name.value.as_str()), Some("X1"));
+    assert_eq!(disk(1).size, Some(10 << 30));
+    assert!(disk(1).force && !disk(1).quorum && disk(2).quorum && !disk(2).force);
+    assert_eq!(disk(2).failure_group.as_deref(), Some("Q"));
+    let attributes: Vec<_> =
+        group.attributes.iter().map(|(name, value)| (name.value.as_str(), value.as_str())).collect();
+    assert_eq!(attributes, [("au_size", "4M"), ("disk_repair_time", "3.6h")]);
+}
+
+#[test]
+fn alter_diskgroup_says_all_it_can_say() {
+    assert!(matches!(one("ALTER DISKGROUP ALL MOUNT"), Statement::Mount { groups: Groups::All, force: false }));
+    assert!(matches!(one("alter diskgroup a, b dismount force"),
+        Statement::Dismount { groups: Groups::Named(names), force: true } if names.len() == 2));
+    assert!(matches!(one("ALTER DISKGROUP d OFFLINE DISKS IN FAILGROUP f1, f2"),
+        Statement::Offline { which: Selection::FailureGroups(names), .. } if names == ["F1", "F2"]));
+    assert!(matches!(one("ALTER DISKGROUP d OFFLINE QUORUM DISK d_0001 NOWAIT"),
+        Statement::Offline { which: Selection::Disks(names), .. } if names == ["D_0001"]));
+    assert!(matches!(
+        one("ALTER DISKGROUP d ONLINE ALL WAIT"),
+        Statement::Online { which: Selection::All, wait: true, .. }
+    ));
+    assert!(matches!(one("ALTER DISKGROUP d CHECK ALL REPAIR"), Statement::Check { repair: true, .. }));
+    assert!(matches!(one("ALTER DISKGROUP d CHECK"), Statement::Check { repair: false, .. }));
+    assert!(matches!(one("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'"),
+        Statement::SetAttribute { name, value, .. } if name.value == "disk_timeout" && value == "5"));
+}
+
+#[test]
+fn the_rest() {
+    assert!(matches!(one("DROP DISKGROUP d"), Statement::DropGroup { contents: false, force: false, .. }));
+    assert!(matches!(
+        one("DROP DISKGROUP d FORCE INCLUDING CONTENTS"),
+        Statement::DropGroup { contents: true, force: true, .. }
+    ));
+    assert!(matches!(one("ALTER SYSTEM SET asm_diskstring='/a/*','/b/*' SCOPE=BOTH"),
+        Statement::SetDiskstring(value) if value.value == "/a/*,/b/*"));
+    assert!(matches!(one("SHOW TRANSACTION ISOLATION LEVEL"),
+        Statement::Show(name) if name.value == "transaction_isolation_level"));
+    assert!(matches!(one("show all;"), Statement::ShowAll));
+    assert!(matches!(one("SET extra_float_digits = 3"), Statement::Ignored("SET")));
+    assert!(matches!(one(" ( select 1 )"), Statement::Query(query) if query.value == "( select 1 )" && query.at == 1));
+    let two = parse("select name from v$asm_disk ; -- a; b\n select 'x;y'").expect("two statements");
+    assert!(matches!(&two[0], Statement::Query(query) if query.value == "select name from v$asm_disk"));
+    assert!(matches!(&two[1], Statement::Query(query) if query.value == "select 'x;y'" && query.at == 39));
+    assert!(parse(" ;; /* nothing */ ;").expect("nothing").is_empty());
+}
+
+/// The place is where the first character of `<` stands; what is expected is named.
+#[test]
+fn errors_point_at_their_place() {
+    for (marked, says) in [
+        ("<CRATE DISKGROUP d", "expected CREATE"),
+        ("CREATE <TABLE t", "expected DISKGROUP"),
+        ("CREATE DISKGROUP <1x", "expected the name"),
+        ("CREATE DISKGROUP d NORMAL <DISK '/x'", "expected REDUNDANCY"),
+        ("CREATE DISKGROUP d<", "expected EXTERNAL"),
+        ("CREATE DISKGROUP d DISK </x", "single quotes"),
+        ("CREATE DISKGROUP d DISK '/x' SIZE <lots", "expected a size"),
+        ("CREATE DISKGROUP d DISK '/x' SIZE <'5 apples'", "is not a size"),
+        ("CREATE DISKGROUP d DISK '/x' NAME <'y'", "expected the name of a disk"),
+        ("CREATE DISKGROUP d EXTERNAL REDUNDANCY <FAILGROUP f DISK '/x'", "no failure groups"),
+        ("CREATE DISKGROUP d <FLEX REDUNDANCY DISK '/x'", "not supported yet"),
+        ("CREATE DISKGROUP d DISK '/x' ATTRIBUTE 'a' <'b'", "expected '='"),
+        ("CREATE DISKGROUP d DISK '/x' ATTRIBUTE 'a'='b', <'A'='c'", "twice"),
+        ("CREATE DISKGROUP d DISK '/x' <ATTRIBUT 'a'='b'", "expected DISK"),
+        ("ALTER DISKGROUP d<", "expected MOUNT"),
+        ("ALTER DISKGROUP d <MOUNTED", "expected MOUNT"),
+        ("ALTER DISKGROUP d <ADD DISK '/x'", "ADD is not supported yet"),
+        ("ALTER DISKGROUP d OFFLINE <ALL", "expected DISK"),
+        ("ALTER DISKGROUP d OFFLINE DISK a <DROP AFTER 5 M", "not supported yet"),
+        ("ALTER DISKGROUP d ONLINE DISKS <FAILGROUP f", "expected IN"),
+        ("ALTER DISKGROUP d ONLINE ALL <POWER 5", "not supported yet"),
+        ("ALTER DISKGROUP a, <b CHECK", "several disk groups"),
+        ("ALTER DISKGROUP a MOUNT <FORCED", "expected the end"),
+        ("ALTER SYSTEM SET <memory_target = 5", "expected asm_diskstring"),
+        ("DROP DISKGROUP d <CASCADE", "expected INCLUDING"),
+        ("DROP DISKGROUP d FORCE<", "expected INCLUDING CONTENTS"),
+        ("select 1; <nonsense", "expected CREATE"),
+        ("/* é\n */ <nonsense", "expected CREATE"),
+        ("CREATE DISKGROUP <é DISK '/x'", "cannot be the name"),
+        ("<DELETE FROM v$asm_disk", "only be read"),
+        ("<EXPLAIN select 1", "EXPLAIN"),
+    ] {
+        let place = marked.chars().position(|character| character == '<').expect("a mark");
+        let text = marked.replacen('<', "", 1);
+        let error = parse(&text).expect_err(&text);
+        let at = error.at.unwrap_or_else(|| panic!("{text}: no place: {error}"));
+        assert_eq!(at, place, "{text}: {error}");
+        assert!(error.message.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn sizes() {
+    for (written, bytes) in
+        [("0", Some(0)), ("512", Some(512)), ("1k", Some(1024)), ("4M", Some(4 << 20)), ("2T", Some(2 << 40))]
+    {
+        assert_eq!(parse_size(written), bytes);
+    }
+    for nonsense in ["", "M", "1.5G", "-1", "1X", "99999999999999999999", "16E", "9999999P", "1é"] {
+        assert_eq!(parse_size(nonsense), None, "{nonsense}");
+    }
+}
+
+/// Words, marks and noise in any order are refused or understood, and never more than that.
+#[test]
+fn noise_never_panics() {
+    const PARTS: [&str; 60] = [
+        "CREATE",
+        "DISKGROUP",
+        "ALTER",
+        "DROP",
+        "data",
+        "NORMAL",
+        "REDUNDANCY",
+        "FAILGROUP",
+        "DISK",
+        "'/x'",
+        "\"q",
+        "'",
+        "SIZE",
+        "10G",
+        "10",
+        ",",
+        ";",
+        "(",
+        ")",
+        "=",
+        "ATTRIBUTE",
+        "'a'='b'",
+        "ALL",
+        "MOUNT",
+        "FORCE",
+        "ONLINE",
+        "IN",
+        "DISKS",
+        "CHECK",
+        "SELECT",
+        "*",
+        "FROM",
+        "v$asm_disk",
+        "$1",
+        "$$",
+        "$x$",
+        "--",
+        "/*",
+        "*/",
+        "\n",
+        "\r\n",
+        "\t",
+        "é",
+        "\u{1F600}",
+        "\0",
+        "::",
+        "::text",
+        "E'\\",
+        "U&'\\",
+        "0x",
+        "1e",
+        ".",
+        "..",
+        "@",
+        "#",
+        "~",
+        "!~",
+        "SHOW",
+        "SET",
+        "\\",
+    ];
+    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = move |below: usize| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        usize::try_from(seed % below as u64).expect("below a usize")
+    };
+    for _ in 0..20_000 {
+        let mut text = String::new();
+        for _ in 0..random(14) {
+            text.push_str(PARTS[random(PARTS.len())]);
+            if random(3) > 0 {
+                text.push(' ');
+            }
+        }
+        if let Err(error) = parse(&text)
+            && let Some(at) = error.at
+        {
+            assert!(at <= text.chars().count(), "{text:?}: {at}");
+        }
+        let bytes: Vec<u8> = (0..random(40)).map(|_| random(256).to_le_bytes()[0]).collect();
+        let _ = parse(&String::from_utf8_lossy(&bytes));
+    }
+}
+
+/// A token's place is where it stands in the text.
+#[test]
+fn tokens_stand_where_they_say() {
+    let text = Text::new("é 'a\nb'\r\n x , /* é */ y10G 5 \"Q\"").expect("tokens");
+    let tokens: Vec<&str> = text.statements().flatten().map(|token| text.between(token.start, token.end)).collect();
+    assert_eq!(tokens, ["é", "'a\nb'", "x", ",", "y10G", "5", "\"Q\""]);
+}
