@@ -48,6 +48,8 @@ use std::{
     time::Duration,
 };
 
+pub use crate::session::Session;
+
 type Result<T> = std::result::Result<T, AdminError>;
 
 /// How often the caretaker looks.
