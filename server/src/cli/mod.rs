@@ -279,14 +279,13 @@ fn helper(arguments: impl Iterator<Item = OsString>) -> Result<ExitCode> {
 
 /// The list that `MountOptions::parse` understands.
 fn options_text(options: MountOptions) -> String {
-    let MountOptions { read_only, no_devices, no_set_id, no_programs, synchronous, synchronous_directories } = options;
+    let MountOptions { read_only, no_devices, no_set_id, no_programs, synchronous } = options;
     let words = [
         (read_only, "ro"),
         (no_devices, "nodev"),
         (no_set_id, "nosuid"),
         (no_programs, "noexec"),
         (synchronous, "sync"),
-        (synchronous_directories, "dirsync"),
     ];
     words.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect::<Vec<_>>().join(",")
 }

@@ -14,7 +14,8 @@ use crate::{
 use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
-    group::{Group, Session},
+    group::Group,
+    session::Session,
     world::World,
 };
 use plinth_fuse::FrontEnd;
