@@ -226,7 +226,13 @@ impl Engine {
             Request::Status => Answer::Status(self.status()),
             Request::Create(new) => {
                 let world: Arc<dyn World> = self.world.clone();
-                done(block_on(Group::create(&world, new)))
+                let result = block_on(Group::create(&world, new));
+                let failed = result.is_err();
+                frames.send(&done(result), &[], None)?;
+                if failed {
+                    self.leave(1);
+                }
+                return Ok(());
             }
             Request::Mount { force } => {
                 let result = self.mount(force);
