@@ -8,7 +8,8 @@ use plinth_engine::{
     admin::{AdminError, Code},
     api::{Attributes, Caller, Changes, Kind, NewFile, Node, ROOT},
     error::FileError,
-    group::{Group, Session},
+    group::Group,
+    session::Session,
 };
 use std::sync::Arc;
 
@@ -47,8 +48,8 @@ pub(super) fn answer(group: Arc<Group>, request: Request, bytes: &[u8]) -> Resul
 fn refused(error: &FileError, thing: String) -> AdminError {
     let code = match error {
         FileError::NoSpace => Code::NoSpace,
-        FileError::Disk(_) => Code::Io,
-        FileError::ExtentLost { .. } | FileError::Catalog(_) => Code::Damaged,
+        FileError::Disk(_) | FileError::Refused { .. } => Code::Io,
+        FileError::ExtentLost { .. } | FileError::Catalog(_) | FileError::CatalogStopped(_) => Code::Damaged,
         FileError::Dismounted => Code::NotMounted,
         _ => Code::Invalid,
     };

@@ -14,7 +14,8 @@ use crate::{
 use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
-    group::{Group, Session},
+    group::Group,
+    session::Session,
     world::World,
 };
 use plinth_fuse::FrontEnd;
@@ -225,7 +226,13 @@ impl Engine {
             Request::Status => Answer::Status(self.status()),
             Request::Create(new) => {
                 let world: Arc<dyn World> = self.world.clone();
-                done(block_on(Group::create(&world, new)))
+                let result = block_on(Group::create(&world, new));
+                let failed = result.is_err();
+                frames.send(&done(result), &[], None)?;
+                if failed {
+                    self.leave(1);
+                }
+                return Ok(());
             }
             Request::Mount { force } => {
                 let result = self.mount(force);

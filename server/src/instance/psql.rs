@@ -65,6 +65,9 @@ pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
     Ok(out)
 }
 
+/// Keywords after which `~` is the operator of one operand.
+const BEFORE_OPERAND: [&str; 10] = ["select", "where", "and", "or", "not", "by", "on", "when", "then", "else"];
+
 /// What stands for the next tokens, and how many of them; `None`: they stay.
 fn replacement(before: Option<&Token>, rest: &[&Token]) -> Option<(usize, String)> {
     let first = rest.first()?;
@@ -75,6 +78,7 @@ fn replacement(before: Option<&Token>, rest: &[&Token]) -> Option<(usize, String
         Kind::Symbol(mark) if mark == "~" || mark == "~*" => {
             let operand = before.is_some_and(|before| match &before.kind {
                 Kind::Symbol(mark) => mark == ")",
+                Kind::Word(word) => !BEFORE_OPERAND.iter().any(|keyword| word.eq_ignore_ascii_case(keyword)),
                 _ => true,
             });
             operand.then(|| (1, " REGEXP ".into()))
@@ -283,6 +287,23 @@ pub fn create_functions(connection: &Connection, user: &str) -> rusqlite::Result
         let first: rusqlite::types::Value = context.get(0)?;
         if first == rusqlite::types::Value::Null { context.get(1) } else { Ok(first) }
     })?;
+    connection.create_scalar_function("mod", 2, flags, |context| {
+        // As floats too: MOD(x, POWER(2, 24)).
+        let whole = |at| Ok::<_, rusqlite::Error>(context.get::<Option<f64>>(at)?.map(|number| number as i64));
+        Ok(whole(0)?.zip(whole(1)?).and_then(|(number, by)| number.checked_rem(by)))
+    })?;
+    for name in ["power", "pow"] {
+        connection.create_scalar_function(name, 2, flags, |context| {
+            let (number, to): (Option<f64>, Option<f64>) = (context.get(0)?, context.get(1)?);
+            Ok(number.zip(to).map(|(number, to)| number.powf(to)))
+        })?;
+    }
+    for (name, round) in
+        [("floor", f64::floor as fn(f64) -> f64), ("ceil", f64::ceil), ("ceiling", f64::ceil), ("trunc", f64::trunc)]
+    {
+        connection
+            .create_scalar_function(name, 1, flags, move |context| Ok(context.get::<Option<f64>>(0)?.map(round)))?;
+    }
     connection.create_scalar_function("pg_size_pretty", 1, flags, |context| {
         Ok(context.get::<Option<i64>>(0)?.map(crate::cli::table::bytes_pretty))
     })?;

@@ -12,7 +12,10 @@ use super::{
     psql::{self, Rewritten},
     views::{COMPOUND, Type, VIEWS, View},
 };
-use crate::refusal::{Refusal, state};
+use crate::{
+    refusal::{Refusal, state},
+    sql::tokens::{Kind, Text},
+};
 use plinth_engine::admin::{AdminError, HeaderStatus, Rows, Survey, Value};
 use rusqlite::{
     Connection, OpenFlags, Statement,
@@ -168,6 +171,7 @@ impl Prepared {
         let mut prepared = Self { connection, rewritten, reads: Reads::default() };
         prepared.statement().map(drop)?;
         prepared.reads = std::mem::take(&mut *reads.lock().unwrap_or_else(PoisonError::into_inner));
+        prepared.reads.discovery = looks_for_disks(query)?;
         Ok(prepared)
     }
 
@@ -182,23 +186,18 @@ impl Prepared {
         }
         match error {
             rusqlite::Error::SqlInputError { msg, offset, .. } => {
-                let state = match msg.as_str() {
-                    _ if msg.starts_with("no such table") => "42P01",
-                    _ if msg.starts_with("no such column") => "42703",
-                    _ if msg.starts_with("no such function") => "42883",
-                    _ if msg.starts_with("ambiguous column") => "42702",
-                    _ => state::SYNTAX,
-                };
-                let refusal = Refusal::new(state, &msg);
-                let refusal = if msg.starts_with("no such table") {
-                    let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
-                    refusal.hint(format!("the views are {}", views.join(", ")))
-                } else {
-                    refusal
-                };
+                let refusal = misunderstood(&msg);
                 match usize::try_from(offset) {
                     Ok(offset) => refusal.at(self.rewritten.origin(offset)),
                     Err(_) => refusal,
+                }
+            }
+            rusqlite::Error::SqliteFailure(error, Some(message)) if error.code == ErrorCode::Unknown => {
+                let refusal = misunderstood(&message);
+                // SQLite does not tell the place of a table that there is not.
+                match message.strip_prefix("no such table: ").and_then(|name| self.rewritten.sql.find(name)) {
+                    Some(offset) => refusal.at(self.rewritten.origin(offset)),
+                    None => refusal,
                 }
             }
             rusqlite::Error::MultipleStatement => {
@@ -245,6 +244,7 @@ impl Prepared {
             wanted.insert("group_number".into());
             if view.name == "v$asm_disk" {
                 wanted.insert("path".into());
+                wanted.insert("name".into());
             }
             let wanted: Vec<&str> = wanted.iter().map(String::as_str).filter(|column| !OURS.contains(column)).collect();
             let mut paths = BTreeSet::new();
@@ -284,7 +284,10 @@ impl Prepared {
                 }
             }
             match view.name {
-                "v$asm_disk" => self.unmounted_disks(view, &survey, &paths)?,
+                "v$asm_disk" => {
+                    let rest = self.returned_disks(&survey, &groups, paths)?;
+                    self.unmounted_disks(view, &survey, &rest)?;
+                }
                 "v$asm_diskgroup" => self.unmounted_groups(view, &survey, &groups)?,
                 _ => {}
             }
@@ -294,6 +297,32 @@ impl Prepared {
 
     fn insert(&self, view: &View, columns: &[&str], row: Vec<Value>) -> Result<()> {
         Insert::new(self, view, columns)?.row(&row).map_err(|error| internal(&error))
+    }
+
+    /// A disk that its group does without, and that is in sight again, is shown once, with its path. Returns all paths
+    /// that are shown.
+    fn returned_disks(
+        &self,
+        survey: &[Survey],
+        groups: &BTreeMap<String, u32>,
+        mut shown: BTreeSet<String>,
+    ) -> Result<BTreeSet<String>> {
+        for disk in survey.iter().filter(|disk| disk.header == HeaderStatus::Member) {
+            if shown.contains(&disk.path) {
+                continue;
+            }
+            let number = disk.group.as_ref().and_then(|group| groups.get(group));
+            let (Some(number), Some(name)) = (number, &disk.name) else { continue };
+            let sql =
+                "UPDATE v$asm_disk SET path = ?1 WHERE group_number = ?2 AND name = ?3 AND coalesce(path, '') = ''";
+            let changed = filling(|| self.connection.prepare(sql))
+                .and_then(|mut statement| statement.execute((&disk.path, *number, name)))
+                .map_err(|error| internal(&error))?;
+            if changed > 0 {
+                shown.insert(disk.path.clone());
+            }
+        }
+        Ok(shown)
     }
 
     fn unmounted_disks(&self, view: &View, survey: &[Survey], mounted: &BTreeSet<String>) -> Result<()> {
@@ -466,6 +495,34 @@ impl Prepared {
     }
 }
 
+/// Whether a query names a view whose twin looks for no disks, by its own name.
+fn looks_for_disks(query: &str) -> Result<bool> {
+    let text = Text::new(query)?;
+    let names = text.statements().flatten().filter_map(|token| match &token.kind {
+        Kind::Word(word) | Kind::Quoted(word) => super::views::find(word),
+        _ => None,
+    });
+    Ok(names.into_iter().any(|view| view.has_twin))
+}
+
+/// What SQLite says of a statement that it does not understand.
+fn misunderstood(message: &str) -> Refusal {
+    let state = match message {
+        _ if message.starts_with("no such table") => "42P01",
+        _ if message.starts_with("no such column") => "42703",
+        _ if message.starts_with("no such function") => "42883",
+        _ if message.starts_with("ambiguous column") => "42702",
+        _ if message.contains("not authorized") || message.contains("is prohibited") => state::PERMISSION,
+        _ => state::SYNTAX,
+    };
+    let refusal = Refusal::new(state, message);
+    if message.starts_with("no such table") {
+        let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
+        return refusal.hint(format!("the views are {}", views.join(", ")));
+    }
+    refusal
+}
+
 const TOO_MANY: &str = "more rows than one statement may read";
 
 /// The type of a column: the declared one if all values are of it, else the first that all values fit.
@@ -515,9 +572,7 @@ impl<'a> Insert<'a> {
     fn new(prepared: &'a Prepared, view: &View, columns: &[&str]) -> Result<Self> {
         let marks = vec!["?"; columns.len()].join(", ");
         let sql = format!("INSERT INTO {} ({}) VALUES ({marks})", view.name, columns.join(", "));
-        FILLING.with(|filling| filling.set(true));
-        let statement = prepared.connection.prepare(&sql);
-        FILLING.with(|filling| filling.set(false));
+        let statement = filling(|| prepared.connection.prepare(&sql));
         Ok(Self { statement: statement.map_err(|error| internal(&error))? })
     }
 
@@ -527,8 +582,16 @@ impl<'a> Insert<'a> {
 }
 
 thread_local! {
-    /// Whether this thread prepares an INSERT of its own.
+    /// Whether this thread prepares a statement of our own.
     static FILLING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Prepares a statement of our own, which may write.
+fn filling<T>(prepare: impl FnOnce() -> T) -> T {
+    FILLING.with(|filling| filling.set(true));
+    let prepared = prepare();
+    FILLING.with(|filling| filling.set(false));
+    prepared
 }
 
 /// Gives a row its group's number.
@@ -576,10 +639,6 @@ fn note(reads: &mut Reads, context: &AuthContext<'_>) {
     if !column_name.is_empty() {
         columns.insert(column_name.to_ascii_lowercase());
     }
-    let by_twin = context.accessor.is_some_and(|accessor| accessor.to_ascii_lowercase().ends_with("_stat"));
-    if view.has_twin && !by_twin {
-        reads.discovery = true;
-    }
 }
 
 fn authorize(context: &AuthContext<'_>) -> Authorization {
@@ -591,7 +650,9 @@ fn authorize(context: &AuthContext<'_>) -> Authorization {
             Authorization::Deny
         }
         AuthAction::Function { .. } => Authorization::Allow,
-        AuthAction::Insert { .. } | AuthAction::Transaction { .. } if FILLING.with(std::cell::Cell::get) => {
+        AuthAction::Insert { .. } | AuthAction::Update { .. } | AuthAction::Transaction { .. }
+            if FILLING.with(std::cell::Cell::get) =>
+        {
             Authorization::Allow
         }
         _ => Authorization::Deny,
