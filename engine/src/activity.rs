@@ -39,12 +39,10 @@ use event_listener::Event;
 use plinth_format::{
     DiskNumber,
     activity::{ActivityLog, Region},
-    envelope::Envelope,
-    layout::ACTIVITY_PLACES,
     membership::DiskState,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -87,7 +85,7 @@ struct Table {
 
 /// Who holds it writes the log.
 #[derive(Debug, Default)]
-pub(crate) struct Writer {
+struct Writer {
     sequence: u64,
 }
 
@@ -339,7 +337,6 @@ impl Group {
     /// One write of the log to all voters. False: a voter failed and was expelled; again.
     async fn put_activity(&self, writer: &mut Writer, regions: Vec<Region>) -> Result<bool, FileError> {
         let membership = self.voters.current();
-        let targets: BTreeSet<_> = membership.voters().map(|disk| disk.number).collect();
         writer.sequence += 1;
         let log = ActivityLog {
             sequence: writer.sequence,
@@ -347,13 +344,8 @@ impl Group {
             boot: self.boot(),
             regions: regions.clone(),
         };
-        let place = ACTIVITY_PLACES[usize::from(writer.sequence % 2 == 1)];
-        let failed = self
-            .voters
-            .write_records(&targets, place, |member| {
-                log.encode(Envelope { group: self.id, disk: member.id, place })
-            })
-            .await;
+        let targets = self.voters.announce_log(&log);
+        let failed = self.voters.write_log(&log, &targets).await;
         let all_good = failed.is_empty();
         for (disk, reason) in failed {
             match self.voters.expel(disk, &format!("activity log: {reason}"), false).await {
@@ -374,36 +366,6 @@ impl Group {
             }
         }
         Ok(true)
-    }
-
-    /// Gives a disk that is about to vote the log, and keeps the log from changing until the
-    /// guard is dropped: by then it votes and gets every later one.
-    pub(crate) async fn give_activity_to(
-        &self,
-        member: &Arc<Member>,
-    ) -> Result<async_lock::MutexGuard<'_, Writer>, FileError> {
-        let writer = self.activity.writer.lock().await;
-        let log = ActivityLog {
-            sequence: writer.sequence,
-            membership: self.voters.current().id,
-            boot: self.boot(),
-            regions: self.activity.regions(),
-        };
-        let place = ACTIVITY_PLACES[usize::from(writer.sequence % 2 == 1)];
-        let failed = self
-            .voters
-            .write_records(&BTreeSet::from([member.number]), place, |member| {
-                log.encode(Envelope { group: self.id, disk: member.id, place })
-            })
-            .await;
-        match failed.into_values().next() {
-            None => Ok(writer),
-            Some(reason) => Err(FileError::Refused {
-                disk: member.name.clone(),
-                reason,
-                why: "it must have the activity log before it votes".to_owned(),
-            }),
-        }
     }
 
     /// Closes regions that were idle since before `IDLE`, or all that are not in use.

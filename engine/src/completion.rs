@@ -35,6 +35,8 @@ pub struct Done {
 #[derive(Default)]
 struct State {
     done: Option<Done>,
+    /// It has ended, whether or not anybody took `done`.
+    ended: bool,
     overdue: bool,
     waker: Option<Waker>,
 }
@@ -88,7 +90,7 @@ impl Completion {
             if let Some(done) = state.done.take() {
                 return Poll::Ready(Some(done));
             }
-            if state.overdue {
+            if state.overdue && !state.ended {
                 return Poll::Ready(None);
             }
             state.waker = Some(context.waker().clone());
@@ -118,6 +120,7 @@ impl Completer {
         let waker = {
             let mut state = self.0.lock();
             state.done = Some(done);
+            state.ended = true;
             state.waker.take()
         };
         if let Some(waker) = waker {
@@ -139,10 +142,11 @@ impl Expiry {
         }
     }
 
-    /// Whether the I/O has ended, or nobody can be waiting for it.
+    /// Whether the I/O has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.0.lock().done.is_some() || Arc::strong_count(&self.0.0) == 1
+        // A disk that drops its completer has given the I/O up for good.
+        self.0.lock().ended || Arc::strong_count(&self.0.0) == 1
     }
 }
 

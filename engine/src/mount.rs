@@ -599,6 +599,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Res
     if force {
         voters.waive();
     }
+    voters.announce_log(&log);
     record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
     // A disk that is offline in the membership was only opened to hear of it.
     members.values().filter(|member| !member.is_writable()).for_each(|member| member.release());

@@ -5,7 +5,7 @@
 //!   3. Stamp it; record it as SYNCING. From now on it is written, never read.
 //!   4. Copy each extent of each stale run: hold a piece's blocks, read a current mirror, checked,
 //!      write. Flush, then take the run off the list.
-//!   5. Give it the activity log; record it as ONLINE: it may vote, and hold the catalog again.
+//!   5. Record it as ONLINE: it may vote, and hold the catalog again.
 //!
 //! A crash before 5 leaves it OFFLINE or SYNCING with what is left of its stale runs; the
 //! next mount goes on from there. Every region that was active then is stale for it as well.
@@ -425,10 +425,9 @@ impl Group {
         Ok(())
     }
 
-    /// Records a disk as ONLINE. Its activity log is made current first: it may vote from then on.
+    /// Records a disk as ONLINE; it may vote from then on.
     async fn promote_disk(&self, member: &Arc<Member>) -> Result<(), FileError> {
         let number = member.number;
-        let _log = self.give_activity_to(member).await?;
         let changed = self
             .voters
             .change(move |next| {

@@ -565,6 +565,8 @@ fn a_file_under_random_misfortune() {
                     lab.mount();
                 }
                 11 => {
+                    // One loss at a time: two would be more than the group promises to survive.
+                    lab.online_all();
                     let disk = usize::try_from(numbers.below(4)).expect("small");
                     lab.disks[disk].faults(|faults| faults.fail_writes = true);
                     lab.write(node, 0, &model[..2_000_000]);

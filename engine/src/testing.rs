@@ -678,6 +678,9 @@ impl World for TestWorld {
     }
 
     fn event(&self, event: Event) {
+        if std::env::var_os("PLINTH_TELL").is_some() {
+            eprintln!("{event}");
+        }
         lock(&self.events).push(event);
     }
 }

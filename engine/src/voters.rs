@@ -3,6 +3,7 @@
 //! A change of membership, one at a time:
 //!
 //!   1. Begin a successor of the one in force: the change, disks that failed, one vote more or less.
+//!      A disk that is to vote is given the newest activity log first, and every later one.
 //!   2. Write it to the voters of both, and flush. It is in force once half of the earlier one's
 //!      voters hold it. Until then nothing else is begun: the change waits, and tries again.
 //!   3. In force: members take their new states. A voter that failed in 2, and votes still to be
@@ -30,8 +31,9 @@ use crate::{
 };
 use plinth_format::{
     DiskNumber, GroupId, MembershipId,
+    activity::ActivityLog,
     envelope::Envelope,
-    layout::{MEMBERSHIP_PLACES, STAMP_PLACES},
+    layout::{ACTIVITY_PLACES, MEMBERSHIP_PLACES, STAMP_PLACES},
     membership::{CatalogFile, DiskState, MemberDisk, Membership},
     stamp::Stamp,
 };
@@ -59,6 +61,15 @@ pub enum Refusal {
     Other(String),
 }
 
+/// The newest activity log, and who must have it besides the voters.
+#[derive(Debug, Default)]
+struct LogState {
+    newest: Option<ActivityLog>,
+    /// Disks that are about to vote: from the moment they are here they get every log, and
+    /// they are given the newest one before they vote.
+    joining: BTreeSet<DiskNumber>,
+}
+
 type Hook = Box<dyn Fn(&[DiskNumber]) + Send + Sync>;
 
 /// Keeper of the membership. See the module's description.
@@ -78,6 +89,7 @@ pub struct Voters {
     /// The next membership is the first since the mount: more than half of the voters must
     /// hold it, and it changes no vote (`choose.rs`, rule 3).
     first: AtomicBool,
+    log: Mutex<LogState>,
     waiting: AtomicBool,
     closing: AtomicBool,
     /// Called with the disks that a recorded membership took offline.
@@ -113,6 +125,7 @@ impl Voters {
             stamp: AtomicU64::new(stamp),
             stamped: AtomicBool::new(true),
             first: AtomicBool::new(true),
+            log: Mutex::default(),
             waiting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             on_offline: OnceLock::new(),
@@ -283,7 +296,16 @@ impl Voters {
             if !changed && step.is_none() {
                 return Ok(());
             }
-            let votes = step.filter(|_| !self.first.load(Ordering::Relaxed)).unwrap_or(now);
+            let votes = step.filter(|_| !self.first.load(Ordering::Relaxed)).unwrap_or_else(|| now.clone());
+            let joining: BTreeSet<_> = votes.difference(&now).copied().collect();
+            let unfit = self.prepare_to_vote(&joining).await;
+            if !unfit.is_empty() {
+                if !self.drop_failed(&mut next, &unfit) {
+                    return Err(Refusal::Other("a disk that is to vote does not take the activity log".to_owned()));
+                }
+                changed = true;
+                continue;
+            }
             let mut id = MembershipId::default();
             self.world.random(&mut id.0);
             let stamp = self.stamp.load(Ordering::Relaxed);
@@ -296,6 +318,7 @@ impl Voters {
             });
             *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(begun));
             *failed = self.bring_in_force().await?;
+            self.log.lock().unwrap_or_else(PoisonError::into_inner).joining.clear();
             next = (*self.current()).clone();
             changed = false;
         }
@@ -364,6 +387,37 @@ impl Voters {
                 member.attach(before);
             }
             return;
+        }
+    }
+
+    /// Takes note of the log about to be written; returns who must get it.
+    pub(crate) fn announce_log(&self, log: &ActivityLog) -> BTreeSet<DiskNumber> {
+        let mut state = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        state.newest = Some(log.clone());
+        self.current().voters().map(|disk| disk.number).chain(state.joining.iter().copied()).collect()
+    }
+
+    /// Writes a log to disks; returns those that failed and why.
+    pub(crate) async fn write_log(
+        &self,
+        log: &ActivityLog,
+        targets: &BTreeSet<DiskNumber>,
+    ) -> BTreeMap<DiskNumber, String> {
+        let place = ACTIVITY_PLACES[usize::from(log.sequence % 2 == 1)];
+        self.write_records(targets, place, |member| log.encode(Envelope { group: self.group, disk: member.id, place }))
+            .await
+    }
+
+    /// Gives disks that will vote the newest log.
+    async fn prepare_to_vote(&self, disks: &BTreeSet<DiskNumber>) -> BTreeMap<DiskNumber, String> {
+        let newest = {
+            let mut state = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            state.joining = disks.clone();
+            state.newest.clone()
+        };
+        match newest {
+            Some(log) if !disks.is_empty() => self.write_log(&log, disks).await,
+            _ => BTreeMap::new(),
         }
     }
 
