@@ -178,6 +178,9 @@ impl fmt::Display for HeaderStatus {
 pub struct Report {
     /// Sentences, each naming a thing, a place and what was done or can be done.
     pub problems: Vec<Problem>,
+    /// What is worth knowing and not wrong, in sentences.
+    #[serde(default)]
+    pub remarks: Vec<String>,
     pub extents_checked: u64,
     pub bytes_read: u64,
 }

@@ -3,7 +3,7 @@
 //! The same code serves `ALTER DISKGROUP ... CHECK`, `plinth check` and the tests. Nothing is
 //! changed unless `repair`; what a repair does is what a read of the same block would do.
 //!
-//!   1. The catalog's structure is sound.
+//!   1. The catalog's structure is sound, and its mirrors are equal.
 //!   2. Every name leads to a file, link counts are true, every extent belongs to a file.
 //!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
 //!   4. Two mirrors of an extent never share a failure group.
@@ -76,6 +76,7 @@ const RULES: &[(&str, &str)] = &[
 impl Group {
     pub(crate) async fn check_all(&self, repair: bool) -> Result<Report> {
         let mut report = Report::default();
+        self.check_catalog_mirrors(&mut report, repair).await?;
         for complaint in self.catalog.verify().await? {
             report.bad(format!("catalog: {complaint}"));
         }
@@ -97,6 +98,18 @@ impl Group {
         }
         self.check_space(&owners, &mut report);
         Ok(report)
+    }
+
+    async fn check_catalog_mirrors(&self, report: &mut Report, repair: bool) -> Result<()> {
+        let mut from = Some(0);
+        while let Some(offset) = from {
+            let store = Arc::clone(&self.store);
+            let ((problems, next), _) =
+                self.catalog.write(false, move |_| Ok(store.compare_mirrors(offset, repair))).await?;
+            report.problems.extend(problems);
+            from = next;
+        }
+        Ok(())
     }
 
     async fn batch(&self, from: u64) -> Result<Vec<Extent>> {
@@ -282,7 +295,7 @@ impl Group {
 }
 
 impl Report {
-    fn bad(&mut self, text: String) {
+    pub(crate) fn bad(&mut self, text: String) {
         self.problems.push(Problem { text, repaired: false });
     }
 

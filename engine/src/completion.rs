@@ -39,7 +39,11 @@ struct State {
     ended: bool,
     overdue: bool,
     waker: Option<Waker>,
+    change: Option<Change>,
 }
+
+/// What is made of the end of an I/O before anybody sees it.
+type Change = Box<dyn FnOnce(Done) -> Done + Send>;
 
 #[derive(Clone, Default)]
 struct Slot(Arc<Mutex<State>>);
@@ -74,6 +78,28 @@ impl Completion {
         let (completion, completer) = completion();
         completer.finish(done);
         completion
+    }
+
+    /// The same I/O, with its end changed by `change` before anybody sees it.
+    ///
+    /// # Panics
+    /// If it was called before.
+    #[must_use]
+    pub fn map(self, change: impl FnOnce(Done) -> Done + Send + 'static) -> Self {
+        let mut state = self.0.lock();
+        assert!(state.change.is_none(), "one change for one I/O");
+        match state.done.take() {
+            Some(done) => {
+                drop(state);
+                let done = change(done);
+                self.0.lock().done = Some(done);
+            }
+            None => {
+                state.change = Some(Box::new(change));
+                drop(state);
+            }
+        }
+        self
     }
 
     /// A handle by which this I/O can be declared overdue.
@@ -116,12 +142,21 @@ impl Future for Completion {
 
 impl Completer {
     /// Ends the I/O and wakes who waits for it.
-    pub fn finish(self, done: Done) {
-        let waker = {
+    pub fn finish(self, mut done: Done) {
+        let waker = loop {
             let mut state = self.0.lock();
-            state.done = Some(done);
-            state.ended = true;
-            state.waker.take()
+            match state.change.take() {
+                // It may be long, and must not hold up who asks whether the I/O is over.
+                Some(change) => {
+                    drop(state);
+                    done = change(done);
+                }
+                None => {
+                    state.done = Some(done);
+                    state.ended = true;
+                    break state.waker.take();
+                }
+            }
         };
         if let Some(waker) = waker {
             waker.wake();

@@ -22,6 +22,7 @@ use crate::{
     files::Files,
     member::{Member, TICK_MS},
     mirror_sets::MirrorSets,
+    mount::Purpose,
     placement::Placement,
     reclaim::Freeing,
     recovery::Suspects,
@@ -153,7 +154,7 @@ impl Group {
     /// # Errors
     /// Why it cannot be mounted, and what to do.
     pub async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Result<Arc<Self>> {
-        crate::mount::mount(world, name, force).await
+        crate::mount::mount(world, name, force, Purpose::Serve).await
     }
 
     pub(crate) fn assemble(parts: Parts) -> Arc<Self> {
@@ -194,7 +195,7 @@ impl Group {
     }
 
     /// Begins to serve: the last step of a mount.
-    pub(crate) async fn start(self: &Arc<Self>, decision: &Decision) {
+    pub(crate) async fn start(self: &Arc<Self>, decision: &Decision, purpose: Purpose) {
         let _ = self.weak.set(Arc::downgrade(self));
         let weak = Arc::downgrade(self);
         self.voters.on_offline(Box::new(move |disks| {
@@ -246,7 +247,8 @@ impl Group {
             let group = Arc::clone(self);
             self.world.spawn("recovery", Box::pin(group.recover_all()));
         }
-        for member in self.members.values().filter(|member| member.state() == DiskState::Syncing) {
+        let syncing = |member: &&Arc<Member>| purpose == Purpose::Serve && member.state() == DiskState::Syncing;
+        for member in self.members.values().filter(syncing) {
             self.spawn_resync(member);
         }
         if let Err(error) = self.files.reap_orphans().await {

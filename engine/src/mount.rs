@@ -563,8 +563,17 @@ async fn read_activity(membership: &Membership, members: &Members) -> ActivityLo
     newest
 }
 
+/// What a group is mounted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// For front ends.
+    Serve,
+    /// To be checked and dismounted: disks that are not online stay as they are.
+    Check,
+}
+
 /// Mounts a group.
-pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Result<Arc<Group>> {
+pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpose: Purpose) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
     let decision = choose::choose(name, &claimed.sightings, force).map_err(|refusal| {
         let code = match refusal {
@@ -694,7 +703,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Res
         attributes,
         world,
     });
-    group.start(&decision).await;
+    group.start(&decision, purpose).await;
     Ok(group)
 }
 

@@ -14,8 +14,13 @@
 //!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
 
 use crate::{
+    admin::Problem,
     buffer::{Buffer, Slice},
-    catalog::store::{CatalogFile, FileName, Store, StoreError},
+    catalog::{
+        database_pages,
+        store::{CatalogFile, FileName, Store, StoreError},
+    },
+    event::{Event, Severity},
     member::{Member, Settled},
     space::Space,
     voters::{Members, Refusal, Voters},
@@ -24,6 +29,7 @@ use crate::{
 use plinth_format::{
     DiskNumber,
     membership::{CatalogRun, DiskState, Membership},
+    page::{self, PAGE_SIZE},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,6 +40,8 @@ use std::{
 
 /// Bytes copied at once when a mirror is built.
 const STEP: u64 = 1 << 20;
+/// Sentences about mended pages that are kept; the events have them all.
+const MENDED_MAX: usize = 1000;
 /// Mirrors of the catalog where there are disks for them.
 const MIRRORS: usize = 3;
 
@@ -46,6 +54,8 @@ pub struct DiskStore {
     au_size: u64,
     /// The AUs that are marked used on the catalog's behalf.
     owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
+    /// Sentences about pages that a read found damaged on one mirror and rewrote, until somebody asks.
+    mended: Mutex<Vec<String>>,
 }
 
 /// A part of a request on one mirror.
@@ -78,7 +88,7 @@ impl DiskStore {
         au_size: u64,
     ) -> Self {
         let owned = Mutex::new(units(&voters.current()));
-        Self { world, members, voters, space, au_size, owned }
+        Self { world, members, voters, space, au_size, owned, mended: Mutex::default() }
     }
 
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
@@ -298,6 +308,79 @@ impl DiskStore {
         }
     }
 
+    /// The disk that holds a byte of a mirror, in words.
+    fn place(&self, file: CatalogFile, mirror: u8, offset: u64) -> String {
+        let parts = self.parts(file, mirror, offset, 1).unwrap_or_default();
+        parts.first().map_or_else(
+            || format!("mirror {mirror}"),
+            |part| format!("disk {} ({}), offset {}", part.member.name, part.member.path(), part.offset),
+        )
+    }
+
+    fn tell_mended(&self, file: CatalogFile, mirror: u8, offset: u64) {
+        let place = self.place(file, mirror, offset);
+        let text = format!("{place}: catalog: offset {offset} of the {} was damaged; rewritten from another mirror", FileName(file));
+        let group = self.voters.current().group_name.clone();
+        self.world.event(Event { group, severity: Severity::Warning, disk: None, text: text.clone() });
+        let mut mended = lock(&self.mended);
+        if mended.len() < MENDED_MAX {
+            mended.push(text);
+        }
+    }
+
+    /// What reads found damaged and rewrote since the last call.
+    pub fn take_mended(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.mended))
+    }
+
+    /// Compares the mirrors of some pages of the database, from `offset` on, and says where the next begin.
+    /// Runs on the catalog's writer thread, where nobody else writes them.
+    ///
+    /// A page that is good nowhere is none that the database uses, or its own check finds it. Of pages that
+    /// are good and differ the first is what the catalog reads.
+    pub fn compare_mirrors(&self, offset: u64, repair: bool) -> (Vec<Problem>, Option<u64>) {
+        let file = CatalogFile::Database;
+        let pages = match database_pages(self) {
+            Ok(pages) => pages,
+            Err(error) => return (vec![Problem { text: format!("catalog: {error}"), repaired: false }], None),
+        };
+        let end = u64::from(pages) * PAGE_SIZE as u64;
+        let length = usize::try_from(end.saturating_sub(offset).min(STEP)).unwrap_or(0);
+        if length == 0 {
+            return (Vec::new(), None);
+        }
+        let mut problems = Vec::new();
+        let mut copies = Vec::new();
+        for mirror in self.mirrors(file) {
+            match self.read_mirror(file, mirror, offset, length) {
+                Ok(buffer) => copies.push((mirror, Some(buffer))),
+                Err(error) => {
+                    let place = self.place(file, mirror, offset);
+                    problems.push(Problem { text: format!("{place}: {error}"), repaired: false });
+                    copies.push((mirror, None));
+                }
+            }
+        }
+        for (at, number) in (0..length).step_by(PAGE_SIZE).zip(offset / PAGE_SIZE as u64 + 1..) {
+            let range = at..at + PAGE_SIZE;
+            let is_good = |page: &[u8]| u32::try_from(number).is_ok_and(|number| page::is_good(page, number));
+            let page = |copy: &Option<Buffer>| copy.as_ref().map(|copy| copy[range.clone()].to_vec());
+            let Some(source) = copies.iter().filter_map(|(_, copy)| page(copy)).find(|page| is_good(page)) else { continue };
+            for (mirror, copy) in &copies {
+                let Some(found) = page(copy).filter(|found| *found != source) else { continue };
+                let at = offset + at as u64;
+                let what = if is_good(&found) { "is not the other mirror's" } else { "does not match its checksum" };
+                let text = format!("{}: page {number} of the catalog {what}", self.place(file, *mirror, at));
+                let repaired = repair && self.write_mirror(file, *mirror, at, Buffer::copy_of(&source).share()).is_ok();
+                problems.push(Problem { text, repaired });
+            }
+        }
+        if repair && problems.iter().any(|problem| problem.repaired) && self.flush().is_err() {
+            problems.iter_mut().for_each(|problem| problem.repaired = false);
+        }
+        (problems, Some(offset + length as u64))
+    }
+
     async fn read_any(&self, file: CatalogFile, offset: u64, length: usize) -> Result<Buffer, StoreError> {
         let mut tried = 0;
         for mirror in self.mirrors(file) {
@@ -475,6 +558,9 @@ impl Store for DiskStore {
                         return Ok(buffer);
                     }
                     let slice = buffer.share();
+                    for mirror in &wrong {
+                        self.tell_mended(file, *mirror, offset);
+                    }
                     wait_for(&*self.world, self.write_to(file, &wrong, &[(offset, slice.clone())]))?;
                     return Ok(Buffer::copy_of(&slice));
                 }

@@ -440,7 +440,7 @@ fn checkpoint_all(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Pages of the database, from its first page.
-fn database_pages(store: &dyn Store) -> Result<u32, CatalogError> {
+pub(crate) fn database_pages(store: &dyn Store) -> Result<u32, CatalogError> {
     let mut good = |bytes: &[u8]| page::is_good(bytes, 1);
     let first = store.read(CatalogFile::Database, 0, PAGE_SIZE, &mut good)?;
     let field = |at: usize| u32::from_be_bytes([first[at], first[at + 1], first[at + 2], first[at + 3]]);
