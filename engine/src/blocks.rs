@@ -57,6 +57,14 @@ enum Reason {
     Crash,
 }
 
+/// Bytes that match their checksums.
+#[derive(Debug)]
+pub struct Read {
+    pub buffer: Buffer,
+    /// Another mirror failed or had other bytes: it is to be repaired.
+    pub wrong: bool,
+}
+
 /// What comparing found and did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compared {
@@ -115,8 +123,8 @@ impl Group {
         Some(sums.take(self.blocks_per_au()).collect())
     }
 
-    /// Reads blocks, checked. `None`: something is wrong with them; [`Self::repair`] must look.
-    pub(crate) async fn try_read(&self, extent: &Extent, blocks: Range<usize>) -> Result<Option<Buffer>, FileError> {
+    /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must look.
+    pub(crate) async fn try_read(&self, extent: &Extent, blocks: Range<usize>) -> Result<Option<Read>, FileError> {
         let candidates: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
         if candidates.is_empty() {
             return Err(self.lost(extent, 0));
@@ -146,15 +154,16 @@ impl Group {
             // Every mirror is silent: wait for the first that answers (R2).
             let waits = silent.iter_mut().map(|(_, flight)| Box::pin(flight.wait()));
             return match futures::future::select_all(waits).await.0 {
-                Settled::Ok(Some(buffer)) if self.is_good(extent, &blocks, &buffer) => Ok(Some(buffer)),
+                Settled::Ok(Some(buffer)) if self.is_good(extent, &blocks, &buffer) => {
+                    Ok(Some(Read { buffer, wrong: false }))
+                }
                 _ => Ok(None),
             };
         }
         for (member, _) in &silent {
             self.expel_in_background(member, Settled::Overdue.reason());
         }
-        // Bytes that failed on one mirror and were good on another are still to be repaired.
-        Ok(if wrong { None } else { read })
+        Ok(read.map(|buffer| Read { buffer, wrong }))
     }
 
     fn is_good(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> bool {

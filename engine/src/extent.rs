@@ -210,15 +210,48 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Writes an extent's marks, as they are in `state`.
+/// Changes an extent's marks inside a job: the row first, then memory, which stays as
+/// it was if the row cannot be written.
 ///
 /// # Errors
 /// What the catalog says.
-pub fn store_marks(connection: &Connection, id: u64, state: &State) -> rusqlite::Result<()> {
+pub fn change_marks(
+    connection: &Connection,
+    extent: &Extent,
+    change: impl FnOnce(&mut Bits, &mut Bits),
+) -> rusqlite::Result<()> {
+    let (mut written, mut pending) = {
+        let state = extent.state();
+        (state.written.clone(), state.pending.clone())
+    };
+    change(&mut written, &mut pending);
     let blob = |bits: &Bits| (!bits.is_empty()).then(|| bits.as_bytes().to_vec());
     connection
         .prepare_cached("UPDATE extent SET written = ?2, pending = ?3 WHERE id = ?1")?
-        .execute(params![id.cast_signed(), blob(&state.written), blob(&state.pending)])?;
+        .execute(params![extent.id.cast_signed(), blob(&written), blob(&pending)])?;
+    let mut state = extent.state();
+    state.written = written;
+    state.pending = pending;
+    Ok(())
+}
+
+/// After an unclean stop: pending pieces are written (`kept`) or hold nothing.
+///
+/// # Errors
+/// What the catalog says.
+pub fn settle_pending(connection: &Connection, kept: bool) -> Result<(), crate::error::FileError> {
+    if !kept {
+        connection.execute("UPDATE extent SET pending = NULL WHERE pending IS NOT NULL", [])?;
+        return Ok(());
+    }
+    let mut select = connection.prepare(&format!("SELECT {COLUMNS} FROM extent WHERE pending IS NOT NULL"))?;
+    let rows: Vec<Extent> = select.query_map([], from_row)?.collect::<rusqlite::Result<_>>()?;
+    for extent in rows {
+        change_marks(connection, &extent, |written, pending| {
+            written.add_all(pending);
+            *pending = Bits::default();
+        })?;
+    }
     Ok(())
 }
 

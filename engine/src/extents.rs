@@ -141,13 +141,15 @@ fn release_some(connection: &Connection, extents: &Extents, node: u64) -> rusqli
     }
     for extent in &freed.extents {
         connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([extent.id.cast_signed()])?;
-        extent.bury();
-        extents.remove(extent.id);
     }
     let done = freed.extents.len() < RELEASE_MAX;
     if done && let Some((id, piece)) = slot_of(connection, node)? {
         clear_slot(connection, extents, id, piece)?;
         freed.slots.push((id, piece));
+    }
+    for extent in &freed.extents {
+        extent.bury();
+        extents.remove(extent.id);
     }
     Ok((freed, done))
 }
@@ -170,10 +172,10 @@ fn clear_slot(connection: &Connection, extents: &Extents, id: u64, piece: usize)
             None => return Ok(()),
         },
     };
-    let mut state = shared.state();
-    state.written.remove(piece);
-    state.pending.remove(piece);
-    extent::store_marks(connection, id, &state)
+    extent::change_marks(connection, &shared, |written, pending| {
+        written.remove(piece);
+        pending.remove(piece);
+    })
 }
 
 impl Group {
@@ -346,12 +348,8 @@ impl Group {
             .catalog
             .write(false, move |connection| {
                 extent::insert(connection, &row)?;
-                {
-                    let mut state = row.state();
-                    if held {
-                        state.pending.add(0);
-                        extent::store_marks(connection, row.id, &state)?;
-                    }
+                if held {
+                    extent::change_marks(connection, &row, |_, pending| pending.add(0))?;
                 }
                 clear_slot(connection, &extents, old, piece)?;
                 connection

@@ -107,13 +107,17 @@ impl Group {
         Ok(())
     }
 
-    /// Reads blocks, repairing what is wrong on a mirror.
-    pub(crate) async fn read_checked(&self, extent: &Extent, blocks: Range<usize>) -> Result<Buffer> {
+    /// Reads blocks. What is wrong on a mirror is repaired: behind the caller's back if
+    /// another had it right, before the caller's eyes if not.
+    pub(crate) async fn read_checked(&self, extent: &Arc<Extent>, blocks: Range<usize>) -> Result<Buffer> {
         self.load_sums(extent).await?;
         {
             let _range = extent.ranges.hold(blocks.clone(), false).await;
-            if let Some(buffer) = self.try_read(extent, blocks.clone()).await? {
-                return Ok(buffer);
+            if let Some(read) = self.try_read(extent, blocks.clone()).await? {
+                if read.wrong {
+                    self.repairs.add(extent, blocks);
+                }
+                return Ok(read.buffer);
             }
         }
         let _range = extent.ranges.hold(blocks.clone(), true).await;
@@ -158,23 +162,14 @@ impl Group {
             .catalog
             .write(false, move |connection| {
                 for (extent, pieces) in &marks {
-                    let mut state = extent.state();
-                    pieces.iter().for_each(|piece| state.pending.add(*piece));
-                    extent::store_marks(connection, extent.id, &state)?;
+                    extent::change_marks(connection, extent, |_, pending| {
+                        pieces.iter().for_each(|piece| pending.add(*piece));
+                    })?;
                 }
-                let mut attributes = owner.attributes();
-                attributes.size = attributes.size.max(end);
-                if kill_set_id {
-                    attributes.mode = without_set_id(attributes.mode);
-                }
-                attributes.modified = now;
-                attributes.changed = now;
-                connection
-                    .prepare_cached(
-                        "UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1",
-                    )?
-                    .execute(params![owner.node.cast_signed(), attributes.size.cast_signed(), attributes.mode, now])?;
-                Ok(())
+                let mode = owner.attributes().mode;
+                let mode = if kill_set_id { without_set_id(mode) } else { mode };
+                let size = owner.attributes().size.max(end);
+                set_size(connection, &owner, size, mode, now)
             })
             .await?;
         file.committed(commit);
@@ -225,8 +220,8 @@ impl Group {
     /// Reads one block whose range the caller holds exclusively.
     async fn read_held(&self, extent: &Extent, block: usize, active: &Active<'_>) -> Result<Buffer> {
         match self.try_read(extent, block..block + 1).await? {
-            Some(buffer) => Ok(buffer),
-            None => self.repair(extent, block..block + 1, active).await,
+            Some(read) if !read.wrong => Ok(read.buffer),
+            _ => self.repair(extent, block..block + 1, active).await,
         }
     }
 
@@ -244,6 +239,9 @@ impl Group {
 
     /// Makes what was written and acknowledged durable.
     pub(crate) async fn sync_file(&self, file: &Arc<File>, data_only: bool) -> Result<()> {
+        if !file.data.layout.read().await.loaded {
+            self.load_layout(file, &mut *file.data.layout.write().await).await?;
+        }
         // Held to the end: a hole punched and filled again between the flush and the
         // commit would be marked written by data that was not flushed.
         let layout = file.data.layout.read().await;
@@ -320,14 +318,8 @@ impl Group {
         let ((), commit) = self
             .catalog
             .write(false, move |connection| {
-                let mut attributes = owner.attributes();
-                attributes.size = size;
-                attributes.modified = now;
-                attributes.changed = now;
-                connection
-                    .prepare_cached("UPDATE file SET size = ?2, modified = ?3, changed = ?3 WHERE number = ?1")?
-                    .execute(params![owner.node.cast_signed(), size.cast_signed(), now])?;
-                Ok(())
+                let mode = owner.attributes().mode;
+                set_size(connection, &owner, size, mode, now)
             })
             .await?;
         file.committed(commit);
@@ -362,16 +354,12 @@ impl Group {
         let ((), commit) = self
             .catalog
             .write(false, move |connection| {
-                let mut attributes = owner.attributes();
-                if !keep_size {
-                    attributes.size = attributes.size.max(end);
-                }
-                attributes.modified = now;
-                attributes.changed = now;
-                connection
-                    .prepare_cached("UPDATE file SET size = ?2, modified = ?3, changed = ?3 WHERE number = ?1")?
-                    .execute(params![owner.node.cast_signed(), attributes.size.cast_signed(), now])?;
-                Ok(())
+                let (size, mode) = {
+                    let attributes = owner.attributes();
+                    (attributes.size, attributes.mode)
+                };
+                let size = if keep_size { size } else { size.max(end) };
+                set_size(connection, &owner, size, mode, now)
             })
             .await?;
         file.committed(commit);
@@ -427,50 +415,52 @@ impl Group {
         if cleared.is_empty() && freed.extents.is_empty() && freed.slots.is_empty() {
             return Ok(());
         }
-        for extent in &freed.extents {
-            layout.extents.remove(&extent.number);
-        }
-        if slot.is_some() {
-            layout.slot = None;
-        }
-        let blocks = layout.blocks(self.au_size);
+        let units = (layout.extents.len() - freed.extents.len()) as u64 * self.au_size;
+        let slot_size = if layout.slot.is_some() && slot.is_none() { PIECE_SIZE } else { 0 };
+        let blocks = (units + slot_size) / 512;
+        let now = self.world.now();
         let (owner, gone, extents) = (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
         let has_slot_freed = slot.is_some();
         let ((), commit) = self
             .catalog
-            .write(false, move |connection| {
+            .release(false, move |connection| {
                 for (extent, pieces) in &cleared {
-                    let mut state = extent.state();
-                    for piece in pieces {
-                        state.written.remove(*piece);
-                        state.pending.remove(*piece);
-                    }
-                    extent::store_marks(connection, extent.id, &state)?;
+                    extent::change_marks(connection, extent, |written, pending| {
+                        for piece in pieces {
+                            written.remove(*piece);
+                            pending.remove(*piece);
+                        }
+                    })?;
                 }
                 for extent in &gone {
                     connection
                         .prepare_cached("DELETE FROM extent WHERE id = ?1")?
                         .execute([extent.id.cast_signed()])?;
-                    extent.bury();
-                    extents.remove(extent.id);
                 }
-                let mut attributes = owner.attributes();
                 if let Some(size) = cut {
-                    attributes.size = size;
-                    connection
-                        .prepare_cached("UPDATE file SET size = ?2 WHERE number = ?1")?
-                        .execute(params![owner.node.cast_signed(), size.cast_signed()])?;
+                    let mode = owner.attributes().mode;
+                    set_size(connection, &owner, size, mode, now)?;
                 }
-                drop(attributes);
                 if has_slot_freed {
                     connection
                         .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
                         .execute([owner.node.cast_signed()])?;
                 }
-                set_blocks(connection, &owner, blocks)
+                set_blocks(connection, &owner, blocks)?;
+                for extent in &gone {
+                    extent.bury();
+                    extents.remove(extent.id);
+                }
+                Ok(())
             })
             .await?;
         file.committed(commit);
+        for extent in &freed.extents {
+            layout.extents.remove(&extent.number);
+        }
+        if has_slot_freed {
+            layout.slot = None;
+        }
         self.note_freed(commit, freed);
         Ok(())
     }
@@ -510,21 +500,34 @@ impl Group {
     }
 }
 
+/// Sets size, mode and times in a file's row, then in memory.
+fn set_size(connection: &rusqlite::Connection, file: &File, size: u64, mode: u32, now: i64) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1")?
+        .execute(params![file.node.cast_signed(), size.cast_signed(), mode, now])?;
+    let mut attributes = file.attributes();
+    attributes.size = size;
+    attributes.mode = mode;
+    attributes.modified = now;
+    attributes.changed = now;
+    Ok(())
+}
+
 /// Pieces whose data was flushed are written.
 fn settle_marks(connection: &rusqlite::Connection, pending: &[(Arc<Extent>, Vec<usize>)]) -> Result<()> {
     for (extent, pieces) in pending {
         if extent.is_buried() {
             continue;
         }
-        let mut state = extent.state();
-        for piece in pieces {
-            // A hole punched meanwhile took the mark.
-            if state.pending.has(*piece) {
-                state.pending.remove(*piece);
-                state.written.add(*piece);
+        extent::change_marks(connection, extent, |written, pending| {
+            for piece in pieces {
+                // A hole punched meanwhile took the mark.
+                if pending.has(*piece) {
+                    pending.remove(*piece);
+                    written.add(*piece);
+                }
             }
-        }
-        extent::store_marks(connection, extent.id, &state)?;
+        })?;
     }
     Ok(())
 }

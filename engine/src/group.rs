@@ -6,6 +6,7 @@
 //!
 //!   - the watchdog ticks, so that I/O can become overdue (R2)
 //!   - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
+//!   - blocks that a read found wrong on one mirror are rewritten
 //!   - the stamp is rewritten every minute
 //!   - after an unclean stop, recovery; for SYNCING disks, resync
 
@@ -24,6 +25,7 @@ use crate::{
     placement::Placement,
     reclaim::Freeing,
     recovery::Suspects,
+    repairs::Repairs,
     resync::Progress,
     slots::Slots,
     space::Space,
@@ -45,6 +47,8 @@ use std::{
     },
     time::Duration,
 };
+
+pub use crate::session::Session;
 
 type Result<T> = std::result::Result<T, AdminError>;
 
@@ -86,6 +90,7 @@ pub struct Group {
     pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
     /// Counts the caretaker's rounds: what `Extent::last_used` is in.
     pub(crate) ticks: AtomicU64,
+    pub(crate) repairs: Repairs,
     pub(crate) attributes: Mutex<Attributes>,
     stopping: AtomicBool,
     weak: OnceLock<Weak<Self>>,
@@ -181,6 +186,7 @@ impl Group {
             next_extent: AtomicU64::new(parts.next_extent),
             resyncs: Mutex::default(),
             ticks: AtomicU64::new(1),
+            repairs: Repairs::default(),
             attributes: Mutex::new(parts.attributes),
             stopping: AtomicBool::new(false),
             weak: OnceLock::new(),
@@ -219,6 +225,14 @@ impl Group {
                 group.upgrade()?.world.sleep(CARE).await;
                 let group = group.upgrade().filter(|group| !group.is_stopping())?;
                 group.take_care().await;
+            }
+        });
+        self.spawn_while_mounted("repair", |group| async move {
+            loop {
+                // A weak reference while there is nothing to do, or the group would never end.
+                group.upgrade()?.world.sleep(Duration::from_millis(TICK_MS)).await;
+                let group = group.upgrade().filter(|group| !group.is_stopping())?;
+                group.make_repairs().await;
             }
         });
         self.spawn_while_mounted("stamp", |group| async move {

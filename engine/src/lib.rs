@@ -42,6 +42,7 @@ pub mod placement;
 mod ranges;
 mod reclaim;
 mod recovery;
+mod repairs;
 mod resync;
 pub mod session;
 #[cfg(test)]

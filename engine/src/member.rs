@@ -233,6 +233,11 @@ impl Member {
         self.submit(Purpose::Discard, offset, bytes, Io::Discard { offset, length })
     }
 
+    /// Makes everything durable that anybody ever wrote: a mount does not know what its predecessor did.
+    pub async fn flush_all(&self) -> Settled {
+        self.submit(Purpose::Flush, 0, 0, Io::Flush).settle().await
+    }
+
     /// Makes every write that has ended durable. Flushes that overlap share one.
     pub async fn flush(&self) -> Settled {
         let target = self.written.load(Ordering::Acquire);
@@ -302,11 +307,6 @@ impl Flight<'_> {
     pub async fn wait(&mut self) -> Settled {
         let done = (&mut self.completion).await;
         self.end(done)
-    }
-
-    #[must_use]
-    pub fn member(&self) -> &Member {
-        self.member
     }
 
     fn end(&self, done: crate::completion::Done) -> Settled {

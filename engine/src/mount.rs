@@ -7,8 +7,9 @@
 //!   3. Record a successor: mounted, disks that are absent or not current offline.
 //!   4. Repair header copies, one after the other.
 //!   5. Open the catalog; it replays its log if the last stop was unclean.
-//!   6. If power was lost since, pending pieces hold nothing; that is made durable before the
-//!      new boot id is recorded, or a second crash would believe them.
+//!   6. Pending pieces: if only the process died, the disks are flushed and they are written; if
+//!      power was lost, they hold nothing. Either is made durable before the new boot id is
+//!      recorded, or a second crash would judge them by the wrong one.
 //!   7. Every region of the activity log is stale for every disk that is not online, durably;
 //!      the extents in them are suspect.
 //!   8. Serve. Recovery and resync go on in the background.
@@ -41,7 +42,7 @@ use crate::{
     world::{Disk, Found, World},
 };
 use plinth_format::{
-    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId, Redundancy,
+    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId,
     activity::{ActivityLog, Region},
     header::{DiskHeader, Status},
     is_name,
@@ -624,14 +625,20 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Res
         tell(Severity::Warning, None, format!("the last stop was unclean; {} active regions; {} commits of the catalog replayed", log.regions.len(), recovery.commits));
     }
     // Step 6.
-    if was_mounted && found.boot != world.boot_id() {
-        catalog
-            .write(true, |connection| {
-                connection.execute("UPDATE extent SET pending = NULL WHERE pending IS NOT NULL", [])?;
-                Ok(())
-            })
-            .await
-            .map_err(|error| failed(&error))?;
+    if was_mounted {
+        let kept_power = found.boot == world.boot_id();
+        if kept_power {
+            // What the disks were given is in them; now it is durable, too.
+            for member in members.values().filter(|member| member.is_writable()) {
+                let settled = member.flush_all().await;
+                if !settled.is_ok() {
+                    let reason = format!("at mount: {}", settled.reason());
+                    voters.expel(member.number, &reason, false).await.map_err(|refusal| failed(&refusal))?;
+                }
+            }
+        }
+        let settle = move |connection: &rusqlite::Connection| crate::extent::settle_pending(connection, kept_power);
+        catalog.write(true, settle).await.map_err(|error| failed(&error))?;
     }
     let regions = if was_mounted { log.regions.clone() } else { Vec::new() };
     let whole: Vec<_> =
@@ -883,15 +890,5 @@ impl Group {
             write_header(member, &header, &header.layout.header_places()).await?;
         }
         Ok(())
-    }
-}
-
-/// The number of mirrors that a redundancy asks for, as SQL shows it.
-#[must_use]
-pub fn redundancy_word(redundancy: Redundancy) -> &'static str {
-    match redundancy {
-        Redundancy::External => "UNPROT",
-        Redundancy::Normal => "MIRROR",
-        Redundancy::High => "HIGH",
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     extent::{self, Extent, Mirror},
     group::Group,
     identify,
-    member::{Member, Settled},
+    member::Member,
     stale::{self, EVERYTHING},
     voters::{Refusal, find},
     world::Disk,
@@ -38,7 +38,6 @@ const STEP: usize = 16;
 /// How one disk's resync stands.
 #[derive(Debug, Clone)]
 pub struct Progress {
-    pub disk: DiskNumber,
     pub state: &'static str,
     /// Extents.
     pub so_far: u64,
@@ -141,7 +140,6 @@ impl Group {
 
     pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>) {
         let progress = Progress {
-            disk: member.number,
             state: "RUN",
             so_far: 0,
             work: 0,
@@ -387,7 +385,7 @@ impl Group {
         }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
-        let mut read = self.try_read(extent, blocks.clone()).await?;
+        let mut read = self.try_read(extent, blocks.clone()).await?.map(|read| read.buffer);
         if read.is_none() {
             match self.repair(extent, blocks.clone(), &active).await {
                 Ok(buffer) => read = Some(buffer),
@@ -484,13 +482,5 @@ impl Group {
             });
         }
         operations
-    }
-
-    /// Waits for one flush of a disk, for callers that only want to know.
-    pub(crate) async fn flush_one(&self, member: &Arc<Member>) -> Result<(), FileError> {
-        match member.flush().await {
-            Settled::Ok(_) => Ok(()),
-            bad => self.give_up(member, &bad).await,
-        }
     }
 }

@@ -139,13 +139,25 @@ impl Image {
 
     /// Cuts the power: each unflushed sector survives or vanishes.
     pub fn cut_power(&mut self, numbers: &mut Numbers, sector: usize) {
+        self.cut(numbers, sector, false);
+    }
+
+    /// Cuts the power of a device without atomic sectors: each unflushed one survives, vanishes or becomes noise.
+    pub fn tear_and_cut_power(&mut self, numbers: &mut Numbers, sector: usize) {
+        self.cut(numbers, sector, true);
+    }
+
+    fn cut(&mut self, numbers: &mut Numbers, sector: usize, torn: bool) {
         // Now and then all or nothing, which a coin per sector would never show.
         let keep = numbers.below(4);
         for (block, new) in std::mem::take(&mut self.cached) {
             let mut kept = self.durable_block(block);
             for at in (0..BLOCK).step_by(sector) {
-                if keep == 0 || (keep != 1 && numbers.below(2) == 0) {
-                    kept[at..at + sector].copy_from_slice(&new[at..at + sector]);
+                let range = at..at + sector;
+                if torn && kept[range.clone()] != new[range.clone()] && numbers.below(6) == 0 {
+                    numbers.fill(&mut kept[range]);
+                } else if keep == 0 || (keep != 1 && numbers.below(2) == 0) {
+                    kept[range.clone()].copy_from_slice(&new[range]);
                 }
             }
             self.durable.insert(block, kept);

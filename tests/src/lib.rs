@@ -1,1 +1,61 @@
-//! (being laid out)
+//! Whole-system tests: the real binary, real disks, real databases.
+//!
+//! A test is a story told with five words:
+//!
+//!   [`Instance`]   a directory of its own with `plinth serve` in it, its disks and its mounts
+//!   [`FaultDisk`]  a disk that can be made to fail or to hang, and to recover
+//!   [`LoopDisk`]   a block device over a file, with the sector size one likes
+//!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
+//!   [`Blocks`]     a file whose every 4 KiB block says what it is, so that its mirrors can be found on the disks
+//!
+//! Whatever a test started ends with it, also when it fails: an instance dropped lets
+//! its fault disks go on, unmounts, ends its processes by their ids, and removes its
+//! directory. Nothing is shared between tests, so they may run side by side.
+//!
+//! The tests need root, and say so instead of passing without it. `./test` installs
+//! what they need and runs them; `PLINTH_LONG=1` runs the full counts.
+
+mod blocks;
+mod command;
+mod disks;
+mod instance;
+mod postgres;
+
+pub use blocks::{Blocks, bytes, header_places, noise, overwrite};
+pub use command::{Finished, Shell, shell, wait_for};
+pub use disks::{FaultDisk, LoopDisk};
+pub use instance::{Instance, Row};
+pub use postgres::{Bench, Postgres, Running};
+
+use std::path::PathBuf;
+
+pub const MIB: u64 = 1 << 20;
+pub const GIB: u64 = 1 << 30;
+
+/// `long` when `PLINTH_LONG=1`, else `short`: how much of a story is told.
+pub fn scaled<T>(short: T, long: T) -> T {
+    if std::env::var_os("PLINTH_LONG").is_some_and(|value| value == "1") { long } else { short }
+}
+
+/// The binary under test: `PLINTH_BIN`, or the one built beside this test.
+///
+/// # Panics
+/// If there is none.
+pub fn binary() -> PathBuf {
+    if let Some(path) = std::env::var_os("PLINTH_BIN") {
+        return PathBuf::from(path);
+    }
+    let test = std::env::current_exe().expect("a running program has a path");
+    let built = test.ancestors().nth(2).expect("target/debug/deps/test").join("plinth");
+    assert!(built.exists(), "{} is not built: run `cargo build` first, or ./test", built.display());
+    built
+}
+
+/// # Panics
+/// If not run by root.
+pub fn need_root() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "this test makes loop devices and mounts file systems, which only root may: run ./test, or sudo -E cargo test"
+    );
+}

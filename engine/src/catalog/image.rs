@@ -23,7 +23,10 @@ use crate::buffer::{Buffer, Slice};
 use plinth_format::page::{self, PAGE_SIZE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 const BLOCK: usize = 4096;
@@ -92,6 +95,8 @@ pub(super) struct Image {
     log: Mutex<Log>,
     /// Held while something is being pushed: one run of writes at a time.
     pushing: Mutex<()>,
+    /// Capacities last seen, which never shrink: asked for again only when they are reached.
+    room: [AtomicU64; 2],
     /// The last thing that went wrong, for messages: SQLite passes on only a number.
     error: Mutex<Option<StoreError>>,
 }
@@ -113,6 +118,7 @@ impl Image {
             pages: Mutex::new(pages),
             log: Mutex::default(),
             pushing: Mutex::default(),
+            room: Default::default(),
             error: Mutex::default(),
         }
     }
@@ -264,7 +270,15 @@ impl Image {
     /// The last resort when a file outgrows what was made ready ahead.
     fn make_room(&self, file: CatalogFile, end: u64) -> Result<(), StoreError> {
         let end = end.next_multiple_of(BLOCK as u64);
-        if self.store.capacity(file) < end { self.note(self.store.grow(file, end)) } else { Ok(()) }
+        let room = &self.room[file as usize - 1];
+        if end <= room.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if self.store.capacity(file) < end {
+            self.note(self.store.grow(file, end))?;
+        }
+        room.fetch_max(self.store.capacity(file), Ordering::Relaxed);
+        Ok(())
     }
 
     /// Hands dirty blocks of the log to the store. They are on the disks, though not durable, when this returns.

@@ -21,13 +21,13 @@ struct State {
     repairs: u64,
     reads: [u64; 2],
     fail_writes: bool,
+    lost: Vec<usize>,
 }
 
 /// See the module's description. A clone shares the disks but not the connection:
 /// after [`MemoryStore::reconnect`] older ones are dead.
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
-    sector: usize,
     /// Set by `reconnect` on the one it replaces: nothing it does reaches the disks.
     severed: std::sync::atomic::AtomicBool,
 }
@@ -53,8 +53,9 @@ impl MemoryStore {
             repairs: 0,
             reads: [0; 2],
             fail_writes: false,
+            lost: Vec::new(),
         };
-        Arc::new(Self { state: Arc::new(Mutex::new(state)), sector: 512, severed: false.into() })
+        Arc::new(Self { state: Arc::new(Mutex::new(state)), severed: false.into() })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -74,13 +75,14 @@ impl MemoryStore {
         self.lock().dead
     }
 
-    /// Cuts the power and turns it on again: unflushed sectors survive or vanish by seed.
+    /// Cuts the power and turns it on again: unflushed sectors survive, vanish or are torn by seed.
     #[must_use]
     pub fn restart(&self, seed: u64) -> Arc<Self> {
         let mut numbers = Numbers::new(seed);
+        let sector = if seed.is_multiple_of(2) { 512 } else { 4096 };
         for mirror in &mut self.lock().mirrors {
             for image in mirror {
-                image.cut_power(&mut numbers, self.sector);
+                image.tear_and_cut_power(&mut numbers, sector);
             }
         }
         self.reconnect()
@@ -94,7 +96,7 @@ impl MemoryStore {
         state.fail_at = None;
         state.dead = false;
         drop(state);
-        Arc::new(Self { state: Arc::clone(&self.state), sector: self.sector, severed: false.into() })
+        Arc::new(Self { state: Arc::clone(&self.state), severed: false.into() })
     }
 
     /// Files cannot grow beyond these sizes.
@@ -105,6 +107,11 @@ impl MemoryStore {
     /// Every write and flush fails from now on, or no longer.
     pub fn fail_writes(&self, fail: bool) {
         self.lock().fail_writes = fail;
+    }
+
+    /// A mirror is struck from the list.
+    pub fn lose(&self, mirror: usize) {
+        self.lock().lost.push(mirror);
     }
 
     /// Overwrites bytes of one mirror behind everybody's back.
@@ -179,7 +186,9 @@ impl Store for MemoryStore {
     }
 
     fn mirrors(&self, _file: CatalogFile) -> Vec<u8> {
-        (0..self.lock().mirrors.len()).map(|mirror| u8::try_from(mirror).expect("few")).collect()
+        let state = self.lock();
+        let current = (0..state.mirrors.len()).filter(|mirror| !state.lost.contains(mirror));
+        current.map(|mirror| u8::try_from(mirror).expect("few")).collect()
     }
 
     fn read(
@@ -195,8 +204,8 @@ impl Store for MemoryStore {
             if good(&buffer) {
                 let mut state = self.lock();
                 state.repairs += tried as u64;
-                for bad in 0..tried {
-                    state.mirrors[bad][index(file)].write(offset, &buffer);
+                for bad in &mirrors[..tried] {
+                    state.mirrors[usize::from(*bad)][index(file)].write(offset, &buffer);
                 }
                 return Ok(buffer);
             }

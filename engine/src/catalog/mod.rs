@@ -204,6 +204,7 @@ impl Catalog {
             progress: Arc::clone(&catalog.progress),
             gate,
             full: false,
+            checkpointed: 0,
             refused_at: None,
         };
         let _ = opened.send(Ok((catalog, recovery)));
@@ -328,7 +329,8 @@ impl Catalog {
         self.progress.failure()
     }
 
-    /// Runs a job on a snapshot of what is committed.
+    /// Runs a job on a snapshot of what is committed. The job must not wait for the
+    /// writer: the writer may be waiting for it.
     ///
     /// # Errors
     /// What the job returns; `SnapshotTooOld` if it took so long that the log ran full.

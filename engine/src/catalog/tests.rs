@@ -280,6 +280,33 @@ fn the_longest_log_of_the_mirrors_counts() {
     }
 }
 
+/// Only one mirror has the whole log, recovery is cut short at every step, and then that mirror is
+/// lost: what is left is a prefix, and whole.
+#[test]
+fn recovery_cut_short_never_needs_the_mirror_it_copied_from() {
+    for step in 1..25 {
+        for seed in 0..4 {
+            let mut store = store();
+            let catalog = create(&store);
+            for name in 0..40 {
+                block_on(catalog.write(false, set(name, name, 900))).unwrap();
+            }
+            store.corrupt(CatalogFile::Wal, 0, 30_000, &[1; 100]);
+            store = store.reconnect();
+            store.fail_after(step, seed);
+            let cut = open(&store).is_err();
+            store = store.restart(seed);
+            store.lose(1);
+            let catalog = open(&store).unwrap_or_else(|error| panic!("step {step}, seed {seed}: {error}"));
+            let found = all(&catalog).unwrap();
+            let count = found.len() as u64;
+            assert!(count == 40 || cut, "step {step}, seed {seed}: {count}");
+            assert_eq!(found, (0..count).map(|name| (name, name)).collect(), "step {step}, seed {seed}");
+            assert!(block_on(catalog.verify()).unwrap().is_empty(), "step {step}, seed {seed}");
+        }
+    }
+}
+
 /// A reader that never ends does not let the log grow beyond its capacity: it is ended.
 #[test]
 fn a_long_reader_ends_when_the_log_is_full() {

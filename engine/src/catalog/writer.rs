@@ -181,6 +181,8 @@ pub(super) struct Writer {
     pub(super) gate: Arc<Gate>,
     /// The connection's `synchronous` is FULL, not NORMAL.
     pub(super) full: bool,
+    /// The log's length at the last checkpoint since it was restarted.
+    pub(super) checkpointed: u64,
     /// Pages of the database when the store last refused to let it grow.
     pub(super) refused_at: Option<u64>,
 }
@@ -439,8 +441,14 @@ impl Writer {
         if position > capacity / 2 {
             self.gate.expire(&*self.world, SNAPSHOT_AGE_MAX);
         }
-        if position > CHECKPOINT_BYTES.min(capacity / 4) {
+        if position < self.checkpointed {
+            self.checkpointed = 0;
+        }
+        let step = CHECKPOINT_BYTES.min(capacity / 4);
+        if position > self.checkpointed + step {
             self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)")?;
+            // The next commit restarts the log, unless a reader is in the way.
+            self.checkpointed = position;
         }
         Ok(())
     }

@@ -112,12 +112,15 @@ fn holds(connection: &Connection, directory: Node, below: Node) -> Result<bool> 
     Err(FileError::Invalid("a directory that holds itself"))
 }
 
+/// A directory, a name in it, and what it means now.
+type NameChange = (Node, Vec<u8>, Option<(Node, Kind)>);
+
 /// The attributes that a job changes: as they were, and as they will be.
 struct Edits<'a> {
     files: &'a Files,
     connection: &'a Connection,
     changed: BTreeMap<Node, (Attributes, Attributes)>,
-    names: Vec<(Node, Vec<u8>, Option<(Node, Kind)>)>,
+    names: Vec<NameChange>,
 }
 
 impl<'a> Edits<'a> {
@@ -207,9 +210,16 @@ impl<'a> Edits<'a> {
         let commit = self.files.next_commit();
         let mut cache = lock(&self.files.cache);
         for (node, (old, new)) in self.changed.iter().filter(|(_, (old, new))| old != new) {
-            if let Some(file) = cache.files.get(node) {
-                merge(&mut file.attributes(), old, new);
-                file.committed(CommitNumber(commit));
+            if released.as_ref().is_some_and(|(gone, released)| gone == node && released.done) {
+                continue;
+            }
+            match cache.files.get(node) {
+                Some(file) => {
+                    merge(&mut file.attributes(), old, new);
+                    file.committed(CommitNumber(commit));
+                }
+                // In memory from now on: a snapshot from before this commit must not bring the old state in.
+                None => self.files.insert(&mut cache, File::new(new.clone(), CommitNumber(commit))),
             }
         }
         for (parent, name, means) in &self.names {
@@ -521,7 +531,7 @@ impl Files {
                     (vec![source.0, target.0], last.then_some(target.0))
                 }
                 (_, None) => {
-                    change.into_free(&mut edits)?;
+                    change.move_to_free(&mut edits)?;
                     (vec![source.0], None)
                 }
             };
@@ -562,19 +572,19 @@ impl Files {
             file.modified = changes.modified.map_or(file.modified, time);
             file.changed = now;
             let after = file.clone();
+            let mut lost = false;
             if owner || changes.kill_set_id {
                 // Capabilities go with the owner, as set-id bits do.
                 let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
                 let gone = connection
                     .prepare_cached(sql)?
                     .execute(params![node.cast_signed(), &b"security.capability"[..]])?;
-                if gone > 0
-                    && let Some(file) = lock(&files.cache).files.get(&node)
-                {
-                    *lock(&file.xattrs) = None;
-                }
+                lost = gone > 0;
             }
             edits.apply(None)?;
+            if lost && let Some(file) = lock(&files.cache).files.get(&node) {
+                *lock(&file.xattrs) = None;
+            }
             Ok(after)
         };
         // It makes no row larger: owner and mode can be changed on a full group.
@@ -684,7 +694,7 @@ impl Rename {
         Ok(())
     }
 
-    fn into_free(&self, edits: &mut Edits<'_>) -> Result<()> {
+    fn move_to_free(&self, edits: &mut Edits<'_>) -> Result<()> {
         Self::check_loop(edits, self.source, self.to.0)?;
         self.touch_parents(edits)?;
         if Self::is_directory(self.source.1) {

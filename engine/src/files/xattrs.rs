@@ -126,18 +126,21 @@ impl Files {
     /// The last act of a job that changed them.
     fn xattrs_changed(&self, connection: &Connection, node: Node, all: Xattrs) -> Result<()> {
         let now = self.world.now();
-        let cached = self.cached(node);
-        if cached.is_none() && load(connection, node)?.is_none() {
-            return Err(FileError::Stale(node));
-        }
+        let commit = CommitNumber(self.next_commit());
+        let file = match self.cached(node) {
+            Some(file) => file,
+            None => {
+                let file = File::new(load(connection, node)?.ok_or(FileError::Stale(node))?, commit);
+                self.insert(&mut lock(&self.cache), Arc::clone(&file));
+                file
+            }
+        };
         connection
             .prepare_cached("UPDATE file SET changed = ?2 WHERE number = ?1")?
             .execute(params![node.cast_signed(), now])?;
-        if let Some(file) = cached {
-            file.attributes().changed = now;
-            *lock(&file.xattrs) = Some(all);
-            file.committed(CommitNumber(self.next_commit()));
-        }
+        file.attributes().changed = now;
+        file.committed(commit);
+        *lock(&file.xattrs) = Some(all);
         Ok(())
     }
 }

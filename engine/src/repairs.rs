@@ -1,0 +1,65 @@
+//! Blocks that a read found wrong on one mirror and right on another: rewritten soon after.
+//!
+//! The reader has its bytes already. The list is bounded: what does not fit is found
+//! again by the next read.
+
+use crate::{error::FileError, event::Severity, extent::Extent, group::Group};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Ranges kept: more than readers find between two looks, unless a whole disk is bad.
+const WAITING_MAX: usize = 4096;
+
+#[derive(Debug, Default)]
+struct Waiting {
+    order: VecDeque<(u64, usize)>,
+    ranges: BTreeMap<(u64, usize), (Arc<Extent>, Range<usize>)>,
+}
+
+/// The list. See the module's description.
+#[derive(Debug, Default)]
+pub struct Repairs(Mutex<Waiting>);
+
+impl Repairs {
+    /// Blocks of an extent are to be repaired.
+    pub fn add(&self, extent: &Arc<Extent>, blocks: Range<usize>) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (extent.id, blocks.start);
+        if waiting.ranges.len() < WAITING_MAX && waiting.ranges.insert(key, (Arc::clone(extent), blocks)).is_none() {
+            waiting.order.push_back(key);
+        }
+    }
+
+    fn next(&self) -> Option<(Arc<Extent>, Range<usize>)> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = waiting.order.pop_front()?;
+        waiting.ranges.remove(&key)
+    }
+}
+
+impl Group {
+    pub(crate) async fn make_repairs(&self) {
+        while let Some((extent, blocks)) = self.repairs.next() {
+            if self.is_stopping() {
+                return;
+            }
+            if let Err(error) = self.repair_later(&extent, blocks).await {
+                let text = format!("extent {} of file {} is not repaired: {error}", extent.number, extent.file);
+                self.tell(Severity::Warning, None, text);
+            }
+        }
+    }
+
+    async fn repair_later(&self, extent: &Extent, blocks: Range<usize>) -> Result<(), FileError> {
+        let _range = extent.ranges.hold(blocks.clone(), true).await;
+        if extent.is_buried() {
+            return Ok(());
+        }
+        let active = self.activate(extent).await?;
+        self.load_sums(extent).await?;
+        self.repair(extent, blocks, &active).await.map(|_| ())
+    }
+}

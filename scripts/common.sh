@@ -1,0 +1,119 @@
+# What ./quickstart, ./test and bench/ have in common. To be sourced by bash.
+#
+#   say, note, fail     words for people
+#   become_root         goes on as root, or says what is missing
+#   need                installs what a tool comes in, if the tool is not there
+#   build               builds the binary; $PLINTH is where it is
+#   database_user       $DBUSER: the user that databases run as
+#   fault_disk_*        disks that can be made to fail
+
+if [ -t 1 ]; then BOLD=$'\e[1m' DIM=$'\e[2m' RED=$'\e[31m' GREEN=$'\e[32m' PLAIN=$'\e[0m'; else BOLD='' DIM='' RED='' GREEN='' PLAIN=''; fi
+
+say() { printf '%s\n' "$BOLD==> $*$PLAIN"; }
+note() { printf '    %s\n' "$*"; }
+fail() { printf '%s\n' "$RED$*$PLAIN" >&2; exit 1; }
+
+# become_root "$0" "$@": starts the script again under sudo unless it is root already.
+become_root() {
+    [ "$(id -u)" = 0 ] && return
+    command -v sudo >/dev/null || fail "$1 mounts file systems and makes devices, which needs root. Run it as root, or install sudo."
+    note "root is needed to mount and to make devices: going on with sudo"
+    exec sudo --preserve-env=CARGO_TARGET_DIR,CARGO_HOME,RUSTUP_HOME,PLINTH_LONG,PLINTH_TEST_DIR,PLINTH_POSIX_TOOLS \
+        env "PATH=$PATH" "HOME=$HOME" "$@"
+}
+
+# need TOOL PACKAGE WHY ...: three words for each tool. Installs the missing ones together.
+need() {
+    local packages=() tool package why
+    while [ $# -ge 3 ]; do
+        tool=$1 package=$2 why=$3; shift 3
+        has "$tool" && continue
+        note "$tool is missing: package $package, $why"
+        packages+=("$package")
+    done
+    [ ${#packages[@]} = 0 ] && return
+    command -v apt-get >/dev/null || fail "Please install what gives ${packages[*]} on your system; this script knows Debian and Ubuntu only."
+    export DEBIAN_FRONTEND=noninteractive
+    local log; log=$(mktemp)
+    install_packages "${packages[@]}" >"$log" 2>&1 || { apt-get update >>"$log" 2>&1 && install_packages "${packages[@]}" >>"$log" 2>&1; } \
+        || { tail -20 "$log" >&2; fail "apt-get could not install ${packages[*]}; its last words are above, all of them in $log"; }
+    rm -f "$log"
+    note "installed ${packages[*]}"
+}
+
+install_packages() {
+    # PostgreSQL's package would start a cluster of its own, which nobody asked for.
+    if [ ! -e /etc/postgresql-common/createcluster.conf ] && [[ "$*" == *postgresql* ]]; then
+        apt-get install -y -q --no-install-recommends postgresql-common || return
+        sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+    fi
+    apt-get install -y -q --no-install-recommends "$@"
+}
+
+has() {
+    case $1 in
+    # PostgreSQL's programs are not in the path on Debian.
+    initdb | pgbench | pg_amcheck | pg_checksums) [ -x "$(pg_bin)/$1" ] ;;
+    *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null ;;
+    esac
+}
+
+# Where the newest PostgreSQL's programs are.
+pg_bin() {
+    local dir; dir=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -1)
+    if [ -n "$dir" ]; then echo "$dir"; else pg_config --bindir 2>/dev/null || echo /usr/bin; fi
+}
+
+pg_packages() {
+    local version; version=$(apt-cache depends postgresql 2>/dev/null | sed -n 's/.*Depends: \(postgresql-[0-9]*\)$/\1/p' | head -1)
+    echo "${version:-postgresql}"
+}
+
+# build PROFILE: debug or release; sets PLINTH.
+build() {
+    command -v cargo >/dev/null || [ ! -e "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
+    command -v cargo >/dev/null || fail "Rust is missing. Install it from https://rustup.rs, then run this again."
+    need cc gcc "for the C parts of SQLite and cryptography"
+    local flag=(); [ "$1" = release ] && flag=(--release)
+    cargo build --locked --bin plinth "${flag[@]}" || fail "the build failed"
+    PLINTH=$(cargo metadata --format-version 1 --no-deps --offline | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')/$1/plinth
+    [ -x "$PLINTH" ] || fail "$PLINTH was not built"
+}
+
+# A user for databases: PostgreSQL refuses to run as root.
+database_user() {
+    DBUSER=postgres
+    id "$DBUSER" >/dev/null 2>&1 && return
+    DBUSER=plinthdb
+    id "$DBUSER" >/dev/null 2>&1 || { useradd --system --no-create-home --shell /usr/sbin/nologin "$DBUSER"; note "made the system user $DBUSER, which databases will run as"; }
+}
+
+# Runs a command as the databases' user.
+as_db() { runuser -u "$DBUSER" -- env "PATH=$(pg_bin):$PATH" "$@"; }
+
+# fault_disk_start HOME NAME SIZE: a disk HOME/disks/NAME that fails while HOME/parts/NAME.fail exists.
+# nbdkit serves the file and makes it fail, nbdfuse shows it as a file again.
+fault_disk_start() {
+    local parts=$1/parts disk=$1/disks/$2
+    mkdir -p "$parts/$2.d"; truncate -s "$3" "$parts/$2.data"
+    nbdkit -U "$parts/$2.sock" -P "$parts/$2.nbdkit.pid" --threads=16 --filter=error file "file=$parts/$2.data" \
+        error=EIO error-rate=100% "error-file=$parts/$2.fail"
+    setsid nbdfuse --pidfile "$parts/$2.nbdfuse.pid" "$parts/$2.d/disk" "nbd+unix:///?socket=$parts/$2.sock" </dev/null >/dev/null 2>&1 &
+    for _ in $(seq 100); do [ -e "$parts/$2.nbdfuse.pid" ] && break; sleep 0.1; done
+    [ -e "$parts/$2.d/disk" ] || fail "the fault disk $2 did not come up"
+    ln -sfn "$parts/$2.d/disk" "$disk"
+}
+
+# fault_disks_stop HOME: all of them.
+fault_disks_stop() {
+    local mount pid
+    for mount in "$1"/parts/*.d; do
+        [ -d "$mount" ] || continue
+        rm -f "${mount%.d}.fail"
+        mountpoint -q "$mount" && { fusermount3 -u "$mount" 2>/dev/null || umount -l "$mount" || true; }
+    done
+    for pid in "$1"/parts/*.pid; do
+        [ -e "$pid" ] && { kill "$(cat "$pid")" 2>/dev/null || true; rm -f "$pid"; }
+    done
+    return 0
+}

@@ -1,0 +1,238 @@
+//! A PostgreSQL cluster on a directory, run by a user who is not root.
+
+use crate::{Finished, Shell, shell, wait_for};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// A cluster. Dropped, it is stopped the quick way.
+pub struct Postgres {
+    data: PathBuf,
+    home: tempfile::TempDir,
+    user: &'static str,
+}
+
+/// What pgbench says at its end.
+#[derive(Debug, Clone)]
+pub struct Bench {
+    pub transactions: u64,
+    pub failed: u64,
+    /// The slowest transaction, in milliseconds.
+    pub slowest_ms: u64,
+    pub report: String,
+}
+
+/// A pgbench that runs.
+pub struct Running {
+    child: Child,
+    home: PathBuf,
+    stamp: String,
+}
+
+/// Finds the newest PostgreSQL's programs, wherever the distribution has them.
+const PROGRAMS: &str = r#"PATH="$(ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1):$PATH"; "#;
+
+impl Postgres {
+    /// Makes a cluster with page checksums in `mount`/`name` and starts it.
+    ///
+    /// # Panics
+    /// If PostgreSQL says no.
+    #[must_use]
+    pub fn new(mount: &Path, name: &str) -> Self {
+        crate::need_root();
+        let home = tempfile::Builder::new().prefix("plinth-pg.").tempdir().expect("directory");
+        let data = mount.join(name);
+        fs::create_dir(&data).unwrap_or_else(|error| panic!("{}: {error}", data.display()));
+        let user = if shell("id postgres").finish().code == Some(0) { "postgres" } else { "nobody" };
+        shell(r#"chown "$1" "$2" "$3"; chmod 700 "$2""#).arg(user).arg(&data).arg(home.path()).ok();
+        let cluster = Self { data, home, user };
+        cluster.run(r#"initdb -D "$DATA" -A trust -U postgres --data-checksums --no-locale >/dev/null"#).ok();
+        let settings = "listen_addresses = ''\nshared_buffers = 64MB\nmax_wal_size = 256MB\n\
+                        checkpoint_timeout = 30s\nmax_connections = 40\n";
+        cluster.run(&format!("cat >> \"$DATA/postgresql.conf\" <<'END'\n{settings}END")).ok();
+        cluster.start();
+        cluster
+    }
+
+    /// A script run as the cluster's user, with PostgreSQL's programs in its path.
+    fn run(&self, script: &str) -> Shell {
+        let inner = format!(
+            "export DATA='{data}' PGHOST='{home}' PGUSER=postgres PGDATABASE=postgres HOME='{home}'; cd '{home}'; \
+             {PROGRAMS}{script}",
+            data = self.data.display(),
+            home = self.home.path().display(),
+        );
+        shell(r#"exec runuser -u "$1" -- bash -euo pipefail -c "$2""#).arg(self.user).arg(inner)
+    }
+
+    /// # Panics
+    /// If it does not come up.
+    #[track_caller]
+    pub fn start(&self) {
+        self.run(r#"pg_ctl -D "$DATA" -w -t 120 -l "$PGHOST/log" -o "-k $PGHOST" start >/dev/null || { tail -20 "$PGHOST/log"; false; }"#)
+            .ok();
+    }
+
+    /// # Panics
+    /// If it does not stop.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.run(r#"pg_ctl -D "$DATA" -m fast -w -t 120 stop >/dev/null"#).ok();
+    }
+
+    /// `kill -9` to every process of the cluster.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[track_caller]
+    pub fn crash(&self) {
+        self.run(
+            r#"main=$(head -1 "$DATA/postmaster.pid"); kill -STOP $main
+               kill -9 $main $(pgrep -P $main) || true
+               while kill -0 $main 2>/dev/null; do sleep 0.05; done
+               rm -f "$DATA/postmaster.pid" "$PGHOST"/.s.*"#,
+        )
+        .ok();
+    }
+
+    /// The answer to a query.
+    ///
+    /// # Panics
+    /// If it fails.
+    #[track_caller]
+    pub fn psql(&self, sql: &str) -> String {
+        self.try_psql(sql).ok().trim().to_owned()
+    }
+
+    pub fn try_psql(&self, sql: &str) -> Finished {
+        self.run(r#"psql -X -qAt -v ON_ERROR_STOP=1 -c "$SQL""#).env("SQL", sql).finish()
+    }
+
+    /// pgbench's tables.
+    ///
+    /// # Panics
+    /// If they cannot be made.
+    #[track_caller]
+    pub fn fill(&self, scale: u32) {
+        self.run(&format!("pgbench -iq -s {scale} 2>&1; psql -qc 'CREATE EXTENSION IF NOT EXISTS amcheck'")).ok();
+    }
+
+    /// Starts pgbench and returns at once.
+    ///
+    /// # Panics
+    /// If it cannot be started.
+    #[must_use]
+    pub fn bench(&self, clients: u32, seconds: u32) -> Running {
+        let stamp = format!("bench.{}", fs::read_dir(self.home.path()).map_or(0, Iterator::count));
+        let script = format!(
+            "{PROGRAMS} cd '{home}'; exec runuser -u {user} -- env PATH=\"$PATH\" PGHOST='{home}' PGUSER=postgres \
+             pgbench -n -c {clients} -j 2 -T {seconds} -l --log-prefix={stamp} postgres > {stamp}.report 2>&1",
+            home = self.home.path().display(),
+            user = self.user,
+        );
+        let child = Command::new("bash")
+            .args(["-c", &script])
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| panic!("pgbench: {error}"));
+        Running { child, home: self.home.path().to_owned(), stamp }
+    }
+
+    /// Balances agree, and PostgreSQL's own check finds every table and index sound.
+    ///
+    /// # Panics
+    /// If not.
+    #[track_caller]
+    pub fn verify(&self) {
+        let sums = "SELECT (SELECT sum(abalance) FROM pgbench_accounts) = (SELECT sum(bbalance) FROM pgbench_branches) \
+                    AND (SELECT sum(tbalance) FROM pgbench_tellers) = (SELECT sum(bbalance) FROM pgbench_branches) \
+                    AND (SELECT coalesce(sum(delta), 0) FROM pgbench_history) = (SELECT sum(bbalance) FROM pgbench_branches)";
+        assert_eq!(self.psql(sums), "t", "the balances of pgbench's tables differ");
+        self.run("pg_amcheck --heapallindexed --rootdescend -j 2 postgres").ok();
+    }
+
+    /// Stops the cluster and verifies the checksum of every page.
+    ///
+    /// # Panics
+    /// If one is wrong.
+    #[track_caller]
+    pub fn stop_and_verify_pages(&self) {
+        self.stop();
+        self.run(r#"pg_checksums --check -D "$DATA""#).ok();
+    }
+}
+
+impl Running {
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// If pgbench itself could not run.
+    #[track_caller]
+    pub fn finish(mut self) -> Bench {
+        let _ = self.child.wait();
+        let report = fs::read_to_string(self.home.join(format!("{}.report", self.stamp))).unwrap_or_default();
+        let after = |label: &str| -> Option<u64> {
+            let line = report.lines().find(|line| line.starts_with(label))?;
+            let rest = line[label.len()..].trim();
+            rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+        };
+        let slowest = fs::read_dir(&self.home)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{}.", self.stamp)))
+            .filter(|entry| !entry.file_name().to_string_lossy().ends_with(".report"))
+            .flat_map(|entry| {
+                fs::read_to_string(entry.path()).unwrap_or_default().lines().map(slowness).collect::<Vec<_>>()
+            })
+            .max();
+        Bench {
+            transactions: after("number of transactions actually processed:").unwrap_or(0),
+            failed: after("number of failed transactions:").unwrap_or(u64::MAX),
+            slowest_ms: slowest.unwrap_or(0) / 1000,
+            report,
+        }
+    }
+}
+
+/// A line of pgbench's log: client, number, microseconds, ...
+fn slowness(line: &str) -> u64 {
+    line.split(' ').nth(2).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
+
+impl Bench {
+    /// No transaction failed, no client was thrown out.
+    ///
+    /// # Panics
+    /// If one was.
+    #[track_caller]
+    pub fn must_not_have_noticed(&self) {
+        assert!(
+            self.failed == 0 && self.transactions > 0 && !self.report.contains("aborted"),
+            "pgbench noticed:\n{}",
+            self.report
+        );
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        let _ = self.run(r#"pg_ctl -D "$DATA" -m immediate -w -t 10 stop"#).finish();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
+            let tail: Vec<_> = log.lines().rev().take(15).collect();
+            eprintln!("--- PostgreSQL\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
+        }
+        // A cluster whose storage is gone does not stop in good order.
+        let _ =
+            shell(r#"for pid in $(pgrep -f -- "-k $1" || true); do kill -9 $pid; done"#).arg(self.home.path()).finish();
+        if std::thread::panicking() {
+            return;
+        }
+        wait_for("the cluster to end", || {
+            shell(r#"! pgrep -f -- "-k $1" >/dev/null"#).arg(self.home.path()).finish().code == Some(0)
+        });
+    }
+}

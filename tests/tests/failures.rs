@@ -1,0 +1,212 @@
+//! Failure groups that vanish under a database, and come back.
+
+use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, scaled, wait_for};
+use std::{fs, thread, time::Duration};
+
+/// A NORMAL group whose second failure group is made of disks that can fail.
+fn group_with_a_weak_half(attributes: &str) -> Instance {
+    let mut instance = Instance::new();
+    for disk in ["f1d0", "f1d1"] {
+        instance.add_fault_disk(disk, scaled(GIB, 3 * GIB));
+    }
+    let size = scaled(GIB, 3 * GIB);
+    instance.create_group("data", "NORMAL", &[&[size, size], &[size, size]], attributes);
+    instance
+}
+
+/// pgbench runs; all disks of a failure group are taken away by `take` and given
+/// back; pgbench does not notice, and afterwards every mirror is equal.
+fn a_failure_group_vanishes(attributes: &str, take: impl Fn(&Instance, &str)) {
+    let instance = group_with_a_weak_half(attributes);
+    let mount = instance.mount("DATA");
+    let postgres = Postgres::new(&mount, "pg");
+    postgres.fill(scaled(3, 20));
+    let seconds = scaled(24, 60);
+    let bench = postgres.bench(8, seconds);
+    thread::sleep(Duration::from_secs(4));
+    for disk in ["f1d0", "f1d1"] {
+        take(&instance, disk);
+    }
+    wait_for("both disks offline", || instance.offline_disks("DATA") == 2.0);
+    thread::sleep(Duration::from_secs(3));
+    for disk in ["f1d0", "f1d1"] {
+        instance.faulty(disk).heal();
+    }
+    instance.sql("ALTER DISKGROUP data ONLINE DISKS IN FAILGROUP f1");
+    let bench = bench.finish();
+    bench.must_not_have_noticed();
+    assert!(bench.slowest_ms < 10_000, "a transaction took {} ms:\n{}", bench.slowest_ms, bench.report);
+    instance.wait_until_whole("DATA");
+    postgres.verify();
+    postgres.stop_and_verify_pages();
+    instance.check("DATA");
+    let log = instance.alert_log();
+    assert!(log.contains("DATA_0002") && log.contains("DATA_0003"), "the alert log does not name the disks:\n{log}");
+}
+
+/// Every I/O of a failure group fails.
+#[test]
+fn a_failure_group_fails_under_pgbench() {
+    a_failure_group_vanishes("", |instance, disk| instance.faulty(disk).fail());
+}
+
+/// Every I/O of a failure group hangs: nothing waits longer than the deadline.
+#[test]
+fn a_failure_group_hangs_under_pgbench() {
+    a_failure_group_vanishes("'disk_timeout' = '2'", |instance, disk| instance.faulty(disk).hang());
+}
+
+/// An operator takes a failure group offline and brings it back: only what was
+/// written meanwhile is copied.
+#[test]
+fn a_resync_copies_what_changed() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[512 * MIB], &[512 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let before = Blocks::new(mount.join("before"), 1, 30_000);
+    instance.sql("ALTER DISKGROUP data OFFLINE DISKS IN FAILGROUP f1");
+    let during = Blocks::new(mount.join("during"), 2, 2_000);
+    assert_eq!(during.find(&instance.disk("f1d0")).len(), 0, "an offline disk was written");
+    instance.sql("ALTER DISKGROUP data ONLINE DISKS IN FAILGROUP f1");
+    instance.wait_until_whole("DATA");
+    for blocks in [&before, &during] {
+        blocks.must_read_right();
+        for disk in ["f0d0", "f1d0"] {
+            assert_eq!(blocks.find(&instance.disk(disk)).len() as u64, blocks.count(), "on {disk}");
+        }
+    }
+    instance.check("DATA");
+    // Once whole, either half can carry the group alone.
+    instance.sql("ALTER DISKGROUP data OFFLINE DISKS IN FAILGROUP f0");
+    before.must_read_right();
+    during.must_read_right();
+}
+
+/// The last current mirror of something is never taken away: the statement is refused and says why.
+#[test]
+fn the_last_mirror_stays_online() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("file"), 3, 100);
+    instance.sql("ALTER DISKGROUP data OFFLINE DISKS IN FAILGROUP f1");
+    Blocks::new(mount.join("second"), 4, 100).must_read_right();
+    instance.refused("ALTER DISKGROUP data OFFLINE DISKS IN FAILGROUP f0");
+    instance.refused("ALTER DISKGROUP data OFFLINE DISK data_0000");
+    blocks.must_read_right();
+}
+
+/// A single sector that cannot be read costs nothing but a repair; its disk stays.
+#[test]
+fn a_disk_that_fails_while_only_read_serves_from_the_other() {
+    let instance = group_with_a_weak_half("");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("file"), 5, 4_000);
+    instance.faulty("f1d0").fail();
+    instance.faulty("f1d1").fail();
+    blocks.must_read_right();
+    instance.faulty("f1d0").heal();
+    instance.faulty("f1d1").heal();
+    instance.plinth(["sql", "-c", "ALTER DISKGROUP data ONLINE ALL"]);
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
+}
+
+/// Three failure groups and three mirrors: two of them go, one after the other, and the
+/// database is served by the third.
+#[test]
+fn high_survives_two_failure_groups_one_after_the_other() {
+    let mut instance = Instance::new();
+    for disk in ["f1d0", "f2d0"] {
+        instance.add_fault_disk(disk, GIB);
+    }
+    instance.create_group("data", "HIGH", &[&[GIB], &[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    let postgres = Postgres::new(&mount, "pg");
+    postgres.fill(2);
+    let bench = postgres.bench(4, scaled(16, 60));
+    for disk in ["f1d0", "f2d0"] {
+        thread::sleep(Duration::from_secs(3));
+        instance.faulty(disk).fail();
+        wait_for("the disk offline", || instance.disk_row(&instance.disk(disk))["mode_status"] != "ONLINE");
+    }
+    bench.finish().must_not_have_noticed();
+    assert_eq!(instance.offline_disks("DATA"), 2.0);
+    for disk in ["f1d0", "f2d0"] {
+        instance.faulty(disk).heal();
+    }
+    instance.sql("ALTER DISKGROUP data ONLINE ALL");
+    instance.wait_until_whole("DATA");
+    postgres.verify();
+    postgres.stop_and_verify_pages();
+    instance.check("DATA");
+}
+
+/// Both failure groups go in the same moment: too few voters are left, so writes wait
+/// and the remedy is shown. When the disks work again everything goes on, and
+/// nothing is lost.
+#[test]
+fn high_waits_when_two_failure_groups_go_at_once() {
+    let mut instance = Instance::new();
+    for disk in ["f1d0", "f2d0"] {
+        instance.add_fault_disk(disk, 512 * MIB);
+    }
+    instance.create_group("data", "HIGH", &[&[512 * MIB], &[512 * MIB], &[512 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let before = Blocks::new(mount.join("before"), 6, 500);
+    for disk in ["f1d0", "f2d0"] {
+        instance.faulty(disk).fail();
+    }
+    let path = mount.join("during");
+    let writer = thread::spawn(move || Blocks::new(path, 7, 500));
+    wait_for("the remedy in the alert log", || instance.alert_log().contains("FORCE"));
+    thread::sleep(Duration::from_secs(2));
+    assert!(!writer.is_finished(), "a write was acknowledged that only one of three voters could have kept");
+    before.must_read_right();
+    for disk in ["f1d0", "f2d0"] {
+        instance.faulty(disk).heal();
+    }
+    let during = writer.join().expect("the write goes on when the disks do");
+    instance.plinth(["sql", "-c", "ALTER DISKGROUP data ONLINE ALL"]);
+    instance.wait_until_whole("DATA");
+    before.must_read_right();
+    during.must_read_right();
+    instance.check("DATA");
+}
+
+/// The same with two quorum disks, which vote but hold no data: three of five voters are left, so it serves on.
+#[test]
+fn high_with_quorum_disks_serves_on() {
+    let mut instance = Instance::new();
+    for disk in ["f1d0", "f2d0"] {
+        instance.add_fault_disk(disk, 512 * MIB);
+    }
+    let d0 = instance.add_disk("f0d0", 512 * MIB);
+    let (q0, q1) = (instance.add_disk("q0", 128 * MIB), instance.add_disk("q1", 128 * MIB));
+    instance.sql(&format!(
+        "CREATE DISKGROUP data HIGH REDUNDANCY FAILGROUP f0 DISK '{}' FAILGROUP f1 DISK '{}' FAILGROUP f2 DISK '{}' \
+         QUORUM FAILGROUP q0 DISK '{}' QUORUM FAILGROUP q1 DISK '{}'",
+        d0.display(),
+        instance.disk("f1d0").display(),
+        instance.disk("f2d0").display(),
+        q0.display(),
+        q1.display()
+    ));
+    let mount = instance.mount("DATA");
+    for disk in ["f1d0", "f2d0"] {
+        instance.faulty(disk).fail();
+    }
+    let blocks = Blocks::new(mount.join("file"), 8, 500);
+    blocks.must_read_right();
+    for quorum in [&q0, &q1] {
+        assert_eq!(blocks.find(quorum).len(), 0, "a quorum disk holds data");
+    }
+    for disk in ["f1d0", "f2d0"] {
+        instance.faulty(disk).heal();
+    }
+    instance.sql("ALTER DISKGROUP data ONLINE ALL");
+    instance.wait_until_whole("DATA");
+    blocks.must_read_right();
+    instance.check("DATA");
+    fs::remove_file(mount.join("file")).expect("remove");
+}

@@ -1,0 +1,201 @@
+//! Processes that are killed: ours, and the database's.
+
+use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, scaled, shell, wait_for};
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// A fraction of a second that differs from round to round, and not from run to run.
+fn moment(round: u32) -> Duration {
+    Duration::from_millis(u64::from(round.wrapping_mul(2_654_435_761) >> 20) % 1500)
+}
+
+/// Engine, instance and PostgreSQL are killed at an arbitrary moment, again and again.
+/// Each time the group mounts, PostgreSQL recovers, and all that a client outside was
+/// told to be committed is there. At the end every mirror is equal.
+#[test]
+fn everything_is_killed_under_pgbench() {
+    let mut instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mut mount = instance.mount("DATA");
+    let mut postgres = Postgres::new(&mount, "pg");
+    postgres.fill(2);
+    postgres.psql("CREATE TABLE told (n bigint PRIMARY KEY)");
+    let next = AtomicU64::new(0);
+    for round in 0..scaled(6, 50) {
+        let bench = postgres.bench(4, 10);
+        let going = AtomicBool::new(true);
+        let acknowledged = thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let mut told = Vec::new();
+                while going.load(Ordering::Relaxed) {
+                    let next = next.fetch_add(1, Ordering::Relaxed);
+                    if postgres.try_psql(&format!("INSERT INTO told VALUES ({next})")).code == Some(0) {
+                        told.push(next);
+                    }
+                }
+                told
+            });
+            thread::sleep(Duration::from_millis(500) + moment(round));
+            instance.kill_engine("DATA");
+            instance.kill_instance();
+            postgres.crash();
+            going.store(false, Ordering::Relaxed);
+            client.join().expect("client")
+        });
+        let _ = bench.finish();
+        instance.start();
+        wait_for("the group to be mounted", || {
+            instance.query("SELECT state FROM v$asm_diskgroup").iter().any(|row| row["state"] == "MOUNTED")
+        });
+        mount = instance.mount_again("DATA");
+        postgres.start();
+        for n in &acknowledged {
+            let found = postgres.psql(&format!("SELECT count(*) FROM told WHERE n = {n}"));
+            assert_eq!(found, "1", "round {round}: commit {n} was acknowledged and is gone");
+        }
+    }
+    postgres.verify();
+    postgres.stop_and_verify_pages();
+    instance.check("DATA");
+    assert!(instance.alert_log().contains("ecover"), "the alert log does not speak of the recoveries");
+    postgres = Postgres::new(&mount, "another");
+    postgres.stop();
+}
+
+/// The engine alone is killed. The instance starts another, the files are back where they
+/// were, and only what was active had to be compared.
+#[test]
+fn an_engine_is_replaced() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    let old = Blocks::new(mount.join("old"), 1, 20_000);
+    for round in 0..scaled(5, 30) {
+        let killed = instance.engine("DATA");
+        let writer = shell(r#"exec dd if=/dev/urandom of="$1" bs=64k count=4000 conv=fsync status=none"#);
+        let writer = writer.arg(mount.join("new"));
+        thread::scope(|scope| {
+            scope.spawn(|| writer.finish_within(Duration::from_secs(20)));
+            thread::sleep(Duration::from_millis(200) + moment(round) / 3);
+            instance.kill_engine("DATA");
+        });
+        wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != killed));
+        instance.mount_again("DATA");
+    }
+    old.must_read_right();
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
+}
+
+/// The instance alone is killed: pgbench does not notice, files are made and grow, and a
+/// new instance finds the engine and shows the truth.
+#[test]
+fn an_instance_is_killed_and_another_adopts() {
+    let mut instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    let postgres = Postgres::new(&mount, "pg");
+    postgres.fill(2);
+    let engine = instance.engine("DATA");
+    assert!(engine.is_some());
+    let bench = postgres.bench(4, scaled(8, 60));
+    thread::sleep(Duration::from_secs(2));
+    instance.kill_instance();
+    let blocks = Blocks::new(mount.join("made-alone"), 1, 2_000);
+    postgres.psql("CREATE TABLE grown AS SELECT generate_series(1, 200000) AS n");
+    bench.finish().must_not_have_noticed();
+    instance.start();
+    assert_eq!(instance.engine("DATA"), engine, "the new instance did not adopt the running engine");
+    assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'"), "MOUNTED");
+    assert_eq!(instance.offline_disks("DATA"), 0.0);
+    let shown = instance.number(
+        "SELECT f.bytes FROM v$asm_file f, v$asm_alias a \
+         WHERE a.file_number = f.file_number AND a.group_number = f.group_number AND a.name = 'made-alone'",
+    );
+    assert_eq!(shown, 2_000.0 * 4096.0);
+    blocks.must_read_right();
+    postgres.verify();
+    postgres.stop_and_verify_pages();
+    instance.check("DATA");
+}
+
+/// The outside bench for PostgreSQL on doubtful storage, with a hook that kills our engine in each round.
+#[test]
+fn the_crash_bench_loses_nothing_while_engines_die() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    let bench = crash_bench(&instance, &mount.join("pg"));
+    let going = Arc::new(AtomicBool::new(true));
+    let kills = Arc::new(Mutex::new(0));
+    thread::scope(|scope| {
+        let hook = scope.spawn(|| {
+            while going.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_secs(4));
+                if let Some(pid) = instance.engine("DATA") {
+                    shell("kill -9 $1").arg(pid.to_string()).finish();
+                    *kills.lock().expect("counter") += 1;
+                }
+            }
+        });
+        let said = bench.finish();
+        going.store(false, Ordering::Relaxed);
+        hook.join().expect("hook");
+        let said = said.ok();
+        assert!(said.contains(" 0 lost, 0 bad") || said.contains("0 lost, 0 bad"), "{said}");
+    });
+    assert!(*kills.lock().expect("counter") > 0);
+    instance.check("DATA");
+}
+
+/// Rounds of pgbench, `kill -9` of PostgreSQL, recovery, and a look at what was acknowledged.
+fn crash_bench(instance: &Instance, dir: &std::path::Path) -> plinth_tests::Shell {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/crash_loop.sh");
+    let copy = instance.path("crash_loop.sh");
+    fs::copy(script, &copy).expect("script");
+    shell(r#"mkdir "$2"; chown postgres "$2"; exec runuser -u postgres -- bash "$1" "$2" "$3" 3"#)
+        .arg(copy)
+        .arg(dir)
+        .arg(scaled("3", "25"))
+}
+
+/// A file system that was being written when all was killed has each file either whole
+/// or not at all after a rename, and never a name without its file.
+#[test]
+fn renames_are_atomic_across_kills() {
+    let mut instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[512 * MIB], &[512 * MIB]], "");
+    let mut mount = instance.mount("DATA");
+    for round in 0..scaled(4, 30) {
+        let path = mount.join("state");
+        let writer = shell(
+            r#"n=0; while :; do n=$((n + 1)); echo "$n $n $n $n" > "$1.new"; sync "$1.new"; mv "$1.new" "$1"; echo $n > "$2"; done"#,
+        )
+        .arg(&path)
+        .arg(instance.path("told"));
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| writer.finish_within(Duration::from_secs(3)));
+            thread::sleep(Duration::from_millis(700) + moment(round));
+            instance.kill_engine("DATA");
+            instance.kill_instance();
+            let _ = writer.join();
+        });
+        instance.start();
+        mount = instance.mount_again("DATA");
+        let told: u64 = instance.read("told").trim().parse().unwrap_or(0);
+        let text = fs::read_to_string(mount.join("state")).unwrap_or_default();
+        let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        assert!(
+            told == 0 || (numbers.len() == 4 && numbers.iter().all(|n| *n == numbers[0] && *n >= told)),
+            "round {round}: {told} was renamed into place, {text:?} is there"
+        );
+    }
+    instance.check("DATA");
+}

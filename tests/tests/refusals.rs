@@ -1,0 +1,357 @@
+//! What is refused: each with a message that says which and what to do, and nothing harmed.
+
+use plinth_tests::{Blocks, GIB, Instance, MIB, bytes, header_places, overwrite, shell};
+use std::{
+    fs,
+    io::{Read, Write},
+    os::unix::net::UnixStream,
+    path::Path,
+    time::Duration,
+};
+
+fn group() -> Instance {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    instance
+}
+
+/// The message has all of the words.
+#[track_caller]
+fn says(message: &str, words: &[&str]) {
+    for word in words {
+        assert!(message.to_lowercase().contains(&word.to_lowercase()), "no {word:?} in: {message}");
+    }
+}
+
+fn create(paths: &[&Path]) -> String {
+    let list: Vec<_> = paths.iter().map(|path| format!("'{}'", path.display())).collect();
+    format!("CREATE DISKGROUP other EXTERNAL REDUNDANCY DISK {}", list.join(", "))
+}
+
+/// Statements that are not quite right point at their place.
+#[test]
+fn a_syntax_error_points_at_its_place() {
+    let instance = group();
+    for (statement, word) in [
+        ("ALTER DISKGROUP data OFFLIN DISK x", "OFFLIN"),
+        ("CREATE DISKGROUP x NORML REDUNDANCY DISK '/x'", "NORML"),
+        ("SELECT name FRM v$asm_disk WHERE", "WHERE"),
+        ("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '/unfinished", "unfinished"),
+        ("DROP DISKGROUP", ""),
+        ("ALTER DISKGROUP data ONLINE DISKS IN FAILGROUP", ""),
+        ("FROBNICATE", "FROBNICATE"),
+    ] {
+        let said = shell(r#"psql -X -h "$1" -v ON_ERROR_STOP=1 -c "$2""#).arg(instance.dir()).arg(statement).finish();
+        let said = said.refused();
+        assert!(said.contains("LINE 1:") && said.contains('^') && said.contains(word), "{statement}: {said}");
+    }
+}
+
+/// Names that nothing has.
+#[test]
+fn what_does_not_exist_is_named() {
+    let instance = group();
+    says(&instance.refused(&create(&["/nowhere/at/all".as_ref()])), &["/nowhere/at/all"]);
+    says(&instance.refused("ALTER DISKGROUP nix MOUNT"), &["NIX"]);
+    says(&instance.refused("ALTER DISKGROUP data OFFLINE DISK nix"), &["NIX"]);
+    says(&instance.refused("ALTER DISKGROUP data OFFLINE DISKS IN FAILGROUP nix"), &["NIX"]);
+    says(&instance.refused("DROP DISKGROUP nix"), &["NIX"]);
+    says(&instance.refused("SELECT * FROM v$asm_nix"), &["v$asm_nix"]);
+    says(&instance.plinth(["mount", "NIX", "/tmp"]).refused(), &["NIX"]);
+}
+
+/// Disks that are somebody's, or no use: a member of a mounted group, one of a dismounted
+/// group, an ext4, an LVM volume, one that is too small, one that is open elsewhere.
+#[test]
+fn disks_in_use_are_not_taken() {
+    let mut instance = group();
+    let member = instance.disk("f0d0");
+    says(&instance.refused(&create(&[&member])), &["f0d0", "DATA"]);
+    says(&instance.refused(&format!("{} FORCE", create(&[&member]))), &["f0d0", "DATA"]);
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    says(&instance.refused(&create(&[&member])), &["f0d0", "DATA", "FORCE"]);
+    instance.sql("ALTER DISKGROUP data MOUNT");
+
+    let ext4 = instance.add_disk("ext4", 256 * MIB);
+    shell(r#"mkfs.ext4 -q "$1""#).arg(&ext4).ok();
+    says(&instance.refused(&create(&[&ext4])), &["ext4", "FORCE"]);
+    assert_eq!(instance.disk_row(&ext4)["header_status"], "FOREIGN");
+
+    let lvm = instance.add_loop_disk("lvm", 256 * MIB, 512);
+    shell(r#"pvcreate -q -y --config 'devices { use_devicesfile = 0 }' "$1" >/dev/null"#)
+        .arg(fs::read_link(&lvm).expect("link"))
+        .ok();
+    says(&instance.refused(&create(&[&lvm])), &["lvm", "FORCE"]);
+
+    let mounted = instance.add_loop_disk("mounted", 256 * MIB, 512);
+    let point = instance.path("mnt").join("ext4");
+    fs::create_dir(&point).expect("mkdir");
+    shell(r#"mkfs.ext4 -q "$1"; mount "$1" "$2""#).arg(&mounted).arg(&point).ok();
+    let said = instance.refused(&format!("{} FORCE", create(&[&mounted])));
+    shell(r#"umount "$1"; fsck.ext4 -n -f "$2" >/dev/null"#).arg(&point).arg(&mounted).ok();
+    says(&said, &["mounted"]);
+
+    let small = instance.add_disk("small", 3 * MIB);
+    says(&instance.refused(&create(&[&small])), &["small", "MB"]);
+    let twice = instance.add_disk("twice", 256 * MIB);
+    says(&instance.refused(&create(&[&twice, &twice])), &["twice"]);
+}
+
+/// With FORCE a disk with something else on it is taken.
+#[test]
+fn force_takes_what_is_not_in_use() {
+    let instance = Instance::new();
+    let ext4 = instance.add_disk("ext4", 256 * MIB);
+    shell(r#"mkfs.ext4 -q "$1""#).arg(&ext4).ok();
+    instance.sql(&format!("{} FORCE", create(&[&ext4])));
+    assert_eq!(instance.disk_row(&ext4)["header_status"], "MEMBER");
+}
+
+/// Too few failure groups, names twice, redundancy that does not fit.
+#[test]
+fn shapes_that_cannot_be() {
+    let instance = Instance::new();
+    let (a, b) = (instance.add_disk("a", 256 * MIB), instance.add_disk("b", 256 * MIB));
+    let (a, b) = (a.display(), b.display());
+    for (statement, words) in [
+        (format!("CREATE DISKGROUP x NORMAL REDUNDANCY FAILGROUP f DISK '{a}', '{b}'"), &["failure group", "2"][..]),
+        (format!("CREATE DISKGROUP x HIGH REDUNDANCY DISK '{a}', '{b}'"), &["failure group", "3"]),
+        (format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}' NAME n, '{b}' NAME n"), &["N"]),
+        (format!("CREATE DISKGROUP x EXTERNAL REDUNDANCY FAILGROUP f DISK '{a}'"), &["failgroup"]),
+        (format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}', '{b}' ATTRIBUTE 'au_size' = '3M'"), &["au_size"]),
+        (format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}', '{b}' ATTRIBUTE 'nix' = '3'"), &["nix"]),
+        (format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}' SIZE 900G, '{b}'"), &["a"]),
+    ] {
+        says(&instance.refused(&statement), words);
+    }
+    instance.sql(&format!("CREATE DISKGROUP x NORMAL REDUNDANCY DISK '{a}', '{b}'"));
+    let c = instance.add_disk("c", 256 * MIB);
+    says(&instance.refused(&format!("CREATE DISKGROUP x EXTERNAL REDUNDANCY DISK '{}'", c.display())), &["X"]);
+}
+
+/// Disk files that are not what they were: no disk at all, cut short, of another group,
+/// of a later version, copied. Discovery says what each is, the group mounts if it can do
+/// without, and nobody's bytes are touched.
+#[test]
+fn strange_disks_are_recognised() {
+    let instance = Instance::new();
+    let shape: &[&[u64]] = &[&[256 * MIB], &[256 * MIB], &[256 * MIB]];
+    instance.create_group("data", "NORMAL", shape, "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("file"), 1, 500);
+    instance.unmount(&mount);
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    let disk = instance.disk("f2d0");
+    let keep = instance.path("keep");
+    shell(r#"cp --sparse=always "$1" "$2""#).arg(&disk).arg(&keep).ok();
+    let restore = || shell(r#"cp --sparse=always "$1" "$2""#).arg(&keep).arg(&disk).ok();
+    let mounts_without = |what: &str| {
+        let answer = instance.plinth(["sql", "-c", "ALTER DISKGROUP data MOUNT"]);
+        assert!(answer.code == Some(0), "{what}: {answer}");
+        let mount = instance.mount("DATA");
+        blocks.must_read_right();
+        instance.unmount(&mount);
+        instance.sql("ALTER DISKGROUP data DISMOUNT");
+    };
+
+    // Not a disk: a picture of one's cat.
+    fs::write(instance.disk("cat.jpg"), vec![0x5a; 12_345]).expect("write");
+    mounts_without("a file that is no disk");
+    assert_ne!(instance.disk_row(&instance.disk("cat.jpg"))["header_status"], "MEMBER");
+    fs::create_dir(instance.disk("folder")).expect("mkdir");
+    shell(r#"mkfifo "$1""#).arg(instance.disk("fifo")).ok();
+    mounts_without("a folder and a FIFO among the disks");
+
+    // Every header of a later version.
+    for place in header_places(&disk) {
+        overwrite(&disk, place + 8, &99_u32.to_le_bytes());
+    }
+    assert_eq!(instance.disk_row(&disk)["header_status"], "INCOMPATIBLE");
+    mounts_without("a header of a later version");
+    restore();
+
+    // Cut short.
+    fs::File::options().write(true).open(&disk).and_then(|file| file.set_len(100 * MIB)).expect("truncate");
+    mounts_without("a truncated disk");
+    assert_eq!(fs::metadata(&disk).expect("stat").len(), 100 * MIB);
+    restore();
+
+    // A clone: two devices with one identity. Neither is used.
+    shell(r#"cp --sparse=always "$1" "$2""#).arg(&disk).arg(instance.disk("clone")).ok();
+    mounts_without("a clone of a disk");
+    fs::remove_file(instance.disk("clone")).expect("remove");
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    instance.plinth(["sql", "-c", "ALTER DISKGROUP data ONLINE ALL"]);
+    instance.wait_until_whole("DATA");
+    let mount = instance.mount("DATA");
+    blocks.must_read_right();
+    instance.check("DATA");
+    instance.unmount(&mount);
+}
+
+/// A disk of another group that has the place of ours is not written.
+#[test]
+fn another_groups_disk_is_left_alone() {
+    let instance = group();
+    instance.add_disk("other", 256 * MIB);
+    instance.sql(&create(&[&instance.disk("other")]));
+    instance.sql("ALTER DISKGROUP other DISMOUNT");
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    let image = |path: &Path| shell(r#"sha256sum < "$1""#).arg(path).ok();
+    fs::rename(instance.disk("f1d0"), instance.path("away")).expect("hide");
+    fs::rename(instance.disk("other"), instance.disk("f1d0")).expect("swap");
+    let before = image(&instance.disk("f1d0"));
+    let answer = instance.plinth(["sql", "-c", "ALTER DISKGROUP data MOUNT FORCE"]);
+    if answer.code == Some(0) {
+        instance.sql("ALTER DISKGROUP data DISMOUNT");
+    }
+    assert_eq!(before, image(&instance.disk("f1d0")), "another group's disk was written");
+}
+
+/// The catalog is noise on every disk: an error that says so, and nothing written.
+#[test]
+fn a_catalog_without_a_good_page_is_said() {
+    let instance = group();
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    for name in ["f0d0", "f1d0"] {
+        let disk = instance.disk(name);
+        let header_au = 128 / 4;
+        for au in (2..63).filter(|au| *au != header_au) {
+            plinth_tests::noise(&disk, au * 4 * MIB, 256 << 10);
+        }
+    }
+    let said = instance.refused("ALTER DISKGROUP data MOUNT");
+    says(&said, &["catalog"]);
+    let disks = [instance.disk("f0d0"), instance.disk("f1d0")];
+    let checked = instance.plinth(["check".as_ref(), disks[0].as_os_str(), disks[1].as_os_str()]);
+    assert_eq!(checked.code, Some(2), "{checked}");
+    instance.plinth(["dump".as_ref(), disks[0].as_os_str()]).ok();
+}
+
+/// Noise over the system areas of all disks: no group, no panic.
+#[test]
+fn noise_in_the_system_areas_ends_in_a_refusal() {
+    let instance = group();
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    for name in ["f0d0", "f1d0"] {
+        plinth_tests::noise(&instance.disk(name), 4096, (1 << 20) - 4096);
+    }
+    says(&instance.refused("ALTER DISKGROUP data MOUNT"), &["DATA"]);
+    for name in ["f0d0", "f1d0"] {
+        instance.plinth(["dump".as_ref(), instance.disk(name).as_os_str()]);
+        assert!(bytes(&instance.disk(name), 0, 8) == b"PLINTHDK");
+    }
+}
+
+/// Clients that send garbage, stop in the middle, promise a gigabyte, or only hold the
+/// line: each is turned away or waits alone, and others are served.
+#[test]
+fn a_client_that_talks_nonsense_disturbs_nobody() {
+    let instance = group();
+    let mut held = Vec::new();
+    for entry in fs::read_dir(instance.dir()).expect("list").flatten() {
+        let path = entry.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !(name.ends_with(".sock") || name.starts_with(".s.PGSQL")) || name.ends_with(".lock") {
+            continue;
+        }
+        let sayings: Vec<Vec<u8>> = vec![
+            vec![],
+            vec![0],
+            vec![0xff; 4096],
+            b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+            1_u32.to_be_bytes().to_vec(),
+            0x4000_0000_u32.to_be_bytes().to_vec(),
+            0x7fff_ffff_u32.to_le_bytes().to_vec(),
+            [&8_u32.to_be_bytes()[..], &80_877_103_u32.to_be_bytes()[..]].concat(),
+            [&9_u32.to_be_bytes()[..], &196_608_u32.to_be_bytes()[..], b"u"].concat(),
+            [&8_u32.to_be_bytes()[..], &99_999_u32.to_be_bytes()[..], b"x"].concat(),
+        ];
+        for saying in sayings {
+            let mut client = UnixStream::connect(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let _ = client.write_all(&saying);
+            client.set_read_timeout(Some(Duration::from_millis(100))).expect("timeout");
+            let _ = client.read(&mut [0; 64]);
+            held.push(client);
+        }
+        assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "MOUNTED", "after nonsense on {name}");
+    }
+    assert!(!held.is_empty());
+    drop(held);
+    instance.sql("SELECT 1");
+    assert!(!instance.read("serve.log").contains("panicked"), "{}", instance.read("serve.log"));
+}
+
+/// Others than root and the instance's own user do not administer, and do not look unless they may.
+#[test]
+fn strangers_do_not_administer() {
+    let instance = group();
+    let said = shell(r#"runuser -u nobody -- psql -X -h "$1" -c "ALTER DISKGROUP data DISMOUNT""#)
+        .arg(instance.dir())
+        .finish()
+        .refused();
+    assert!(said.to_lowercase().contains("permi"), "{said}");
+    assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "MOUNTED");
+}
+
+/// Mount points that will not do.
+#[test]
+fn a_mount_point_must_be_an_empty_folder() {
+    let instance = group();
+    let full = instance.path("full");
+    fs::create_dir(&full).expect("mkdir");
+    fs::write(full.join("something"), "x").expect("write");
+    let mount = |point: &Path| instance.plinth(["mount".as_ref(), "DATA".as_ref(), point.as_os_str()]);
+    says(&mount(&full).refused(), &["full", "empty"]);
+    says(&mount(&full.join("something")).refused(), &["something"]);
+    says(&mount(&full.join("missing")).refused(), &["missing"]);
+    assert!(full.join("something").exists());
+    let point = instance.mount("DATA");
+    mount(&point).refused();
+    let said = instance.refused("ALTER DISKGROUP data DISMOUNT");
+    says(&said, &["DATA"]);
+}
+
+/// Two instances find the same disks. The first holds them; the second is refused, and can
+/// neither mount, drop nor overwrite.
+#[test]
+fn two_engines_on_the_same_disks() {
+    let instance = group();
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("file"), 1, 200);
+    let second = Instance::new();
+    for name in ["f0d0", "f1d0"] {
+        std::os::unix::fs::symlink(instance.disk(name), second.disk(name)).expect("link");
+    }
+    says(&second.refused("ALTER DISKGROUP data MOUNT"), &["DATA"]);
+    says(&second.refused("ALTER DISKGROUP data MOUNT FORCE"), &["DATA"]);
+    second.refused("DROP DISKGROUP data INCLUDING CONTENTS");
+    second.refused(&format!("{} FORCE", create(&[&second.disk("f0d0")])));
+    let said = second.plinth(["check".as_ref(), "--repair".as_ref(), second.disk("f0d0").as_os_str()]);
+    assert_ne!(said.code, Some(0), "{said}");
+    blocks.must_read_right();
+    instance.check("DATA");
+    // A second instance in the same directory is refused too.
+    let same = instance.plinth(["serve"]).refused();
+    says(&same, &["run"]);
+}
+
+/// A disk that is given back too small, after the group used it whole.
+#[test]
+fn a_disk_that_shrank_is_not_trusted() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("file"), 1, 2_000);
+    instance.unmount(&mount);
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    fs::File::options().write(true).open(instance.disk("f1d0")).and_then(|file| file.set_len(GIB / 2)).expect("cut");
+    let answer = instance.plinth(["sql", "-c", "ALTER DISKGROUP data MOUNT"]);
+    if answer.code != Some(0) {
+        assert!(answer.refused().contains("FORCE"));
+        instance.sql("ALTER DISKGROUP data MOUNT FORCE");
+    }
+    assert_eq!(instance.offline_disks("DATA"), 1.0);
+    instance.mount("DATA");
+    blocks.must_read_right();
+}

@@ -1,0 +1,150 @@
+//! Space: small files, uneven disks, and none left.
+
+use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, wait_for};
+use std::{fs, io::Write, path::Path};
+
+/// Bytes that the view says can still be stored.
+fn usable(instance: &Instance) -> f64 {
+    instance.number("SELECT usable_file_mb FROM v$asm_diskgroup") * MIB as f64
+}
+
+/// Bytes that `statfs` says can still be stored.
+fn available(mount: &Path) -> f64 {
+    let space = rustix::fs::statvfs(mount).expect("statfs");
+    space.f_bavail as f64 * space.f_frsize as f64
+}
+
+/// Writes zeros' opposite until it is full; returns the bytes that were stored.
+fn write_until_full(path: &Path) -> u64 {
+    let mut file = fs::File::create(path).expect("create");
+    let chunk = vec![0xa5; 1 << 20];
+    let mut stored = 0;
+    loop {
+        match file.write(&chunk) {
+            Ok(length) => stored += length as u64,
+            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => break,
+            Err(error) => panic!("{}: {error} instead of ENOSPC", path.display()),
+        }
+    }
+    file.sync_all().expect("what was accepted can be made durable");
+    stored
+}
+
+/// A thousand files of 8 KiB, such as a database begins with, take 64 KiB and its mirror each, not a thousand AUs.
+#[test]
+fn a_thousand_small_files_share_extents() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    let free = || instance.number("SELECT free_mb FROM v$asm_diskgroup");
+    let before = free();
+    for number in 0..1_000 {
+        fs::write(mount.join(format!("small.{number}")), [7; 8192]).expect("write");
+    }
+    let used = before - free();
+    // One shared extent begun and not full, with its mirror.
+    let limit = 1_000.0 * 2.0 * 64.0 / 1024.0 + 8.0;
+    assert!(used <= limit, "a thousand files of 8 KiB took {used} MB, {limit} would do");
+    let space = instance.number("SELECT MAX(space) FROM v$asm_file WHERE bytes = 8192");
+    assert!(space <= 2.0 * 65_536.0, "a file of 8 KiB takes {space} bytes");
+    for number in 0..1_000 {
+        assert_eq!(fs::read(mount.join(format!("small.{number}"))).expect("read"), [7; 8192]);
+        fs::remove_file(mount.join(format!("small.{number}"))).expect("remove");
+    }
+    wait_for("the space to be free again", || before - free() <= 16.0);
+}
+
+/// A small file that grows leaves its slot, and keeps its bytes.
+#[test]
+fn a_small_file_grows_out_of_its_slot() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    for number in 0..20_u8 {
+        fs::write(mount.join(format!("small.{number}")), vec![number; 10_000]).expect("write");
+    }
+    for number in (0..20_u8).step_by(2) {
+        let mut file = fs::File::options().append(true).open(mount.join(format!("small.{number}"))).expect("open");
+        file.write_all(&vec![number; 300_000]).expect("grow");
+        file.sync_all().expect("sync");
+    }
+    for number in 0..20_u8 {
+        let length = if number % 2 == 0 { 310_000 } else { 10_000 };
+        assert_eq!(fs::read(mount.join(format!("small.{number}"))).expect("read"), vec![number; length]);
+    }
+    instance.check("DATA");
+}
+
+/// Disks that differ 4:1 in each failure group fill evenly in percent.
+#[test]
+fn uneven_disks_fill_evenly() {
+    let instance = Instance::new();
+    let shape: &[&[u64]] = &[&[GIB, 256 * MIB], &[256 * MIB, GIB]];
+    instance.create_group("data", "NORMAL", shape, "'au_size' = '1M'");
+    let mount = instance.mount("DATA");
+    for number in 0..4_u64 {
+        let _ = Blocks::new(mount.join(format!("file.{number}")), number, 38_400);
+        let rows = instance.query("SELECT name, failgroup, total_mb, free_mb FROM v$asm_disk ORDER BY name");
+        let full = |disk: usize| {
+            let field = |name: &str| rows[disk][name].as_f64().expect("a number");
+            100.0 * (field("total_mb") - field("free_mb")) / field("total_mb")
+        };
+        for (one, other) in [(0, 1), (2, 3)] {
+            let apart = (full(one) - full(other)).abs();
+            assert!(apart <= 4.0, "after {} files: {:.1} % and {:.1} % full", number + 1, full(one), full(other));
+        }
+    }
+}
+
+/// A group is filled to the last AU. Writers are told at the write, the database on it
+/// survives, what is deleted can be written again, and at every step the view and
+/// `statfs` say what can really be stored.
+#[test]
+fn a_full_group_says_so_and_recovers() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[384 * MIB, 384 * MIB], &[384 * MIB, 384 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let postgres = Postgres::new(&mount, "pg");
+    postgres.psql("CREATE TABLE t AS SELECT generate_series(1, 100000) AS n");
+    // An AU begun on each disk, the catalog's growth, and what files get ahead.
+    let slack = 40.0 * MIB as f64;
+    let near = |what: &str, one: f64, other: f64| {
+        let mb = |bytes: f64| bytes / MIB as f64;
+        assert!((one - other).abs() <= slack, "{what}: {:.0} MB and {:.0} MB", mb(one), mb(other));
+    };
+    near("usable_file_mb and statfs at first", usable(&instance), available(&mount));
+    let promised = usable(&instance);
+    let stored = write_until_full(&mount.join("fill"));
+    near("what was promised, what was stored", promised, stored as f64);
+    near("full", usable(&instance), 0.0);
+    near("statfs when full", available(&mount), 0.0);
+    let said = postgres.try_psql("INSERT INTO t SELECT generate_series(1, 20000000)");
+    assert!(said.err.contains("No space left"), "{said}");
+    assert_eq!(postgres.psql("SELECT count(*) FROM t"), "100000");
+    assert!(write_until_full(&mount.join("more")) <= 40 * MIB);
+    fs::remove_file(mount.join("more")).expect("remove while full");
+    fs::remove_file(mount.join("fill")).expect("remove while full");
+    wait_for("the space to be usable again", || usable(&instance) + slack > promised);
+    let again = write_until_full(&mount.join("again"));
+    near("stored first, stored again", stored as f64, again as f64);
+    fs::File::options()
+        .write(true)
+        .open(mount.join("again"))
+        .and_then(|file| file.set_len(MIB))
+        .expect("truncate while full");
+    postgres.psql("INSERT INTO t SELECT generate_series(1, 100000)");
+    postgres.stop_and_verify_pages();
+    instance.check("DATA");
+}
+
+/// One failure group is smaller than the other: what is promised is what both can hold.
+#[test]
+fn uneven_failure_groups_promise_what_they_can_keep() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[512 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let promised = available(&mount);
+    assert!(promised <= 256.0 * MIB as f64, "{promised} bytes cannot be mirrored");
+    let stored = write_until_full(&mount.join("fill")) as f64;
+    assert!(stored + 24.0 * MIB as f64 >= promised, "promised {promised}, stored {stored}");
+}
