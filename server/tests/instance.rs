@@ -103,6 +103,8 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
+        // Engines outlive an instance; this ends them too.
+        let _ = Command::new(PLINTH).arg("--dir").arg(self.dir()).args(["shutdown", "--force"]).output();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -296,4 +298,59 @@ fn the_command_line_prints_tables_and_json() {
     }
     assert!(!plinth(&["dump", disk, "au", "1"]).status.success());
     assert_eq!(plinth(&["check", "nothing"]).status.code(), Some(2));
+}
+
+/// A group is made, its engine dies and is started again, the instance dies and the next one adopts the engine.
+#[test]
+fn a_group_outlives_its_engine_and_its_instance() {
+    let mut instance = Instance::start(&[]);
+    let disks = instance.home.path().join("disks");
+    let (a, b) = (disks.join("a*"), disks.join("b1"));
+    instance.ask(&format!(
+        "CREATE DISKGROUP data NORMAL REDUNDANCY FAILGROUP a DISK '{}' FAILGROUP b DISK '{}' ATTRIBUTE 'au_size'='1M'",
+        a.display(),
+        b.display()
+    ));
+    let state = "select group_number, name, state from v$asm_diskgroup";
+    assert_eq!(instance.ask(state), "1|DATA|MOUNTED");
+    let refusal = instance.refusal(&format!("CREATE DISKGROUP fra EXTERNAL REDUNDANCY DISK '{}'", b.display()));
+    assert!(refusal.contains("ORA-15033"), "{refusal}");
+    let local = instance.home.path().join("local");
+    fs::write(&local, vec![7; 3 << 20]).expect("a file");
+    let plinth = |arguments: &[&str]| {
+        let output = Command::new(PLINTH).arg("--dir").arg(instance.dir()).args(arguments).output().expect("plinth");
+        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    plinth(&["cp", local.to_str().expect("a path"), "+data/file"]);
+    assert_eq!(plinth(&["ls", "+DATA"]), "file\n");
+    assert!(plinth(&["check", "data"]).contains("clean"));
+
+    let pid = || fs::read_to_string(instance.dir().join("engine.DATA.pid")).expect("a pid");
+    let first = pid();
+    assert!(Command::new("kill").args(["-9", first.trim()]).status().expect("kill").success());
+    let began = Instant::now();
+    while pid() == first || instance.ask(state) != "1|DATA|MOUNTED" {
+        assert!(began.elapsed() < Duration::from_secs(60), "the engine is not started again: {}", instance.log());
+        thread::sleep(Duration::from_millis(10));
+    }
+    let back = instance.home.path().join("back");
+    plinth(&["cp", "+DATA/file", back.to_str().expect("a path")]);
+    assert!(fs::read(&back).expect("a file") == fs::read(&local).expect("a file"));
+
+    let second = pid();
+    instance.child.kill().expect("killed");
+    instance.child.wait().expect("ended");
+    instance.child = Instance::spawn(instance.home.path(), &[]);
+    instance.wait_until_ready();
+    assert_eq!(instance.ask(state), "1|DATA|MOUNTED");
+    assert_eq!(fs::read_to_string(instance.dir().join("engine.DATA.pid")).expect("a pid"), second);
+
+    let refusal = instance.refusal("DROP DISKGROUP data");
+    assert!(refusal.contains("INCLUDING CONTENTS"), "{refusal}");
+    instance.ask("ALTER DISKGROUP data DISMOUNT");
+    assert_eq!(instance.ask(state), "0|DATA|DISMOUNTED");
+    instance.ask("ALTER DISKGROUP ALL MOUNT");
+    instance.ask("DROP DISKGROUP data INCLUDING CONTENTS");
+    assert_eq!(instance.ask("select count(*) from v$asm_disk where header_status = 'FORMER'"), "3");
 }

@@ -81,6 +81,9 @@ const FLOAT8_OID: u32 = 701;
 /// Statements that run, by the key that cancels them.
 type Running = Arc<Mutex<BTreeMap<(i32, i32), Option<Cancel>>>>;
 
+/// The key that cancels a client's statements, and what the client wishes.
+type Started = ((i32, i32), BTreeMap<String, String>);
+
 /// Starts to listen.
 pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Result<()> {
     let instance = Arc::clone(instance);
@@ -336,7 +339,7 @@ impl Connection {
     }
 
     /// From connecting to the client's wishes. `None`: it was a cancel request.
-    fn start(&mut self) -> Result<Option<((i32, i32), BTreeMap<String, String>)>, End> {
+    fn start(&mut self) -> Result<Option<Started>, End> {
         const SSL: i32 = 80_877_103;
         const GSS: i32 = 80_877_104;
         const CANCEL: i32 = 80_877_102;
