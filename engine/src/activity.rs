@@ -136,7 +136,8 @@ impl Activity {
     pub fn new(found: &[Region], sequence: u64, now: Duration) -> Self {
         let mut regions = BTreeMap::new();
         for region in found {
-            let entry = Entry { count: region.count.max(1), phase: Phase::Open, users: 0, last_used: now, in_log: true };
+            let entry =
+                Entry { count: region.count.max(1), phase: Phase::Open, users: 0, last_used: now, in_log: true };
             regions.insert(region.first, entry);
         }
         Self {

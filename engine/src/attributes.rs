@@ -124,7 +124,9 @@ impl Attributes {
 /// What the catalog says.
 pub fn store(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
     connection
-        .prepare_cached("INSERT INTO attribute(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = ?2")?
+        .prepare_cached(
+            "INSERT INTO attribute(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = ?2",
+        )?
         .execute(params![name, value])?;
     Ok(())
 }
@@ -170,9 +172,13 @@ mod tests {
         assert_eq!(attributes.disk_repair_time, 12960);
         attributes.set("disk_repair_time", "30M").expect("minutes");
         assert_eq!(attributes.disk_repair_time, 1800);
-        for (name, value) in
-            [("disk_timeout", "0"), ("disk_timeout", "x"), ("disk_repair_time", "-1h"), ("au_size", "4M"), ("nonsense", "1")]
-        {
+        for (name, value) in [
+            ("disk_timeout", "0"),
+            ("disk_timeout", "x"),
+            ("disk_repair_time", "-1h"),
+            ("au_size", "4M"),
+            ("nonsense", "1"),
+        ] {
             assert!(attributes.set(name, value).is_err(), "{name} = {value}");
         }
     }

@@ -345,9 +345,10 @@ impl Group {
             futures::future::join_all(flights.iter_mut().map(|flight| flight.settle_or_go_on())).await;
         loop {
             let has_current = |settled: &[Option<Settled>]| {
-                targets.iter().zip(settled).any(|((_, member), settled)| {
-                    member.is_readable() && settled.as_ref().is_some_and(Settled::is_ok)
-                })
+                targets
+                    .iter()
+                    .zip(settled)
+                    .any(|((_, member), settled)| member.is_readable() && settled.as_ref().is_some_and(Settled::is_ok))
             };
             if has_current(&settled) {
                 break;
@@ -382,11 +383,9 @@ impl Group {
                     extent.state().forget_sums(first, sums.len());
                     return Err(match refusal {
                         Refusal::Closing => FileError::Dismounted,
-                        other => FileError::Refused {
-                            disk: member.name.clone(),
-                            reason: failure,
-                            why: other.to_string(),
-                        },
+                        other => {
+                            FileError::Refused { disk: member.name.clone(), reason: failure, why: other.to_string() }
+                        }
                     });
                 }
             }

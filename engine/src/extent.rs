@@ -226,9 +226,11 @@ pub fn change_marks(
     };
     change(&mut written, &mut pending);
     let blob = |bits: &Bits| (!bits.is_empty()).then(|| bits.as_bytes().to_vec());
-    connection
-        .prepare_cached("UPDATE extent SET written = ?2, pending = ?3 WHERE id = ?1")?
-        .execute(params![extent.id.cast_signed(), blob(&written), blob(&pending)])?;
+    connection.prepare_cached("UPDATE extent SET written = ?2, pending = ?3 WHERE id = ?1")?.execute(params![
+        extent.id.cast_signed(),
+        blob(&written),
+        blob(&pending)
+    ])?;
     let mut state = extent.state();
     state.written = written;
     state.pending = pending;

@@ -127,8 +127,15 @@ impl Group {
     }
 
     /// Writes all of `bytes` at `offset`.
-    pub(crate) async fn write_file(&self, file: &Arc<File>, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
-        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FileError::TooLarge)?;
+    pub(crate) async fn write_file(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        bytes: &[u8],
+        kill_set_id: bool,
+    ) -> Result<()> {
+        let end =
+            offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FileError::TooLarge)?;
         if bytes.is_empty() {
             return Ok(());
         }
@@ -178,7 +185,12 @@ impl Group {
     }
 
     /// Writes bytes into one extent on all mirrors; marks are the caller's to commit.
-    async fn write_part<'a>(&'a self, extent: &'a Arc<Extent>, inside: Range<u64>, bytes: &[u8]) -> Result<Written<'a>> {
+    async fn write_part<'a>(
+        &'a self,
+        extent: &'a Arc<Extent>,
+        inside: Range<u64>,
+        bytes: &[u8],
+    ) -> Result<Written<'a>> {
         self.recover_extent(extent).await?;
         let (first, last) = (piece_of(inside.start), piece_of(inside.end - 1));
         let (range, blocks, marked) = loop {
@@ -272,9 +284,7 @@ impl Group {
                 settle_marks(connection, &pending)?;
                 if let Some((accessed, modified, changed)) = times {
                     connection
-                        .prepare_cached(
-                            "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1",
-                        )?
+                        .prepare_cached("UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1")?
                         .execute(params![node.cast_signed(), accessed, modified, changed])?;
                 }
                 Ok(())
@@ -368,7 +378,14 @@ impl Group {
 
     /// Makes `start .. end` of a file a hole: bytes at the edges of pieces are zeroed, whole
     /// pieces lose their marks, whole extents are freed. `cut`: the file ends at `start`.
-    async fn drop_range(&self, file: &Arc<File>, layout: &mut Layout, start: u64, end: u64, cut: Option<u64>) -> Result<()> {
+    async fn drop_range(
+        &self,
+        file: &Arc<File>,
+        layout: &mut Layout,
+        start: u64,
+        end: u64,
+        cut: Option<u64>,
+    ) -> Result<()> {
         let mut cleared: Vec<(Arc<Extent>, Vec<usize>)> = Vec::new();
         let mut freed = Freed::default();
         let mut edges: Vec<(Arc<Extent>, Range<u64>)> = Vec::new();

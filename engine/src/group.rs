@@ -36,9 +36,7 @@ use crate::{
     world::{Timestamp, World},
 };
 use plinth_format::{
-    BLOCK_SIZE, DiskNumber, GroupId, MembershipId, Redundancy,
-    layout::PIECE_SIZE,
-    membership::DiskState,
+    BLOCK_SIZE, DiskNumber, GroupId, MembershipId, Redundancy, layout::PIECE_SIZE, membership::DiskState,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -326,11 +324,8 @@ impl Group {
     /// A recorded membership took disks offline: what they miss is put on record (R4).
     async fn went_offline(&self, disks: &[DiskNumber]) {
         self.store.free_struck();
-        let data: Vec<_> = disks
-            .iter()
-            .copied()
-            .filter(|disk| self.members.get(disk).is_some_and(|member| !member.quorum))
-            .collect();
+        let data: Vec<_> =
+            disks.iter().copied().filter(|disk| self.members.get(disk).is_some_and(|member| !member.quorum)).collect();
         let regions = self.activity.regions();
         loop {
             match self.mark_stale(&data, &regions).await {
@@ -412,7 +407,8 @@ impl Group {
     /// # Errors
     /// If something cannot be made durable: then the group stays mounted, unless `force`.
     pub async fn dismount(&self, force: bool) -> Result<()> {
-        let orderly = if force && self.voters.is_waiting() { Err(None) } else { self.stop_orderly().await.map_err(Some) };
+        let orderly =
+            if force && self.voters.is_waiting() { Err(None) } else { self.stop_orderly().await.map_err(Some) };
         if let Err(Some(error)) = &orderly
             && !force
         {

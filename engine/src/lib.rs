@@ -47,12 +47,12 @@ mod recovery;
 mod repairs;
 mod resync;
 pub mod session;
-#[cfg(test)]
-mod stories;
 mod slots;
 pub mod space;
 mod stale;
 mod store;
+#[cfg(test)]
+mod stories;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod voters;

@@ -45,8 +45,7 @@ impl Group {
                     .values()
                     .filter(|other| other.failure_group == member.failure_group)
                     .all(|other| other.state() == DiskState::Offline);
-                let patience =
-                    if group_lost { attributes.failgroup_repair_time } else { attributes.disk_repair_time };
+                let patience = if group_lost { attributes.failgroup_repair_time } else { attributes.disk_repair_time };
                 let away = entry.map_or(0, |entry| (now - entry.since).max(0) / 1_000_000_000).cast_unsigned();
                 let counters = &member.counters;
                 live.disks.push(LiveDisk {

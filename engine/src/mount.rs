@@ -208,10 +208,7 @@ async fn check_disk(new: &NewGroup, wanted: &NewDisk, found: &[Found]) -> Result
         }
         HeaderStatus::Incompatible | HeaderStatus::Unknown if !wanted.force => {
             let remark = survey.remark.unwrap_or_default();
-            return in_use(
-                format!("disk {path}: {remark}"),
-                "add FORCE to take the disk and lose what is on it",
-            );
+            return in_use(format!("disk {path}: {remark}"), "add FORCE to take the disk and lose what is on it");
         }
         _ => {}
     }
@@ -359,7 +356,8 @@ async fn take_disks(world: &Arc<dyn World>, new: &NewGroup, found: &[Found]) -> 
     for one in &taken {
         one.disk.claim().map_err(|error| {
             let text = format!("disk {} is in use: {error}", one.disk.path());
-            AdminError::new(Code::DiskInUse, text).hint("it belongs to a mounted disk group or another program holds it")
+            AdminError::new(Code::DiskInUse, text)
+                .hint("it belongs to a mounted disk group or another program holds it")
         })?;
     }
     Ok(taken)
@@ -376,15 +374,14 @@ fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {
         taken.iter().filter(|disk| !disk.entry.quorum).map(|disk| disk.entry.failure_group.as_str()).collect();
     let needed = new.redundancy.mirrors();
     if groups.len() < needed {
-        let text = format!(
-            "{} redundancy needs {needed} failure groups with data, {} given",
-            new.redundancy,
-            groups.len()
-        );
+        let text =
+            format!("{} redundancy needs {needed} failure groups with data, {} given", new.redundancy, groups.len());
         return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint("name more failure groups"));
     }
     let mixed = taken.iter().find(|disk| {
-        taken.iter().any(|other| other.entry.failure_group == disk.entry.failure_group && other.entry.quorum != disk.entry.quorum)
+        taken.iter().any(|other| {
+            other.entry.failure_group == disk.entry.failure_group && other.entry.quorum != disk.entry.quorum
+        })
     });
     if let Some(disk) = mixed {
         let text = format!("failure group {} is both QUORUM and not", disk.entry.failure_group);
@@ -443,7 +440,8 @@ async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
     for (offset, data) in writes {
         let done = disk.submit(crate::world::Io::Write { offset, data }).await;
         done.result.map_err(|error| {
-            AdminError::new(Code::Io, format!("disk {}: writing at {offset}: {error}", disk.path())).hint("replace the disk")
+            AdminError::new(Code::Io, format!("disk {}: writing at {offset}: {error}", disk.path()))
+                .hint("replace the disk")
         })?;
     }
     let done = disk.submit(crate::world::Io::Flush).await;
@@ -546,8 +544,7 @@ async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
 
 /// The newest activity log on the voters.
 async fn read_activity(membership: &Membership, members: &Members) -> ActivityLog {
-    let mut newest =
-        ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
+    let mut newest = ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
     for voter in membership.voters() {
         let Some(member) = members.get(&voter.number) else { continue };
         for place in ACTIVITY_PLACES {
@@ -618,7 +615,9 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         space.add_disk(member.number, member.layout);
     }
     for (disk, au) in store::units(&voters.current()) {
-        space.mark_used(disk, au).map_err(|error| AdminError::new(Code::Damaged, format!("the membership: {error}")))?;
+        space
+            .mark_used(disk, au)
+            .map_err(|error| AdminError::new(Code::Damaged, format!("the membership: {error}")))?;
     }
     let space = Arc::new(Mutex::new(space));
     let store = Arc::new(DiskStore::new(
@@ -632,7 +631,15 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         .await
         .map_err(|error| catalog_trouble(name, &error))?;
     if was_mounted {
-        tell(Severity::Warning, None, format!("the last stop was unclean; {} active regions; {} commits of the catalog replayed", log.regions.len(), recovery.commits));
+        tell(
+            Severity::Warning,
+            None,
+            format!(
+                "the last stop was unclean; {} active regions; {} commits of the catalog replayed",
+                log.regions.len(),
+                recovery.commits
+            ),
+        );
     }
     // Step 6.
     if was_mounted {
@@ -665,14 +672,11 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
 
     let scan = scan_extents(&catalog, &regions).await.map_err(|error| failed(&error))?;
     let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| tell(Severity::Alarm, None, text));
-    let next_extent = scan
-        .next_extent
-        .max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
+    let next_extent =
+        scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
-    let attributes = catalog
-        .read(|connection| crate::attributes::load(connection))
-        .await
-        .map_err(|error| failed(&error))?;
+    let attributes =
+        catalog.read(|connection| crate::attributes::load(connection)).await.map_err(|error| failed(&error))?;
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
     let releaser = Releaser { extents: Arc::clone(&extents), freeing: Arc::clone(&freeing) };
@@ -818,10 +822,15 @@ async fn scan_extents(
     });
     catalog
         .read(move |connection| {
-            let mut scan =
-                Scan { mirrors: Vec::new(), shared: Vec::new(), slots: Vec::new(), next_extent: 1, suspects: BTreeSet::new() };
-            let mut select = connection
-                .prepare(&format!("SELECT {} FROM extent ORDER BY id", crate::extent::COLUMNS))?;
+            let mut scan = Scan {
+                mirrors: Vec::new(),
+                shared: Vec::new(),
+                slots: Vec::new(),
+                next_extent: 1,
+                suspects: BTreeSet::new(),
+            };
+            let mut select =
+                connection.prepare(&format!("SELECT {} FROM extent ORDER BY id", crate::extent::COLUMNS))?;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
                 let extent = crate::extent::from_row(row)?;
@@ -834,7 +843,8 @@ async fn scan_extents(
                 scan.next_extent = scan.next_extent.max(extent.id + 1);
                 scan.mirrors.push(extent.mirrors);
             }
-            let mut select = connection.prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
+            let mut select =
+                connection.prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
             let mut rows = select.query([])?;
             while let Some(row) = rows.next()? {
                 let (id, piece): (i64, i64) = (row.get(0)?, row.get(1)?);
@@ -885,7 +895,12 @@ impl Group {
         }
         let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
         write_header(member, &header.best, &header.wrong).await?;
-        let text = format!("repaired the header copy of disk {} ({}) at offset {}", member.name, member.path(), places.join(", "));
+        let text = format!(
+            "repaired the header copy of disk {} ({}) at offset {}",
+            member.name,
+            member.path(),
+            places.join(", ")
+        );
         self.tell(Severity::Warning, Some(member.number), text);
         Ok(())
     }

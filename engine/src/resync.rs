@@ -139,14 +139,8 @@ impl Group {
     }
 
     pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>) {
-        let progress = Progress {
-            state: "RUN",
-            so_far: 0,
-            work: 0,
-            bytes: 0,
-            began: self.world.monotonic(),
-            error: None,
-        };
+        let progress =
+            Progress { state: "RUN", so_far: 0, work: 0, bytes: 0, began: self.world.monotonic(), error: None };
         self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).insert(member.number, progress);
         let (group, member) = (Arc::clone(self), Arc::clone(member));
         self.world.spawn("resync", Box::pin(async move { group.resync(&member).await }));
@@ -175,7 +169,13 @@ impl Group {
                 .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
         };
         if disk.size() < member.layout.size() {
-            let text = format!("{} has shrunk: {} bytes, disk {} needs {}", found.path, disk.size(), member.name, member.layout.size());
+            let text = format!(
+                "{} has shrunk: {} bytes, disk {} needs {}",
+                found.path,
+                disk.size(),
+                member.name,
+                member.layout.size()
+            );
             return Err(AdminError::new(Code::DiskMismatch, text).hint("give it its old size"));
         }
         let mut attempts = 0;
@@ -233,9 +233,7 @@ impl Group {
             Err(error) => ("ERRS", Some(error.to_string())),
         };
         let mut bytes = 0;
-        if let Some(progress) =
-            self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&member.number)
-        {
+        if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&member.number) {
             progress.state = state;
             progress.error = error.clone();
             bytes = progress.bytes;
@@ -249,7 +247,10 @@ impl Group {
             Some(error) => self.tell(
                 Severity::Alarm,
                 Some(member.number),
-                format!("resync of disk {} ended: {error}. ALTER DISKGROUP {} ONLINE DISK {} goes on", member.name, self.name, member.name),
+                format!(
+                    "resync of disk {} ended: {error}. ALTER DISKGROUP {} ONLINE DISK {} goes on",
+                    member.name, self.name, member.name
+                ),
             ),
         }
     }
@@ -273,9 +274,7 @@ impl Group {
             for row in rows {
                 let extent = self.intern(row);
                 let bytes = self.copy_extent(&extent, member).await?;
-                if let Some(progress) =
-                    self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&disk)
-                {
+                if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&disk) {
                     progress.so_far += 1;
                     progress.bytes += bytes;
                 }
@@ -334,7 +333,9 @@ impl Group {
                 let mut work = 0;
                 for (start, end) in runs {
                     let found: i64 = count
-                        .query_row(rusqlite::params![start.cast_signed(), end.cast_signed(), disk.0], |row| row.get(0))?;
+                        .query_row(rusqlite::params![start.cast_signed(), end.cast_signed(), disk.0], |row| {
+                            row.get(0)
+                        })?;
                     work += found.cast_unsigned();
                 }
                 Ok(work)
@@ -414,8 +415,10 @@ impl Group {
         let built = self
             .catalog
             .write(false, move |_| {
-                store.rebuild().map_err(|error: StoreError| {
-                    FileError::Refused { disk: group_name, reason: error.to_string(), why: "catalog mirror".to_owned() }
+                store.rebuild().map_err(|error: StoreError| FileError::Refused {
+                    disk: group_name,
+                    reason: error.to_string(),
+                    why: "catalog mirror".to_owned(),
                 })
             })
             .await;

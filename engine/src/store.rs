@@ -110,9 +110,10 @@ impl DiskStore {
         while done < length {
             let at = offset + done as u64;
             let unit = u32::try_from(at / self.au_size).ok()?;
-            let run = membership.catalog.iter().find(|run| {
-                run.file == file && run.mirror == mirror && (run.at..run.at + run.count).contains(&unit)
-            })?;
+            let run = membership
+                .catalog
+                .iter()
+                .find(|run| run.file == file && run.mirror == mirror && (run.at..run.at + run.count).contains(&unit))?;
             let member = self.members.get(&run.disk)?;
             let inside = at - u64::from(run.at) * self.au_size;
             let rest = u64::from(run.count) * self.au_size - inside;
@@ -155,7 +156,8 @@ impl DiskStore {
                     }
                 }
             }
-            let flights = jobs.iter().map(|(_, member, offset, data)| member.start_write(*offset, data.clone()).settle());
+            let flights =
+                jobs.iter().map(|(_, member, offset, data)| member.start_write(*offset, data.clone()).settle());
             let settled = futures::future::join_all(flights).await;
             let mut failures: BTreeMap<DiskNumber, Settled> = BTreeMap::new();
             for ((_, member, ..), one) in jobs.iter().zip(settled) {
@@ -319,7 +321,10 @@ impl DiskStore {
 
     fn tell_mended(&self, file: CatalogFile, mirror: u8, offset: u64) {
         let place = self.place(file, mirror, offset);
-        let text = format!("{place}: catalog: offset {offset} of the {} was damaged; rewritten from another mirror", FileName(file));
+        let text = format!(
+            "{place}: catalog: offset {offset} of the {} was damaged; rewritten from another mirror",
+            FileName(file)
+        );
         let group = self.voters.current().group_name.clone();
         self.world.event(Event { group, severity: Severity::Warning, disk: None, text: text.clone() });
         let mut mended = lock(&self.mended);
@@ -365,7 +370,9 @@ impl DiskStore {
             let range = at..at + PAGE_SIZE;
             let is_good = |page: &[u8]| u32::try_from(number).is_ok_and(|number| page::is_good(page, number));
             let page = |copy: &Option<Buffer>| copy.as_ref().map(|copy| copy[range.clone()].to_vec());
-            let Some(source) = copies.iter().filter_map(|(_, copy)| page(copy)).find(|page| is_good(page)) else { continue };
+            let Some(source) = copies.iter().filter_map(|(_, copy)| page(copy)).find(|page| is_good(page)) else {
+                continue;
+            };
             for (mirror, copy) in &copies {
                 let Some(found) = page(copy).filter(|found| *found != source) else { continue };
                 let at = offset + at as u64;
@@ -436,12 +443,15 @@ impl DiskStore {
         let mut runs = Vec::new();
         for (mirror, home) in &mirrors {
             let group = |disk: DiskNumber| membership.disk(disk).map(|disk| disk.failure_group.clone());
-            let others: BTreeSet<_> = mirrors.values().filter(|disk| *disk != home).filter_map(|disk| group(*disk)).collect();
+            let others: BTreeSet<_> =
+                mirrors.values().filter(|disk| *disk != home).filter_map(|disk| group(*disk)).collect();
             let neighbours = membership
                 .disks
                 .iter()
                 .filter(|disk| disk.state == DiskState::Online && !disk.quorum && disk.number != *home)
-                .filter(|disk| !others.contains(&disk.failure_group) || Some(&disk.failure_group) == group(*home).as_ref())
+                .filter(|disk| {
+                    !others.contains(&disk.failure_group) || Some(&disk.failure_group) == group(*home).as_ref()
+                })
                 .map(|disk| disk.number)
                 .filter(|disk| !mirrors.values().any(|other| other == disk));
             let found = [*home].into_iter().chain(neighbours).find_map(|disk| {

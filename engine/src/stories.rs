@@ -243,7 +243,8 @@ fn a_power_cut_keeps_what_was_synced() {
         assert_eq!(now[150_000..200_000], old[150_000..], "seed {seed}");
         let sector = |at: usize| {
             let range = at..(at + 512).min(150_000);
-            now[range.clone()] == old[range.clone()] || now[range.clone()] == new[range.start - 50_000..range.end - 50_000]
+            now[range.clone()] == old[range.clone()]
+                || now[range.clone()] == new[range.start - 50_000..range.end - 50_000]
         };
         // The first whole sector of the overwritten range on.
         assert!((50_176..149_900).step_by(512).all(sector), "seed {seed}: neither old nor new");

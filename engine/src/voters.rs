@@ -204,8 +204,7 @@ impl Voters {
         {
             let _turn = self.turn.lock().await;
             let counter = self.stamp.load(Ordering::Relaxed);
-            let stamp =
-                Stamp { counter, written: self.world.now(), membership: self.current().id, clean: false };
+            let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean: false };
             let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
             let failed = self
                 .write_records(&BTreeSet::from([member.number]), place, |member| {
@@ -231,11 +230,11 @@ impl Voters {
 
     /// R5 for one disk, given the states in `membership`.
     fn can_spare(&self, membership: &Membership, number: DiskNumber) -> bool {
-        let is_current =
-            |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+        let is_current = |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
         let has_catalog = |file: CatalogFile| {
             let mut runs = membership.catalog.iter().filter(|run| run.file == file);
-            membership.catalog.is_empty() || runs.any(|run| run.disk != number && is_whole(membership, file, run.mirror, number))
+            membership.catalog.is_empty()
+                || runs.any(|run| run.disk != number && is_whole(membership, file, run.mirror, number))
         };
         self.mirror_sets.can_spare(number, is_current)
             && has_catalog(CatalogFile::Database)
@@ -428,10 +427,8 @@ impl Voters {
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
         let place = MEMBERSHIP_PLACES[usize::from(next.generation % 2 == 1)];
-        self.write_records(targets, place, |member| {
-            next.encode(Envelope { group: self.group, disk: member.id, place })
-        })
-        .await
+        self.write_records(targets, place, |member| next.encode(Envelope { group: self.group, disk: member.id, place }))
+            .await
     }
 
     /// Writes a record to each target and flushes it; returns those that failed and why.
@@ -535,9 +532,7 @@ fn is_writable(membership: &Membership, number: DiskNumber) -> bool {
 /// Whether mirror `mirror` of a catalog file has no run on `without`, nor on a disk that is not online.
 fn is_whole(membership: &Membership, file: CatalogFile, mirror: u8, without: DiskNumber) -> bool {
     let mut runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
-    runs.all(|run| {
-        run.disk != without && membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online)
-    })
+    runs.all(|run| run.disk != without && membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online))
 }
 
 /// Writes into `membership` that a disk is offline from now on.

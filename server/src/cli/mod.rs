@@ -19,13 +19,18 @@ use crate::{
     world::{IoChoice, RealWorld},
 };
 use clap::{Args, Parser, Subcommand};
-use plinth_engine::admin::{AdminError, Code, Report};
+use plinth_engine::{
+    admin::{AdminError, Code, Report},
+    group::Group,
+    world::World,
+};
 use plinth_fuse::mount::{self, MountOptions};
 use std::{
     ffi::OsString,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -312,6 +317,9 @@ fn check(paths: &Paths, what: &[String], repair: bool, json: bool) -> Result<Exi
         print(&format!("{text}\n"));
     } else {
         let mut text = String::new();
+        for remark in &report.remarks {
+            text.push_str(&format!("note: {remark}\n"));
+        }
         for problem in &report.problems {
             text.push_str(&format!("{}{}\n", problem.text, if problem.repaired { " (repaired)" } else { "" }));
         }
@@ -347,9 +355,6 @@ fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
             .open(disk)
             .map_err(|error| Refusal::from(AdminError::new(Code::CannotOpen, format!("disk {disk}: {error}"))))?;
     }
-    let _ = repair;
-    Err(Refusal::from(
-        AdminError::new(Code::NotSupported, "checking a group that is not mounted is not supported yet")
-            .hint("mount it, and say 'plinth check GROUP'"),
-    ))
+    let world: Arc<dyn World> = Arc::new(world);
+    crate::world::block_on(Group::check_files(&world, repair)).map_err(Refusal::from)
 }
