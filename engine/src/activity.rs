@@ -425,7 +425,7 @@ impl Group {
 
     /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those.
     async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
-        let bytes = {
+        let bytes = &{
             let state = extent.state();
             match &state.sums {
                 Some(sums) if state.dirty => {
@@ -445,10 +445,18 @@ impl Group {
             .filter(|(member, _)| member.is_writable())
             .map(|(member, au)| (member, member.layout.sums_of(au).0))
             .collect();
-        let writes = mirrors.iter().map(|(member, offset)| member.start_write(*offset, bytes.clone()).settle());
-        for ((member, _), settled) in mirrors.iter().zip(futures::future::join_all(writes).await) {
-            if !settled.is_ok() {
-                self.give_up(member, &settled).await?;
+        loop {
+            let writes = mirrors.iter().filter(|(member, _)| member.is_writable()).map(|(member, offset)| async move {
+                (member, member.start_write(*offset, bytes.clone()).settle().await)
+            });
+            let mut again = false;
+            for (member, settled) in futures::future::join_all(writes).await {
+                if !settled.is_ok() && !self.give_up_or_wait(member, &settled).await? {
+                    again = true;
+                }
+            }
+            if !again {
+                break;
             }
         }
         extent.state().dirty = false;

@@ -41,6 +41,7 @@ use plinth_format::{
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 /// Blocks in a piece.
@@ -400,15 +401,50 @@ impl Group {
 
     /// Makes everything written durable on every writable disk that has something to flush.
     pub(crate) async fn flush_disks(&self) -> Result<(), FileError> {
-        let members: Vec<_> = self.members.values().filter(|member| member.is_writable()).collect();
-        let flushes = futures::future::join_all(members.iter().map(|member| member.flush())).await;
-        for (member, settled) in members.iter().zip(flushes) {
-            if !settled.is_ok() {
-                self.give_up(member, &settled).await?;
+        loop {
+            let members: Vec<_> = self.members.values().filter(|member| member.is_writable()).collect();
+            let flushes = futures::future::join_all(members.iter().map(|member| member.flush())).await;
+            let bad: Vec<_> = members.iter().zip(&flushes).filter(|(_, settled)| !settled.is_ok()).collect();
+            let data = members.iter().filter(|member| !member.quorum).count();
+            let silent =
+                bad.iter().filter(|(member, settled)| !member.quorum && matches!(settled, Settled::Overdue)).count();
+            // R2: when every disk is silent it is more likely us than them; nobody is expelled.
+            let mut again = silent == data && data > 0;
+            for (member, settled) in bad {
+                if again {
+                    self.wait_while_hung(member).await?;
+                } else if !self.give_up_or_wait(member, settled).await? {
+                    again = true;
+                }
+            }
+            if !again {
+                break;
             }
         }
         for member in self.members.values() {
             member.wait_settled().await;
+        }
+        Ok(())
+    }
+
+    /// As `give_up`, but a silent disk that cannot be spared is waited for (R2). False: try again.
+    pub(crate) async fn give_up_or_wait(&self, member: &Arc<Member>, settled: &Settled) -> Result<bool, FileError> {
+        match self.give_up(member, settled).await {
+            Ok(()) => Ok(true),
+            Err(FileError::Refused { .. }) if matches!(settled, Settled::Overdue) => {
+                self.wait_while_hung(member).await?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn wait_while_hung(&self, member: &Member) -> Result<(), FileError> {
+        while member.is_hung() {
+            if self.is_stopping() {
+                return Err(FileError::Dismounted);
+            }
+            self.world.sleep(Duration::from_millis(50)).await;
         }
         Ok(())
     }

@@ -145,7 +145,7 @@ impl Group {
     async fn check_headers(&self, report: &mut Report, repair: bool) {
         for member in self.members.values() {
             let Some(disk) = member.disk() else { continue };
-            match identify::read_header(&*disk).await {
+            match identify::read_header(&*self.world, &*disk).await {
                 None => report.bad(format!("disk {} ({}): no copy of its header is valid", member.name, disk.path())),
                 Some(header) if header.best.disk != member.id => {
                     report.bad(format!("disk {} ({}): its header is another disk's", member.name, disk.path()));

@@ -107,7 +107,7 @@ async fn look(world: &dyn World, name: &str) -> Look {
     let mut sightings = Vec::new();
     for found in world.discover().await {
         let Found { disk: Ok(disk), .. } = &found else { continue };
-        let Some(header) = identify::read_header(&**disk).await else { continue };
+        let Some(header) = identify::read_header(world, &**disk).await else { continue };
         if header.best.status != Status::Member || header.best.group_name != name {
             continue;
         }
@@ -120,7 +120,7 @@ async fn look(world: &dyn World, name: &str) -> Look {
             );
             look.headers.push((Arc::clone(disk), text));
         }
-        sightings.push(identify::sight(&found, &**disk, header.best).await);
+        sightings.push(identify::sight(world, &found, &**disk, header.best).await);
     }
     // A refusal is the mount's to tell.
     let Ok(decision) = choose::choose(name, &sightings, false) else { return look };
@@ -191,7 +191,7 @@ async fn mount_and_check(
     let mut report = Report::default();
     look.problems.into_iter().for_each(|text| report.bad(text));
     for (disk, text) in look.headers {
-        let good = identify::read_header(&*disk).await.is_some_and(|header| header.wrong.is_empty());
+        let good = identify::read_header(&**world, &*disk).await.is_some_and(|header| header.wrong.is_empty());
         report.problems.push(Problem { text, repaired: good });
     }
     for text in group.store.take_mended() {

@@ -4,7 +4,7 @@
 //!
 //! Tasks that run as long as the group is mounted:
 //!
-//!   - the watchdog ticks, so that I/O can become overdue (R2)
+//!   - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2)
 //!   - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
 //!   - blocks that a read found wrong on one mirror are rewritten
 //!   - the stamp is rewritten every minute
@@ -91,6 +91,8 @@ pub struct Group {
     pub(crate) ticks: AtomicU64,
     pub(crate) repairs: Repairs,
     pub(crate) attributes: Mutex<Attributes>,
+    /// The disk timeout, where the watchdog reads it: ticks.
+    deadline: Arc<AtomicU64>,
     stopping: AtomicBool,
     weak: OnceLock<Weak<Self>>,
 }
@@ -119,6 +121,7 @@ pub(crate) struct Parts {
     pub slots: Slots,
     pub next_extent: u64,
     pub attributes: Attributes,
+    pub deadline: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Group {
@@ -187,6 +190,7 @@ impl Group {
             ticks: AtomicU64::new(1),
             repairs: Repairs::default(),
             attributes: Mutex::new(parts.attributes),
+            deadline: parts.deadline,
             stopping: AtomicBool::new(false),
             weak: OnceLock::new(),
         })
@@ -211,14 +215,6 @@ impl Group {
                 self.tell(Severity::Warning, Some(member.number), format!("header of disk {}: {reason}", member.name));
             }
         }
-        self.spawn_while_mounted("watchdog", |group| async move {
-            loop {
-                group.upgrade()?.world.sleep(Duration::from_millis(TICK_MS)).await;
-                let group = group.upgrade().filter(|group| !group.is_stopping())?;
-                let deadline = group.attributes().disk_timeout_ticks;
-                group.members.values().for_each(|member| member.tick(deadline));
-            }
-        });
         self.spawn_while_mounted("caretaker", |group| async move {
             loop {
                 group.upgrade()?.world.sleep(CARE).await;
@@ -510,6 +506,7 @@ impl Group {
             .await
             .map_err(|error| AdminError::new(Code::Io, error))?;
         *self.attributes.lock().unwrap_or_else(PoisonError::into_inner) = attributes;
+        self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
         self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
         Ok(())
     }

@@ -5,8 +5,9 @@
 use crate::{
     buffer::Buffer,
     choose::Sighting,
-    world::{Disk, Found, Io},
+    world::{Disk, Found, Io, World},
 };
+use futures::future::Either;
 use plinth_format::{
     BLOCK_SIZE, FormatError,
     header::{DiskHeader, HEADER_MAGIC},
@@ -14,6 +15,7 @@ use plinth_format::{
     membership::Membership,
     stamp::Stamp,
 };
+use std::time::Duration;
 
 /// The header of a disk, from its three copies.
 #[derive(Debug, Clone)]
@@ -24,8 +26,20 @@ pub struct Header {
     pub wrong: Vec<u64>,
 }
 
+/// How long a disk may take to answer before it counts as unreadable: a hung disk must not
+/// hang discovery, nor the mount of the group it belongs to.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What `task` finds, unless it takes too long.
+async fn in_time<T>(world: &dyn World, task: impl Future<Output = Option<T>>) -> Option<T> {
+    match futures::future::select(std::pin::pin!(task), world.sleep(PATIENCE)).await {
+        Either::Left((found, _)) => found,
+        Either::Right(_) => None,
+    }
+}
+
 /// Reads bytes; `None` if that fails.
-pub async fn read(disk: &dyn Disk, offset: u64, length: usize) -> Option<Buffer> {
+async fn read(disk: &dyn Disk, offset: u64, length: usize) -> Option<Buffer> {
     let end = offset.checked_add(length as u64)?;
     if end > disk.size() {
         return None;
@@ -35,8 +49,12 @@ pub async fn read(disk: &dyn Disk, offset: u64, length: usize) -> Option<Buffer>
     done.buffer
 }
 
-/// Reads the header. `None` if no copy is valid.
-pub async fn read_header(disk: &dyn Disk) -> Option<Header> {
+/// Reads the header. `None` if no copy is valid, or the disk does not answer.
+pub async fn read_header(world: &dyn World, disk: &dyn Disk) -> Option<Header> {
+    in_time(world, find_header(disk)).await
+}
+
+async fn find_header(disk: &dyn Disk) -> Option<Header> {
     let mut copies = Vec::new();
     let mut places = layout::header_places(disk.size()).to_vec();
     let mut index = 0;
@@ -62,7 +80,11 @@ pub async fn read_header(disk: &dyn Disk) -> Option<Header> {
 }
 
 /// Why no copy of the header is valid, in words, if the disk looks like one of ours.
-pub async fn header_trouble(disk: &dyn Disk) -> Option<FormatError> {
+pub async fn header_trouble(world: &dyn World, disk: &dyn Disk) -> Option<FormatError> {
+    in_time(world, find_trouble(disk)).await
+}
+
+async fn find_trouble(disk: &dyn Disk) -> Option<FormatError> {
     for place in layout::header_places(disk.size()) {
         let Some(block) = read(disk, place, BLOCK_SIZE).await else { continue };
         if block.starts_with(HEADER_MAGIC) {
@@ -73,7 +95,13 @@ pub async fn header_trouble(disk: &dyn Disk) -> Option<FormatError> {
 }
 
 /// All that the mount decision wants to know of a disk whose header is valid.
-pub async fn sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
+pub async fn sight(world: &dyn World, found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
+    let records = in_time(world, async { Some(read_records(disk, &header).await) }).await;
+    let (stamps, memberships) = records.unwrap_or_default();
+    Sighting { path: found.path.clone(), identity: found.identity.clone(), header, stamps, memberships }
+}
+
+async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<Membership>) {
     let mut stamps = Vec::new();
     for place in STAMP_PLACES {
         if let Some(block) = read(disk, place, BLOCK_SIZE).await
@@ -92,5 +120,5 @@ pub async fn sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighti
             memberships.push(membership);
         }
     }
-    Sighting { path: found.path.clone(), identity: found.identity.clone(), header, stamps, memberships }
+    (stamps, memberships)
 }

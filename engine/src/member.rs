@@ -18,7 +18,8 @@ use crate::{
     buffer::{Buffer, Slice},
     completion::{Completion, Expiry},
     error::DiskError,
-    world::{Disk, Io},
+    voters::Members,
+    world::{Disk, Io, World},
 };
 use event_listener::Event;
 use plinth_format::{DiskId, DiskNumber, Layout, membership::DiskState};
@@ -29,6 +30,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 /// How often the watchdog ticks.
@@ -277,6 +279,22 @@ impl Member {
             !late
         });
     }
+}
+
+/// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
+pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<AtomicU64>) {
+    let (clock, members, deadline) = (Arc::clone(world), Arc::downgrade(members), Arc::clone(deadline));
+    world.spawn(
+        "watchdog",
+        Box::pin(async move {
+            loop {
+                clock.sleep(Duration::from_millis(TICK_MS)).await;
+                let Some(members) = members.upgrade() else { return };
+                let deadline = deadline.load(Ordering::Relaxed);
+                members.values().for_each(|member| member.tick(deadline));
+            }
+        }),
+    );
 }
 
 impl Flight<'_> {

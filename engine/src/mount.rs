@@ -22,6 +22,7 @@
 use crate::{
     activity::Activity,
     admin::{AdminError, Code, HeaderStatus, NewDisk, NewGroup, Survey},
+    attributes::Attributes,
     buffer::Buffer,
     catalog::{Catalog, CatalogError, store::CatalogFile},
     choose::{self, Decision, Sighting, Standing},
@@ -31,7 +32,7 @@ use crate::{
     files::Files,
     group::{Group, Parts},
     identify,
-    member::{Member, Settled},
+    member::{self, Member, Settled},
     mirror_sets::MirrorSets,
     reclaim::Freeing,
     slots::Slots,
@@ -52,7 +53,10 @@ use plinth_format::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::ErrorKind,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -71,7 +75,7 @@ fn new_id(world: &Arc<dyn World>) -> [u8; 16] {
 }
 
 /// Looks at one match of the discovery string.
-async fn survey_one(found: &Found) -> (Survey, Option<DiskHeader>) {
+async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey, Option<DiskHeader>) {
     let mut survey = Survey {
         path: found.path.clone(),
         header: HeaderStatus::Unknown,
@@ -98,7 +102,7 @@ async fn survey_one(found: &Found) -> (Survey, Option<DiskHeader>) {
     survey.logical_sector = disk.sectors().logical;
     survey.physical_sector = disk.sectors().physical;
     survey.can_discard = disk.can_discard();
-    if let Some(header) = identify::read_header(&**disk).await {
+    if let Some(header) = identify::read_header(&**world, &**disk).await {
         let header = header.best;
         survey.header = match header.status {
             Status::Member => HeaderStatus::Member,
@@ -112,7 +116,7 @@ async fn survey_one(found: &Found) -> (Survey, Option<DiskHeader>) {
         survey.quorum = header.quorum;
         return (survey, Some(header));
     }
-    match identify::header_trouble(&**disk).await {
+    match identify::header_trouble(&**world, &**disk).await {
         Some(error @ FormatError::Version { .. }) => {
             survey.header = HeaderStatus::Incompatible;
             survey.remark = Some(error.to_string());
@@ -132,10 +136,8 @@ async fn survey_one(found: &Found) -> (Survey, Option<DiskHeader>) {
 /// Looks at every disk that discovery shows, without mounting anything.
 pub(crate) async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
     let found = world.discover().await;
-    let mut seen: Vec<(Survey, Option<DiskHeader>)> = Vec::new();
-    for one in &found {
-        seen.push(survey_one(one).await);
-    }
+    // Together: a disk that does not answer holds up the answer once, not once each.
+    let mut seen = futures::future::join_all(found.iter().map(|one| survey_one(world, one))).await;
     // Two devices with one disk id: neither is to be trusted until one is gone.
     for index in 0..seen.len() {
         let Some(header) = &seen[index].1 else { continue };
@@ -179,7 +181,12 @@ fn check_names(new: &NewGroup) -> Result<()> {
 }
 
 /// Checks one disk of a new group, and how it would be cut.
-async fn check_disk(new: &NewGroup, wanted: &NewDisk, found: &[Found]) -> Result<(Arc<dyn Disk>, Layout)> {
+async fn check_disk(
+    world: &Arc<dyn World>,
+    new: &NewGroup,
+    wanted: &NewDisk,
+    found: &[Found],
+) -> Result<(Arc<dyn Disk>, Layout)> {
     let path = &wanted.path;
     let Some(one) = found.iter().find(|one| one.path == *path) else {
         return Err(AdminError::new(Code::UnknownDisk, format!("disk {path} is not among the disks in sight"))
@@ -189,7 +196,7 @@ async fn check_disk(new: &NewGroup, wanted: &NewDisk, found: &[Found]) -> Result
         AdminError::new(Code::CannotOpen, format!("disk {path} cannot be opened: {error}"))
             .hint("check the device and its permissions")
     })?;
-    let (survey, header) = survey_one(one).await;
+    let (survey, header) = survey_one(world, one).await;
     let in_use = |text: String, hint: &str| Err(AdminError::new(Code::DiskInUse, text).hint(hint));
     match survey.header {
         HeaderStatus::Member if !wanted.force => {
@@ -236,7 +243,7 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     let found = world.discover().await;
     for one in &found {
         if let Ok(disk) = &one.disk
-            && let Some(header) = identify::read_header(&**disk).await
+            && let Some(header) = identify::read_header(&**world, &**disk).await
             && header.best.status == Status::Member
             && header.best.group_name == new.name
             && !new.disks.iter().any(|disk| disk.path == one.path && disk.force)
@@ -264,6 +271,7 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         })
         .collect();
     let members = Arc::new(members);
+    member::watch(world, &members, &Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks)));
     let voters = Arc::new(Voters::new(
         Arc::clone(world),
         group,
@@ -312,7 +320,7 @@ async fn take_disks(world: &Arc<dyn World>, new: &NewGroup, found: &[Found]) -> 
     let mut taken: Vec<Taken> = Vec::new();
     let mut identities = BTreeMap::new();
     for (index, wanted) in new.disks.iter().enumerate() {
-        let (disk, layout) = check_disk(new, wanted, found).await?;
+        let (disk, layout) = check_disk(world, new, wanted, found).await?;
         let identity = found.iter().find(|one| one.path == wanted.path).map(|one| one.identity.clone());
         if let Some(other) = identities.insert(identity, wanted.path.clone()) {
             let text = format!("{} and {other} are one device", wanted.path);
@@ -509,7 +517,7 @@ async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
     let mut found = Vec::new();
     for one in world.discover().await {
         let Ok(disk) = one.disk.clone() else { continue };
-        if let Some(header) = identify::read_header(&*disk).await
+        if let Some(header) = identify::read_header(&**world, &*disk).await
             && header.best.status == Status::Member
             && header.best.group_name == name
         {
@@ -534,8 +542,8 @@ async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
                 waited += step;
             }
         }
-        if let Some(header) = identify::read_header(&*disk).await {
-            claimed.sightings.push(identify::sight(&one, &*disk, header.best).await);
+        if let Some(header) = identify::read_header(&**world, &*disk).await {
+            claimed.sightings.push(identify::sight(&**world, &one, &*disk, header.best).await);
             claimed.disks.push(disk);
         }
     }
@@ -590,6 +598,8 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
     let found = decision.membership.clone();
     let members = Arc::new(make_members(&decision, &claimed)?);
     let was_mounted = found.mounted;
+    let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
+    member::watch(&world, &members, &deadline);
     let log = read_activity(&found, &members).await;
 
     let mirror_sets = Arc::new(MirrorSets::default());
@@ -677,6 +687,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
     let attributes =
         catalog.read(|connection| crate::attributes::load(connection)).await.map_err(|error| failed(&error))?;
+    deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
     let releaser = Releaser { extents: Arc::clone(&extents), freeing: Arc::clone(&freeing) };
@@ -705,6 +716,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         suspects: scan.suspects,
         next_extent,
         attributes,
+        deadline,
         world,
     });
     group.start(&decision, purpose).await;
@@ -887,7 +899,7 @@ impl Group {
     /// Rewrites the header copies of a disk that are missing, damaged or older.
     pub(crate) async fn repair_header(&self, member: &Arc<Member>) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Ok(()) };
-        let Some(header) = identify::read_header(&*disk).await else {
+        let Some(header) = identify::read_header(&*self.world, &*disk).await else {
             return Err("no copy of its header is valid".to_owned());
         };
         if header.wrong.is_empty() {
@@ -910,7 +922,8 @@ impl Group {
         let membership = self.voters.current();
         for member in self.members.values() {
             let Some(disk) = member.disk() else { continue };
-            let sequence = identify::read_header(&*disk).await.map_or(1, |header| header.best.sequence + 1);
+            let sequence =
+                identify::read_header(&*self.world, &*disk).await.map_or(1, |header| header.best.sequence + 1);
             let header = header_of(self.id, &membership, member, self.created, Status::Former, sequence);
             write_header(member, &header, &header.layout.header_places()).await?;
         }

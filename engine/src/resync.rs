@@ -151,7 +151,7 @@ impl Group {
         let mut matches = Vec::new();
         for found in self.world.discover().await {
             let Ok(disk) = found.disk.clone() else { continue };
-            let Some(header) = identify::read_header(&*disk).await else { continue };
+            let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
             if header.best.disk == member.id && header.best.group == self.id {
                 matches.push((found, disk, header.best));
             }
@@ -188,7 +188,7 @@ impl Group {
             }
             self.world.sleep(Duration::from_millis(100)).await;
         }
-        let sighting = identify::sight(&found, &*disk, header).await;
+        let sighting = identify::sight(&*self.world, &found, &*disk, header).await;
         let membership = self.voters.current();
         let entry = membership.disk(member.number);
         let line = |id| id == membership.id || membership.ancestors.contains(&id);

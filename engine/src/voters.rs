@@ -374,7 +374,7 @@ impl Voters {
     async fn reopen(&self, member: &Member) {
         for found in self.world.discover().await {
             let Ok(disk) = found.disk else { continue };
-            let Some(header) = identify::read_header(&*disk).await else { continue };
+            let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
             if header.best.disk != member.id || header.best.group != self.group {
                 continue;
             }

@@ -64,6 +64,19 @@ struct Engine {
     wanted: Mutex<Instant>,
 }
 
+/// A panic is a bug of ours that left something half done: the engine dies at once, the
+/// instance starts another, and that one recovers. A thread that ended alone would leave
+/// those waiting who depend on it.
+fn die_of_panics(alert: Alert, group: &str) {
+    let group = group.to_owned();
+    std::panic::set_hook(Box::new(move |info| {
+        eprintln!("{info}\n{}", std::backtrace::Backtrace::force_capture());
+        alert.line(Severity::Alarm, &group, &format!("the engine dies of a bug: {info}"));
+        alert.flush();
+        std::process::abort();
+    }));
+}
+
 /// Runs an engine to its end.
 #[must_use]
 pub fn run(options: Options) -> ExitCode {
@@ -85,6 +98,7 @@ pub fn run(options: Options) -> ExitCode {
     };
     protect();
     let alert = Alert::new(options.paths.alert(), true);
+    die_of_panics(alert.clone(), &group);
     let started = Engine::new(options, alert).and_then(|engine| {
         let socket = engine.options.paths.engine(&group);
         let _ = fs::remove_file(&socket);
