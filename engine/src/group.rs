@@ -342,19 +342,16 @@ impl Group {
             }
         }
         // The catalog may have lost a mirror with the disk.
+        self.rebuild_catalog().await;
+    }
+
+    /// Gives the catalog the mirrors that it should have and for which there are disks now.
+    pub(crate) async fn rebuild_catalog(&self) {
         let store = Arc::clone(&self.store);
-        let rebuilt = self
-            .catalog
-            .write(false, move |_| {
-                store.rebuild().map_err(|error| FileError::Refused {
-                    disk: "the catalog".to_owned(),
-                    reason: error.to_string(),
-                    why: "its other mirrors serve".to_owned(),
-                })
-            })
-            .await;
-        if let Err(error) = rebuilt {
-            self.tell(Severity::Warning, None, format!("no new catalog mirror: {error}"));
+        let built = self.catalog.write(false, move |_| Ok(store.rebuild().err())).await;
+        if let Ok((Some(error), _)) = built {
+            // Its other mirrors serve; the next change of disks tries again.
+            self.tell(Severity::Warning, None, format!("the catalog has a mirror less for now: {error}"));
         }
     }
 

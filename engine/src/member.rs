@@ -4,7 +4,8 @@
 //! ends well, fails, or becomes overdue when the watchdog has ticked `deadline`
 //! times since it began (R2). Ticks are counted by the engine itself, so time in
 //! which the process did not run does not count. An overdue I/O goes on, and keeps
-//! its buffer; whether its caller goes on waiting depends on the other mirrors.
+//! its buffer; whether its caller goes on waiting depends on the other mirrors. One overdue I/O
+//! makes all others on the same disk overdue: the disk is silent, not the I/O.
 //!
 //! Invariants:
 //!
@@ -68,6 +69,8 @@ pub struct Member {
     in_flight: Mutex<VecDeque<(u64, Expiry)>>,
     /// I/O that was declared overdue and has perhaps not ended.
     overdue: Mutex<Vec<Expiry>>,
+    /// A hint: `overdue` may not be empty.
+    hung: AtomicBool,
     ticks: AtomicU64,
     written: AtomicU64,
     flushed: AtomicU64,
@@ -125,6 +128,7 @@ impl Member {
             counters: Counters::default(),
             in_flight: Mutex::default(),
             overdue: Mutex::default(),
+            hung: AtomicBool::new(false),
             ticks: AtomicU64::new(0),
             written: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
@@ -174,10 +178,12 @@ impl Member {
         lock(&self.disk).as_ref().is_some_and(|disk| disk.can_discard())
     }
 
-    /// Lets the disk go. Its claim ends when its last I/O has landed.
+    /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
     pub fn release(&self) {
         lock(&self.disk).take();
+        self.expire_all();
         lock(&self.overdue).clear();
+        self.hung.store(false, Ordering::Relaxed);
     }
 
     /// Takes a disk, opened afresh and claimed.
@@ -215,7 +221,14 @@ impl Member {
                 buffer: None,
             }),
         };
-        lock(&self.in_flight).push_back((self.ticks.load(Ordering::Relaxed), completion.expiry()));
+        let expiry = completion.expiry();
+        if self.hung.load(Ordering::Relaxed) && self.is_hung() {
+            // The disk is silent already: this I/O waits for nothing longer than the ones before it.
+            expiry.expire();
+            lock(&self.overdue).push(expiry);
+        } else {
+            lock(&self.in_flight).push_back((self.ticks.load(Ordering::Relaxed), expiry));
+        }
         Flight { member: self, purpose, offset, length, completion }
     }
 
@@ -260,26 +273,48 @@ impl Member {
     pub fn is_hung(&self) -> bool {
         let mut overdue = lock(&self.overdue);
         overdue.retain(|expiry| !expiry.is_over());
+        self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
         !overdue.is_empty()
     }
 
-    /// One tick of the watchdog: I/O that began `deadline` ticks ago is overdue.
-    pub fn tick(&self, deadline: u64) {
+    /// One tick of the watchdog. When an I/O that began `deadline` ticks ago has not
+    /// ended, the disk is silent, and everything in flight on it is overdue.
+    fn tick(&self, deadline: u64) {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-        let mut in_flight = lock(&self.in_flight);
-        in_flight.retain(|(began, expiry)| {
-            if expiry.is_over() {
-                return false;
-            }
-            let late = now.saturating_sub(*began) > deadline;
-            if late {
-                expiry.expire();
-                lock(&self.overdue).push(expiry.clone());
-            }
-            !late
-        });
+        let late = {
+            let mut in_flight = lock(&self.in_flight);
+            in_flight.retain(|(_, expiry)| !expiry.is_over());
+            in_flight.front().is_some_and(|(began, _)| now.saturating_sub(*began) > deadline)
+        };
+        if late {
+            self.expire_all();
+        }
+    }
+
+    fn expire_all(&self) {
+        let in_flight: Vec<_> = lock(&self.in_flight).drain(..).map(|(_, expiry)| expiry).collect();
+        for expiry in in_flight.into_iter().filter(|expiry| !expiry.is_over()) {
+            self.hung.store(true, Ordering::Relaxed);
+            expiry.expire();
+            lock(&self.overdue).push(expiry);
+        }
+    }
+
+    /// Ticks since the oldest I/O in flight began; `None` if there is none.
+    fn oldest(&self) -> Option<u64> {
+        let (began, _) = lock(&self.in_flight).front()?.clone();
+        Some(self.ticks.load(Ordering::Relaxed).saturating_sub(began))
+    }
+
+    /// Asks an idle disk something, so that its silence is noticed now and not when it is needed.
+    fn probe(&self) {
+        drop(self.start_read(0, plinth_format::BLOCK_SIZE));
     }
 }
+
+/// When a disk has not answered for this many ticks, the idle ones are asked whether they
+/// still answer: disks of one failure group fall silent together, and their deadlines should not add up.
+const PROBE_TICKS: u64 = 10;
 
 /// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
 pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<AtomicU64>) {
@@ -292,6 +327,10 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
                 let Some(members) = members.upgrade() else { return };
                 let deadline = deadline.load(Ordering::Relaxed);
                 members.values().for_each(|member| member.tick(deadline));
+                if members.values().any(|member| member.oldest() == Some(PROBE_TICKS)) {
+                    let idle = members.values().filter(|member| member.is_writable() && member.oldest().is_none());
+                    idle.for_each(|member| member.probe());
+                }
             }
         }),
     );

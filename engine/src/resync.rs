@@ -13,7 +13,6 @@
 use crate::{
     admin::{AdminError, Code, Operation, Selection},
     blocks::BLOCKS_PER_PIECE,
-    catalog::store::StoreError,
     error::FileError,
     event::Severity,
     extent::{self, Extent, Mirror},
@@ -410,21 +409,7 @@ impl Group {
     async fn finish_resync(&self, member: &Arc<Member>) -> Result<(), FileError> {
         let number = member.number;
         self.promote_disk(member).await?;
-        let store = Arc::clone(&self.store);
-        let group_name = self.name.clone();
-        let built = self
-            .catalog
-            .write(false, move |_| {
-                store.rebuild().map_err(|error: StoreError| FileError::Refused {
-                    disk: group_name,
-                    reason: error.to_string(),
-                    why: "catalog mirror".to_owned(),
-                })
-            })
-            .await;
-        if let Err(error) = built {
-            self.tell(Severity::Warning, Some(number), format!("no new catalog mirror: {error}"));
-        }
+        self.rebuild_catalog().await;
         Ok(())
     }
 

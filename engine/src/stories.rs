@@ -319,6 +319,32 @@ fn a_hanging_disk_holds_nobody_up() {
     lab.disks[0].heal();
 }
 
+/// All disks of a failure group hang: their timeouts do not add up, however many they are.
+#[test]
+fn a_hanging_failure_group_is_one_wait() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "A", "B", "B", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6_000_000));
+    for disk in 3..6 {
+        lab.disks[disk].faults(|faults| faults.hang = true);
+    }
+    let began = lab.world.monotonic();
+    for round in 0..10 {
+        lab.write(node, round * 600_000, &pattern(2, 600_000));
+        lab.sync(node);
+    }
+    // The disk timeout is 1 s; what is judged is that there are not three of them in a row.
+    let waited = lab.world.monotonic().saturating_sub(began);
+    let timeouts: Vec<_> =
+        lab.world.events().iter().filter(|event| event.text.contains("is offline")).cloned().collect();
+    assert_eq!(timeouts.len(), 3, "{timeouts:?}");
+    assert!((3..6).all(|disk| lab.state(disk) == DiskState::Offline), "after {waited:?}");
+    assert_eq!(lab.read(node, 5_400_000, 600_000), pattern(2, 600_000));
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.online_all();
+    lab.check();
+}
+
 /// Noise on one mirror: the read returns the right bytes, the block is repaired and counted.
 #[test]
 fn noise_on_one_mirror_is_repaired_by_a_read() {

@@ -185,14 +185,19 @@ impl Voters {
             Ok(true)
         })
         .await?;
-        if expelled && let Some(member) = self.members.get(&number) {
-            let text = format!(
-                "disk {} in failure group {} is offline: {reason}. ALTER DISKGROUP {} ONLINE DISK {} when it is back",
-                member.name, member.failure_group, self.name, member.name
-            );
-            self.tell(Severity::Alarm, Some(number), text);
+        if expelled {
+            self.tell_offline(number, reason);
         }
         Ok(())
+    }
+
+    fn tell_offline(&self, number: DiskNumber, reason: &str) {
+        let Some(member) = self.members.get(&number) else { return };
+        let text = format!(
+            "disk {} in failure group {} is offline: {reason}. ALTER DISKGROUP {} ONLINE DISK {} when it is back",
+            member.name, member.failure_group, self.name, member.name
+        );
+        self.tell(Severity::Alarm, Some(number), text);
     }
 
     /// Records a disk that is back as SYNCING. It is stamped first: an image that was not in
@@ -273,8 +278,7 @@ impl Voters {
             let is_serving = next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
             if is_serving && self.can_spare(next, *number) {
                 take_offline(next, *number, self.stamp.load(Ordering::Relaxed), self.world.now(), false);
-                let name = next.disk(*number).map_or("", |disk| disk.name.as_str());
-                self.tell(Severity::Alarm, Some(*number), format!("disk {name} is offline: its metadata: {reason}"));
+                self.tell_offline(*number, &format!("its metadata: {reason}"));
                 dropped = true;
             }
         }
