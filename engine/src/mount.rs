@@ -612,11 +612,10 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         decision.stamp,
     ));
     let failed = |error: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("disk group {name}: {error}"));
-    if force {
-        voters.waive();
-    }
+    voters.forced(force);
     voters.announce_log(&log);
     record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
+    voters.forced(false);
     // A disk that is offline in the membership was only opened to hear of it.
     members.values().filter(|member| !member.is_writable()).for_each(|member| member.release());
 

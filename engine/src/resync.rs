@@ -407,7 +407,6 @@ impl Group {
     }
 
     async fn finish_resync(&self, member: &Arc<Member>) -> Result<(), FileError> {
-        let number = member.number;
         self.promote_disk(member).await?;
         self.rebuild_catalog().await;
         Ok(())

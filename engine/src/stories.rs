@@ -423,6 +423,49 @@ fn a_stale_half_is_refused() {
     lab.dismount();
 }
 
+/// The half that went on burns down; the stale half is forced to serve what it has. When the
+/// other is found after all, it is a losing branch: copied whole, and nothing of it is read.
+#[test]
+fn a_stale_half_can_be_forced() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, b"old");
+    lab.sync(node);
+    block_on(lab.session().sync_directory(ROOT)).expect("synced");
+    lab.disks[1].faults(|faults| {
+        faults.fail_writes = true;
+        faults.fail_reads = true;
+        faults.fail_flushes = true;
+    });
+    lab.write(node, 0, b"new");
+    lab.dismount();
+    lab.disks[1].heal();
+    lab.world.detach("/disk0");
+    assert_eq!(lab.try_mount(false).expect_err("refused").code, Code::NoQuorum);
+    lab.try_mount(true).expect("forced");
+    assert_eq!(lab.read(lab.find("table"), 0, 3), b"old");
+    lab.write(lab.find("table"), 0, b"mine");
+    lab.dismount();
+    lab.mount();
+    assert_eq!(lab.read(lab.find("table"), 0, 4), b"mine");
+    lab.dismount();
+    // Both in sight: two histories. The operator detaches one, mounts, and lets it return.
+    lab.world.attach(&lab.disks[0]);
+    let refusal = lab.try_mount(false).expect_err("two histories");
+    assert!(refusal.hint.is_some(), "{refusal}");
+    lab.world.detach("/disk0");
+    lab.mount();
+    lab.world.attach(&lab.disks[0]);
+    lab.online_all();
+    assert!(lab.told("copied whole"));
+    assert_eq!(lab.read(lab.find("table"), 0, 4), b"mine");
+    lab.check();
+    lab.dismount();
+    lab.mount();
+    assert_eq!(lab.state(0), DiskState::Online);
+    lab.check();
+}
+
 /// Three mirrors: two failure groups go one after the other; both at once make writes wait.
 #[test]
 fn high_redundancy_survives_two_losses() {

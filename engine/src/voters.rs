@@ -89,6 +89,7 @@ pub struct Voters {
     /// The next membership is the first since the mount: more than half of the voters must
     /// hold it, and it changes no vote (`choose.rs`, rule 3).
     first: AtomicBool,
+    forced: AtomicBool,
     log: Mutex<LogState>,
     waiting: AtomicBool,
     closing: AtomicBool,
@@ -125,6 +126,7 @@ impl Voters {
             stamp: AtomicU64::new(stamp),
             stamped: AtomicBool::new(true),
             first: AtomicBool::new(true),
+            forced: AtomicBool::new(false),
             log: Mutex::default(),
             waiting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -132,9 +134,13 @@ impl Voters {
         }
     }
 
-    /// An operator forces the mount: what voters out of sight may hold is given up.
-    pub fn waive(&self) {
-        self.first.store(false, Ordering::Relaxed);
+    /// An operator forces the mount: until `forced(false)` one voter is enough, and what those
+    /// out of sight may hold is given up.
+    pub fn forced(&self, forced: bool) {
+        self.forced.store(forced, Ordering::Relaxed);
+        if forced {
+            self.first.store(false, Ordering::Relaxed);
+        }
     }
 
     /// `hook` is called with the disks that each recorded membership took offline.
@@ -340,7 +346,8 @@ impl Voters {
             let holders = old.iter().filter(|disk| !failed.contains_key(disk)).count();
             let first = self.first.load(Ordering::Relaxed);
             let enough = if first { choose::may_mount } else { choose::may_record };
-            if enough(old.len(), holders) {
+            let forced = self.forced.load(Ordering::Relaxed) && holders > 0;
+            if forced || enough(old.len(), holders) {
                 self.first.store(false, Ordering::Relaxed);
                 *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&begun);
                 *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = None;
