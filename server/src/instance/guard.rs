@@ -102,13 +102,13 @@ impl Instance {
         let began = Instant::now();
         let engine = match self.engine(group) {
             Ok(engine) if engine.status()?.mounted => return Ok(()),
-            Ok(engine) => engine,
-            Err(_) => {
-                self.forget_mounts(group);
-                self.start_engine(group)?
-            }
+            Ok(engine) => Ok(engine),
+            Err(_) => self.start_engine(group),
         };
-        engine.ask(&Request::Mount { force: false })?;
+        // Until here whoever uses the dead mounts waits; and what is mounted nowhere else is not written below them.
+        let engine = engine.and_then(|engine| engine.ask(&Request::Mount { force: false }).map(|()| engine));
+        let engine = engine.inspect_err(|_| self.end_waiting(group))?;
+        self.forget_mounts(group);
         for (mount_point, options) in self.mount_points(group) {
             if let Err(error) = self.serve_directory(&engine, group, &mount_point, &options) {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
