@@ -81,6 +81,8 @@ fn die_of_panics(alert: Alert, group: &str) {
 #[must_use]
 pub fn run(options: Options) -> ExitCode {
     process::keep_signals();
+    // However it was started: this is what it is called in a list of processes.
+    let _ = rustix::thread::set_name(c"plinth");
     // In a session of its own: what ends the instance's terminal is none of its business. It fails if it is so already.
     let _ = rustix::process::setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));

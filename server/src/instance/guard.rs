@@ -14,10 +14,17 @@ use std::{
 /// How long to wait before the first start after an end, and at most.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// An engine that ran so long did not die because it was started.
-const RAN_WELL: Duration = Duration::from_secs(60);
-/// So many ends in a row, each soon after the start, are told as an alarm.
+/// An engine that ran so long did not die because it was started: another is started at once.
+const RAN_WELL: Duration = Duration::from_secs(2);
+/// An engine that ran so long is not one of those that end again and again.
+const RAN_LONG: Duration = Duration::from_secs(60);
+/// So many ends in a row are told as an alarm.
 const ALARM: u32 = 5;
+
+/// How long to wait before the next start, after `wait` before the last one, which gave an engine that ran for `ran`.
+fn next_wait(wait: Duration, ran: Duration) -> Duration {
+    if ran >= RAN_WELL { Duration::ZERO } else { (wait * 2).clamp(WAIT_MIN, WAIT_MAX) }
+}
 
 impl Instance {
     /// Guards a group, unless it is guarded already.
@@ -45,10 +52,12 @@ impl Instance {
 
     fn watch_over(self: &Arc<Self>, group: &str) {
         let mut wait = Duration::ZERO;
+        let mut first = true;
         let mut ends = 0;
         let mut told = None;
         while self.still_wanted(group) {
             let began = Instant::now();
+            let mut ran = Duration::ZERO;
             if let Ok(engine) = self.engine(group)
                 && engine.status().is_ok_and(|status| status.mounted)
             {
@@ -58,10 +67,8 @@ impl Instance {
                     return;
                 }
                 if watched.is_ok() {
-                    if began.elapsed() > RAN_WELL {
-                        (wait, ends) = (Duration::ZERO, 0);
-                    }
-                    ends += 1;
+                    ran = began.elapsed();
+                    ends = if ran > RAN_LONG { 1 } else { ends + 1 };
                     let (severity, times) = match ends {
                         0..ALARM => (Severity::Warning, String::new()),
                         _ => (Severity::Alarm, format!(", {ends} times in a row; see its log")),
@@ -69,8 +76,9 @@ impl Instance {
                     self.alert.line(severity, group, &format!("its engine ended{times}; it is started again"));
                 }
             }
+            wait = if first { Duration::ZERO } else { next_wait(wait, ran) };
+            first = false;
             thread::sleep(wait);
-            wait = (wait * 2).clamp(WAIT_MIN, WAIT_MAX);
             match self.revive(group) {
                 Ok(()) => told = None,
                 Err(error) => {
@@ -94,13 +102,13 @@ impl Instance {
         let began = Instant::now();
         let engine = match self.engine(group) {
             Ok(engine) if engine.status()?.mounted => return Ok(()),
-            Ok(engine) => engine,
-            Err(_) => {
-                self.forget_mounts(group);
-                self.start_engine(group)?
-            }
+            Ok(engine) => Ok(engine),
+            Err(_) => self.start_engine(group),
         };
-        engine.ask(&Request::Mount { force: false })?;
+        // Until here whoever uses the dead mounts waits; and what is mounted nowhere else is not written below them.
+        let engine = engine.and_then(|engine| engine.ask(&Request::Mount { force: false }).map(|()| engine));
+        let engine = engine.inspect_err(|_| self.end_waiting(group))?;
+        self.forget_mounts(group);
         for (mount_point, options) in self.mount_points(group) {
             if let Err(error) = self.serve_directory(&engine, group, &mount_point, &options) {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
@@ -140,5 +148,25 @@ impl Instance {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However often engines are killed: as long as they ran before, databases do not wait for the next.
+    #[test]
+    fn only_engines_that_end_at_once_are_waited_for() {
+        let mut wait = Duration::ZERO;
+        for _ in 0..50 {
+            wait = next_wait(wait, Duration::from_secs(5));
+            assert_eq!(wait, Duration::ZERO);
+        }
+        for _ in 0..50 {
+            wait = next_wait(wait, Duration::from_millis(10));
+            assert!((WAIT_MIN..=WAIT_MAX).contains(&wait));
+        }
+        assert_eq!(wait, WAIT_MAX);
     }
 }

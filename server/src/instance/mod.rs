@@ -10,7 +10,7 @@
 //! A group that shall be mounted has a guard, a thread that:
 //!
 //!   1. watches its engine, if one runs: the connection's end is the engine's end;
-//!   2. otherwise takes the dead mounts away, starts an engine, has it mount the group, and makes the mounts again;
+//!   2. otherwise starts an engine, has it mount the group, takes the dead mounts away, and makes them again;
 //!   3. waits longer before each start that follows soon upon the last.
 //!
 //! Invariants:
@@ -46,7 +46,7 @@ use state::State;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::OpenOptions,
-    os::unix::fs::OpenOptionsExt,
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -209,13 +209,18 @@ impl Instance {
         let open = || OpenOptions::new().create(true).append(true).mode(0o640).open(&log);
         let output = open().map_err(|error| failed(format!("{}: {error}", log.display())))?;
         let errors = output.try_clone().map_err(|error| failed(error.to_string()))?;
-        let program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        let mut program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
+        if !program.exists() {
+            // It was replaced by another version, which speaks to its own instance: what runs here can still be started.
+            program = PathBuf::from("/proc/self/exe");
+        }
         let io = match self.io {
             IoChoice::Auto => "auto",
             IoChoice::Uring => "uring",
             IoChoice::Threads => "threads",
         };
         let mut child = Command::new(&program)
+            .arg0("plinth")
             .arg("engine")
             .arg("--dir")
             .arg(self.paths.dir())
@@ -413,11 +418,18 @@ impl Instance {
         }
     }
 
+    /// Ends with an error what waits on the group's dead mounts. They stay: nothing can be written below them.
+    fn end_waiting(&self, group: &str) {
+        for mount_point in self.mount_points(group).into_keys() {
+            // With the last descriptor of its device a mount is dead for good.
+            lock(&self.devices).remove(&mount_point);
+        }
+    }
+
     /// Takes the group's dead mounts away, so that they can be made again.
     fn forget_mounts(&self, group: &str) {
+        self.end_waiting(group);
         for mount_point in self.mount_points(group).into_keys() {
-            // Dropping the last descriptor ends what waits there with an error.
-            lock(&self.devices).remove(&mount_point);
             match mount::unmount(&mount_point, true) {
                 Ok(()) | Err(MountError::NotMounted(_)) => {}
                 Err(error) => {
