@@ -226,6 +226,8 @@ impl Refusal {
                         "; if they are lost for good, {}: what only they had is then lost, and they are copied whole when they return",
                         force(group)
                     );
+                } else {
+                    text += "; FORCE does not help, as no disk in sight is current";
                 }
                 text
             }

@@ -362,11 +362,20 @@ async fn take_disks(world: &Arc<dyn World>, new: &NewGroup, found: &[Found]) -> 
         taken.push(Taken { disk, entry, layout });
     }
     for one in &taken {
-        one.disk.claim().map_err(|error| {
-            let text = format!("disk {} is in use: {error}", one.disk.path());
-            AdminError::new(Code::DiskInUse, text)
-                .hint("it belongs to a mounted disk group or another program holds it")
-        })?;
+        if let Err(error) = one.disk.claim() {
+            let path = one.disk.path();
+            let header = identify::read_header(&**world, &*one.disk).await;
+            return Err(match header.filter(|header| header.best.status == Status::Member) {
+                Some(header) => {
+                    let group = header.best.group_name;
+                    let text = format!("disk {path} is in use: it belongs to disk group {group}, which is mounted");
+                    AdminError::new(Code::DiskInUse, text)
+                        .hint(format!("use another disk, or drop disk group {group} first ({error})"))
+                }
+                None => AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {error}"))
+                    .hint("end the program that holds it, or use another disk"),
+            });
+        }
     }
     Ok(taken)
 }
@@ -509,23 +518,32 @@ fn catalog_trouble(group: &str, error: &CatalogError) -> AdminError {
 struct Claimed {
     sightings: Vec<Sighting>,
     disks: Vec<Arc<dyn Disk>>,
+    /// Sentences on disks that are smaller than they were: such a disk is not used, as if it were not in sight.
+    shrunk: Vec<String>,
 }
 
 /// Steps 1 of a mount.
 async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
     let mut waited = Duration::ZERO;
-    let mut found = Vec::new();
+    let (mut found, mut shrunk) = (Vec::new(), Vec::new());
     for one in world.discover().await {
         let Ok(disk) = one.disk.clone() else { continue };
         if let Some(header) = identify::read_header(&**world, &*disk).await
             && header.best.status == Status::Member
             && header.best.group_name == name
         {
+            let needed = header.best.layout.size();
+            if disk.size() < needed {
+                let (path, disk_name, size) = (&one.path, &header.best.name, disk.size());
+                shrunk
+                    .push(format!("{path} has shrunk: {size} bytes, disk {disk_name} needs {needed}; it is not used"));
+                continue;
+            }
             found.push((one, disk));
         }
     }
     let mut seen = BTreeSet::new();
-    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new() };
+    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), shrunk };
     for (one, disk) in found {
         // A second path to a device cannot be claimed as well, and need not be.
         if seen.insert(one.identity.clone()) {
@@ -587,12 +605,14 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
             choose::Refusal::TwoGroups { .. } => Code::DuplicateDisk,
             _ => Code::WouldLoseData,
         };
-        AdminError::new(code, &refusal).hint(refusal.remedy())
+        let mut text = refusal.to_string();
+        claimed.shrunk.iter().for_each(|shrunk| text += &format!("; {shrunk}"));
+        AdminError::new(code, text).hint(refusal.remedy())
     })?;
     let tell = |severity, disk, text: String| {
         world.event(Event { group: name.to_owned(), severity, disk, text });
     };
-    for warning in &decision.warnings {
+    for warning in claimed.shrunk.iter().chain(&decision.warnings) {
         tell(Severity::Warning, None, warning.clone());
     }
     let found = decision.membership.clone();

@@ -398,8 +398,11 @@ impl Drop for Instance {
             disk.heal();
         }
         if std::thread::panicking() {
-            for log in ["serve.log", "run/alert.log"] {
-                let text = self.read(log);
+            let engines = fs::read_dir(self.dir()).into_iter().flatten().flatten();
+            let engines = engines.map(|entry| format!("run/{}", entry.file_name().to_string_lossy()));
+            let engines = engines.filter(|name| name.starts_with("run/engine.") && name.ends_with(".log"));
+            for log in ["serve.log".to_owned(), "run/alert.log".to_owned()].into_iter().chain(engines) {
+                let text = self.read(&log);
                 let tail = text.lines().rev().take(40).collect::<Vec<_>>();
                 eprintln!("--- {log}\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
             }

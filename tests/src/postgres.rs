@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 /// A cluster. Dropped, it is stopped the quick way.
@@ -71,8 +72,13 @@ impl Postgres {
     /// If it does not come up.
     #[track_caller]
     pub fn start(&self) {
-        self.run(r#"pg_ctl -D "$DATA" -w -t 120 -l "$PGHOST/log" -o "-k $PGHOST" start >/dev/null || { tail -20 "$PGHOST/log"; false; }"#)
-            .ok();
+        // What a crash left would be taken for a running cluster if another process has the number by now.
+        self.run(
+            r#"rm -f "$DATA/postmaster.pid" "$PGHOST"/.s.*
+               pg_ctl -D "$DATA" -w -t 120 -l "$PGHOST/log" -o "-k $PGHOST" start >/dev/null || { tail -20 "$PGHOST/log"; false; }
+               head -1 "$DATA/postmaster.pid" > "$PGHOST/pid""#,
+        )
+        .ok();
     }
 
     /// # Panics
@@ -82,17 +88,18 @@ impl Postgres {
         self.run(r#"pg_ctl -D "$DATA" -m fast -w -t 120 stop >/dev/null"#).ok();
     }
 
-    /// `kill -9` to every process of the cluster.
+    /// `kill -9` to every process of the cluster that is still there: its storage may have gone before it.
     ///
     /// # Panics
-    /// If it does not run.
+    /// If they do not end.
     #[track_caller]
     pub fn crash(&self) {
         self.run(
-            r#"main=$(head -1 "$DATA/postmaster.pid"); kill -STOP $main
-               kill -9 $main $(pgrep -P $main) || true
-               while kill -0 $main 2>/dev/null; do sleep 0.05; done
-               rm -f "$DATA/postmaster.pid" "$PGHOST"/.s.*"#,
+            r#"main=$(cat "$PGHOST/pid"); kill -STOP $main 2>/dev/null || true
+               all="$main $(pgrep -P $main || true)"; kill -9 $all 2>/dev/null || true
+               for pid in $all; do
+                   while [ -d /proc/$pid ] && ! grep -q '^State:.Z' /proc/$pid/status 2>/dev/null; do sleep 0.05; done
+               done"#,
         )
         .ok();
     }
@@ -219,7 +226,7 @@ impl Bench {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        let _ = self.run(r#"pg_ctl -D "$DATA" -m immediate -w -t 10 stop"#).finish();
+        let _ = self.run(r#"pg_ctl -D "$DATA" -m immediate -w -t 10 stop"#).finish_within(Duration::from_secs(30));
         if std::thread::panicking() {
             let log = fs::read_to_string(self.home.path().join("log")).unwrap_or_default();
             let tail: Vec<_> = log.lines().rev().take(15).collect();

@@ -21,6 +21,7 @@ fn loop_devices_of_both_sector_sizes() {
             file.write_all_at(&[9; 777], offset).expect("write");
         }
         file.sync_all().expect("sync");
+        drop(file);
         instance.quiesce("DATA");
         blocks.must_read_right();
         let bytes = fs::read(mount.join("odd")).expect("read");
@@ -111,6 +112,7 @@ fn what_was_never_written_reads_as_zeros() {
             fs::remove_file(mount.join(format!("new.{round}.{number}"))).expect("remove");
         }
     }
+    drop((sparse, reserved, punched, cut));
     instance.quiesce("DATA");
     zero(&mount.join("sparse"), 0, 5_000_000);
     zero(&mount.join("reserved"), 0, 3_333_333);

@@ -125,10 +125,10 @@ fn high_survives_two_failure_groups_one_after_the_other() {
     let postgres = Postgres::new(&mount, "pg");
     postgres.fill(2);
     let bench = postgres.bench(4, scaled(16, 60));
-    for disk in ["f1d0", "f2d0"] {
+    for (disk, offline) in [("f1d0", 1.0), ("f2d0", 2.0)] {
         thread::sleep(Duration::from_secs(3));
         instance.faulty(disk).fail();
-        wait_for("the disk offline", || instance.disk_row(&instance.disk(disk))["mode_status"] != "ONLINE");
+        wait_for("the disk offline", || instance.offline_disks("DATA") == offline);
     }
     bench.finish().must_not_have_noticed();
     assert_eq!(instance.offline_disks("DATA"), 2.0);

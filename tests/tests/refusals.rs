@@ -308,8 +308,13 @@ fn a_mount_point_must_be_an_empty_folder() {
     assert!(full.join("something").exists());
     let point = instance.mount("DATA");
     mount(&point).refused();
-    let said = instance.refused("ALTER DISKGROUP data DISMOUNT");
-    says(&said, &["DATA"]);
+    // A group whose files are in use stays; one that is only mounted goes, and its mount with it.
+    let held = fs::File::create(point.join("held")).expect("create");
+    says(&instance.refused("ALTER DISKGROUP data DISMOUNT"), &["DATA", "FORCE"]);
+    assert!(point.join("held").exists());
+    drop(held);
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    assert!(!point.join("held").exists());
 }
 
 /// Two instances find the same disks. The first holds them; the second is refused, and can

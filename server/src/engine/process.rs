@@ -23,7 +23,7 @@ use std::{
     collections::BTreeSet,
     fs, io,
     os::unix::net::UnixListener,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -36,6 +36,8 @@ use std::{
 
 /// How long an engine without a group waits for somebody who wants something.
 const IDLE: Duration = Duration::from_secs(60);
+/// How long an engine that was told to end may be met by its successor.
+const PARTING: Duration = Duration::from_secs(10);
 /// Most connections at one time: the instance's few, and those of `plinth cp`.
 const CONNECTIONS_MAX: usize = 64;
 /// FUSE workers that are kept ready.
@@ -77,6 +79,17 @@ fn die_of_panics(alert: Alert, group: &str) {
     }));
 }
 
+/// Takes the sign of the only engine. One that has dismounted its group says so, and then ends: it may be met on its way out.
+fn the_only_engine(sign: &Path) -> io::Result<Option<fs::File>> {
+    let began = Instant::now();
+    loop {
+        match process::only_one(sign) {
+            Ok(None) if began.elapsed() < PARTING => thread::sleep(Duration::from_millis(5)),
+            taken => return taken,
+        }
+    }
+}
+
 /// Runs an engine to its end.
 #[must_use]
 pub fn run(options: Options) -> ExitCode {
@@ -87,7 +100,7 @@ pub fn run(options: Options) -> ExitCode {
     let _ = rustix::process::setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let group = options.group.clone();
-    let lock = match process::only_one(&options.paths.engine_pid(&group)) {
+    let lock = match the_only_engine(&options.paths.engine_pid(&group)) {
         Ok(Some(lock)) => lock,
         Ok(None) => {
             eprintln!("plinth: another engine of {group} runs");
