@@ -36,7 +36,9 @@ fn examples(document: &str) -> Vec<Example> {
         } else {
             inside.filter_map(|text| text.strip_prefix("$ ")).filter(|text| !text.ends_with('&')).collect()
         };
-        found.push(Example { line: line + 1, is_sql, text: text.join("\n") });
+        // Whatever a line is made of, if it fails the script ends.
+        let text = if is_sql { text.join("\n") } else { text.join(" || exit 1\n") };
+        found.push(Example { line: line + 1, is_sql, text });
     }
     found
 }
