@@ -22,7 +22,7 @@
 use crate::{
     activity::Activity,
     admin::{AdminError, Code, HeaderStatus, NewDisk, NewGroup, Survey},
-    attributes::Attributes,
+    attributes::{self, Attributes},
     buffer::Buffer,
     catalog::{Catalog, CatalogError, store::CatalogFile},
     choose::{self, Decision, Sighting, Standing},
@@ -289,12 +289,16 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     let space = Arc::new(Mutex::new(space));
     let store = DiskStore::new(Arc::clone(world), Arc::clone(&members), Arc::clone(&voters), space, new.au_size);
     let catalog = Catalog::create(world, Arc::new(store)).await.map_err(|error| catalog_trouble(&new.name, &error))?;
-    let attributes = new.attributes.clone();
+    let attributes = initial_attributes(&new, taken[0].disk.sectors().logical);
     crate::files::make_root(&catalog, world.now()).await.map_err(|error| AdminError::new(Code::Io, error))?;
     let stored = catalog
         .write(true, move |connection| {
-            for (name, value) in attributes {
-                crate::attributes::store(connection, &name, &value)?;
+            for (name, value, fixed) in attributes {
+                if fixed {
+                    attributes::store_fixed(connection, &name, &value)?;
+                } else {
+                    attributes::store(connection, &name, &value)?;
+                }
             }
             Ok(())
         })
@@ -380,6 +384,17 @@ async fn take_disks(world: &Arc<dyn World>, new: &NewGroup, found: &[Found]) -> 
     Ok(taken)
 }
 
+/// What `V$ASM_ATTRIBUTE` shows of a new group: name, value, and whether it is fixed.
+fn initial_attributes(new: &NewGroup, sector: u32) -> Vec<(String, String, bool)> {
+    let given = |name: &str| new.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
+    let settable = attributes::SETTABLE
+        .iter()
+        .map(|(name, default)| ((*name).to_owned(), given(name).unwrap_or_else(|| (*default).to_owned()), false));
+    let fixed = [("au_size", new.au_size.to_string()), ("sector_size", sector.to_string())]
+        .map(|(name, value)| (name.to_owned(), value, true));
+    settable.chain(fixed).collect()
+}
+
 /// `GROUP_0000`, with a long group name cut.
 fn default_name(group: &str, index: usize) -> String {
     let cut = group.len().min(plinth_format::NAME_MAX - 5);
@@ -387,6 +402,24 @@ fn default_name(group: &str, index: usize) -> String {
 }
 
 fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {
+    let Some(first) = taken.first() else {
+        return Err(AdminError::new(Code::Invalid, "a disk group needs a disk"));
+    };
+    if let Some((_, value)) = new.attributes.iter().find(|(name, _)| name == "sector_size") {
+        let wanted = match value.to_ascii_lowercase().as_str() {
+            "512" => 512,
+            "4096" | "4k" => 4096,
+            _ => return Err(AdminError::new(Code::Invalid, format!("sector size '{value}' is not 512 or 4096"))),
+        };
+        if wanted != first.disk.sectors().logical {
+            let text = format!(
+                "disk {} has sectors of {} bytes, sector_size says {wanted}",
+                first.disk.path(),
+                first.disk.sectors().logical
+            );
+            return Err(AdminError::new(Code::DiskMismatch, text).hint("leave sector_size out, or take other disks"));
+        }
+    }
     let groups: BTreeSet<_> =
         taken.iter().filter(|disk| !disk.entry.quorum).map(|disk| disk.entry.failure_group.as_str()).collect();
     let needed = new.redundancy.mirrors();
@@ -704,8 +737,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
     let next_extent =
         scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
-    let attributes =
-        catalog.read(|connection| crate::attributes::load(connection)).await.map_err(|error| failed(&error))?;
+    let attributes = catalog.read(|connection| attributes::load(connection)).await.map_err(|error| failed(&error))?;
     deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));

@@ -78,12 +78,15 @@ impl Group {
 
     /// `OFFLINE`: refused, as a whole, where some extent would keep no current mirror.
     pub(crate) async fn take_offline(&self, selection: &Selection) -> Result<(), AdminError> {
-        for member in self.select(selection)? {
-            self.voters.expel(member.number, "taken offline by the operator", true).await.map_err(|refusal| {
-                let text = format!("disk {} of disk group {} cannot go offline: {refusal}", member.name, self.name);
-                AdminError::new(Code::WouldLoseData, text)
-                    .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
-            })?;
+        let members = self.select(selection)?;
+        let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
+        self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
+            let name = self.members.get(&number).map_or("", |member| member.name.as_str());
+            let text = format!("disk {name} of disk group {} cannot go offline: {refusal}", self.name);
+            AdminError::new(Code::WouldLoseData, text)
+                .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
+        })?;
+        for member in members {
             member.wait_settled().await;
         }
         Ok(())

@@ -345,6 +345,58 @@ fn a_hanging_failure_group_is_one_wait() {
     lab.check();
 }
 
+/// One bad sector on one mirror: the reader never sees it, the block is rewritten, the disk stays.
+#[test]
+fn a_bad_sector_is_healed_from_the_other_mirror() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    let bytes = pattern(1, 500_000);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    for disk in &lab.disks {
+        let at = (0..64 * MIB).step_by(4096).find(|at| disk.peek(*at, 4096) == bytes[81_920..86_016]);
+        let at = at.expect("every mirror has the block");
+        disk.faults(|faults| faults.bad = vec![at..at + 512]);
+        assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+        assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+        disk.heal();
+    }
+    assert!((0..2).all(|disk| lab.state(disk) == DiskState::Online));
+    lab.check();
+}
+
+/// A flush fails once and then succeeds: the disk is gone all the same, and comes back only by a resync.
+#[test]
+fn a_failed_flush_is_never_retried_into_success() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 500_000));
+    lab.disks[1].faults(|faults| faults.fail_flushes = true);
+    lab.sync(node);
+    lab.disks[1].heal();
+    assert_eq!(lab.state(1), DiskState::Offline);
+    lab.write(node, 0, &pattern(2, 500_000));
+    lab.sync(node);
+    assert_eq!(lab.state(1), DiskState::Offline);
+    lab.online_all();
+    lab.disks[0].faults(|faults| faults.fail_reads = true);
+    assert_eq!(lab.read(node, 0, 500_000), pattern(2, 500_000));
+}
+
+/// OFFLINE takes all that it names, or nothing.
+#[test]
+fn offline_is_all_or_nothing() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "B", "B"]);
+    lab.write(lab.create_file("table"), 0, &pattern(1, 3_000_000));
+    let refusal = block_on(lab.group().offline(Selection::All)).expect_err("nothing would be left");
+    assert_eq!(refusal.code, Code::WouldLoseData);
+    assert!((0..4).all(|disk| lab.state(disk) == DiskState::Online));
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]))).expect("one failure group");
+    assert_eq!([lab.state(2), lab.state(3)], [DiskState::Offline; 2]);
+    lab.online_all();
+    lab.check();
+}
+
 /// Noise on one mirror: the read returns the right bytes, the block is repaired and counted.
 #[test]
 fn noise_on_one_mirror_is_repaired_by_a_read() {

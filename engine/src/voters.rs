@@ -197,6 +197,41 @@ impl Voters {
         Ok(())
     }
 
+    /// Takes disks offline because the operator says so: all of them or, by R5, none.
+    ///
+    /// # Errors
+    /// [`Refusal::WouldLoseData`], with the disk that cannot be spared.
+    pub async fn retire(&self, numbers: &[DiskNumber]) -> Result<(), (DiskNumber, Refusal)> {
+        let now = self.world.now();
+        let stamp = self.stamp.load(Ordering::Relaxed);
+        let mut unspared = None;
+        let (blame, mut expelled) = (&mut unspared, Vec::new());
+        let taken = &mut expelled;
+        let changed = self
+            .change(|next| {
+                for number in numbers {
+                    if next.disk(*number).is_none_or(|disk| disk.state == DiskState::Offline) {
+                        continue;
+                    }
+                    if !self.can_spare(next, *number) {
+                        *blame = Some(*number);
+                        return Err(Refusal::WouldLoseData);
+                    }
+                    take_offline(next, *number, stamp, now, true);
+                    taken.push(*number);
+                }
+                Ok(!taken.is_empty())
+            })
+            .await;
+        if let Err(refusal) = changed {
+            return Err((unspared.or(numbers.first().copied()).unwrap_or(DiskNumber(0)), refusal));
+        }
+        for number in expelled {
+            self.tell_offline(number, "taken offline by the operator");
+        }
+        Ok(())
+    }
+
     fn tell_offline(&self, number: DiskNumber, reason: &str) {
         let Some(member) = self.members.get(&number) else { return };
         let text = format!(
