@@ -706,8 +706,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
     let next_extent =
         scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
-    let attributes =
-        catalog.read(|connection| crate::attributes::load(connection)).await.map_err(|error| failed(&error))?;
+    let attributes = catalog.read(crate::attributes::load).await.map_err(|error| failed(&error))?;
     deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
