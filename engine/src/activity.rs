@@ -399,7 +399,7 @@ impl Group {
         let mut closed = Vec::new();
         for region in regions {
             let extents = self.extents.in_run(region.first, region.count.into());
-            if self.is_suspect_region(*region) || extents.iter().any(|extent| extent.is_suspect()) {
+            if self.is_suspect_region(*region) {
                 continue;
             }
             for extent in &extents {

@@ -234,15 +234,13 @@ impl Group {
                 }
             };
             report.bytes_read += buffer.len() as u64;
-            let state = extent.state();
-            let Some(sums) = &state.sums else { continue };
+            let Some(sums) = extent.state().sums.as_ref().map(|sums| sums[blocks.clone()].to_vec()) else { continue };
             for (index, block) in buffer.chunks_exact(BLOCK_SIZE).enumerate() {
-                if of_block(block) != sums[blocks.start + index] {
+                if of_block(block) != sums[index] {
                     let at = offset + (index * BLOCK_SIZE) as u64;
                     wrong.push(format!("{place}, offset {at}: 4 KiB do not match their checksum; {owner}"));
                 }
             }
-            drop(state);
             // The stored checksums themselves, where nothing newer is in memory.
             if !self.activity.has(extent.id)
                 && let Some(zone) = self.read_zone(member, *mirror).await

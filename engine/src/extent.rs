@@ -58,8 +58,6 @@ pub struct Extent {
     pub mirrors: Vec<Mirror>,
     pub ranges: Ranges,
     state: Mutex<State>,
-    /// Its region was active at a crash, and its mirrors were not compared yet.
-    suspect: AtomicBool,
     /// Its AUs were freed: nothing may be written to them on its behalf.
     buried: AtomicBool,
     /// For the sweep that drops checksums: when they were last needed.
@@ -76,7 +74,6 @@ impl Extent {
             mirrors,
             ranges: Ranges::default(),
             state: Mutex::default(),
-            suspect: AtomicBool::new(false),
             buried: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
         }
@@ -84,15 +81,6 @@ impl Extent {
 
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    #[must_use]
-    pub fn is_suspect(&self) -> bool {
-        self.suspect.load(Ordering::Acquire)
-    }
-
-    pub fn set_suspect(&self, suspect: bool) {
-        self.suspect.store(suspect, Ordering::Release);
     }
 
     /// Its row was deleted; who holds a range from now on must write nothing.
@@ -298,6 +286,6 @@ impl Extents {
 
     /// Drops extents that nobody else holds and that have nothing to lose.
     pub fn shed(&self) {
-        self.lock().retain(|_, extent| Arc::strong_count(extent) > 1 || extent.is_suspect() || extent.state().dirty);
+        self.lock().retain(|_, extent| Arc::strong_count(extent) > 1 || extent.state().dirty);
     }
 }

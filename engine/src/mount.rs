@@ -224,16 +224,18 @@ async fn check_disk(
         let text = format!("disk {path} has {} bytes, SIZE says {size}", disk.size());
         return Err(AdminError::new(Code::DiskTooSmall, text).hint("give a smaller SIZE, or none"));
     }
-    let layout = Layout::new(size, new.au_size).map_err(|error| match error {
-        FormatError::Field { field: "AU size", value } => {
-            AdminError::new(Code::Invalid, format!("AU size {value} is not a power of two from 1M to 64M"))
-        }
-        _ => {
-            let least = Layout::smallest(new.au_size);
-            AdminError::new(Code::DiskTooSmall, format!("disk {path} is too small: {size} bytes"))
-                .hint(format!("with an AU size of {} a disk needs {least} bytes", new.au_size))
-        }
-    })?;
+    let layout =
+        Layout::new(size, new.au_size).map_err(|error| match error {
+            FormatError::Field { field: "AU size", value } => {
+                AdminError::new(Code::Invalid, format!("AU size {value} is not a power of two from 1M to 64M"))
+            }
+            _ => {
+                let least = Layout::smallest(new.au_size);
+                AdminError::new(Code::DiskTooSmall, format!("disk {path} is too small: {} MB", size / MIB)).hint(
+                    format!("with an AU size of {} MB a disk needs {} MB", new.au_size / MIB, least.div_ceil(MIB)),
+                )
+            }
+        })?;
     Ok((disk, layout))
 }
 
@@ -737,7 +739,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
     let next_extent =
         scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
-    let attributes = catalog.read(|connection| attributes::load(connection)).await.map_err(|error| failed(&error))?;
+    let attributes = catalog.read(attributes::load).await.map_err(|error| failed(&error))?;
     deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));

@@ -16,14 +16,17 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
-/// The extents that were not compared yet, and what was done so far.
+/// The extents that were not compared yet, and what was done so far. The set alone says what is suspect: an extent
+/// may be in memory for other reasons than its data.
 #[derive(Debug, Default)]
 pub struct Suspects {
     left: Mutex<BTreeSet<u64>>,
+    /// Whether `left` has any: looked at by every read and write.
+    any: AtomicBool,
     pub total: AtomicU64,
     pub bytes_compared: AtomicU64,
     pub bytes_copied: AtomicU64,
@@ -37,7 +40,15 @@ impl Suspects {
     /// Suspects every extent in `ids`.
     pub fn begin(&self, ids: BTreeSet<u64>) {
         self.total.store(ids.len() as u64, Ordering::Relaxed);
-        *self.lock() = ids;
+        let mut left = self.lock();
+        self.any.store(!ids.is_empty(), Ordering::Release);
+        *left = ids;
+    }
+
+    fn remove(&self, id: u64) {
+        let mut left = self.lock();
+        left.remove(&id);
+        self.any.store(!left.is_empty(), Ordering::Release);
     }
 
     #[must_use]
@@ -52,7 +63,7 @@ impl Suspects {
 
 impl Group {
     pub(crate) fn is_suspect_extent(&self, id: u64) -> bool {
-        self.suspects.lock().contains(&id)
+        self.suspects.any.load(Ordering::Acquire) && self.suspects.lock().contains(&id)
     }
 
     pub(crate) fn is_suspect_region(&self, region: Region) -> bool {
@@ -62,11 +73,11 @@ impl Group {
 
     /// Makes the mirrors of an extent equal if it is suspect.
     pub(crate) async fn recover_extent(&self, extent: &Extent) -> Result<(), FileError> {
-        if !extent.is_suspect() {
+        if !self.is_suspect_extent(extent.id) {
             return Ok(());
         }
         let _range = extent.ranges.hold(0..self.blocks_per_au(), true).await;
-        if !extent.is_suspect() {
+        if !self.is_suspect_extent(extent.id) {
             return Ok(());
         }
         if !extent.is_buried() {
@@ -75,8 +86,7 @@ impl Group {
             self.suspects.bytes_compared.fetch_add(compared.bytes, Ordering::Relaxed);
             self.suspects.bytes_copied.fetch_add(compared.copied, Ordering::Relaxed);
         }
-        extent.set_suspect(false);
-        self.suspects.lock().remove(&extent.id);
+        self.suspects.remove(extent.id);
         Ok(())
     }
 
@@ -110,9 +120,9 @@ impl Group {
             }
         };
         match extent {
-            Some(extent) if extent.is_suspect() => self.recover_extent(&extent).await,
-            _ => {
-                self.suspects.lock().remove(&id);
+            Some(extent) => self.recover_extent(&extent).await,
+            None => {
+                self.suspects.remove(id);
                 Ok(())
             }
         }

@@ -222,6 +222,26 @@ fn a_killed_engine_loses_nothing_that_was_acknowledged() {
     }
 }
 
+/// A file is removed after a crash, before recovery comes to the shared extent it had a slot in: what else is in
+/// there is compared all the same.
+#[test]
+fn a_file_removed_early_hides_nothing_from_recovery() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    // Recovery comes to this one first.
+    let large = lab.create_file("large");
+    lab.write(large, 0, &pattern(1, 40 << 20));
+    let (kept, gone) = (lab.create_file("kept"), lab.create_file("gone"));
+    for node in [kept, gone] {
+        lab.write(node, 0, &pattern(2, 5_000));
+    }
+    lab.kill();
+    lab.mount();
+    block_on(lab.session().unlink(ROOT, b"gone")).expect("removed");
+    lab.wait_for("recovery", || lab.told("recovery ended"));
+    lab.check();
+    assert_eq!(lab.read(lab.find("kept"), 0, 5_000), pattern(2, 5_000));
+}
+
 /// The power goes: what was synced is there, what was not reads as it was, as new, or as zeros, never as a stranger's bytes.
 #[test]
 fn a_power_cut_keeps_what_was_synced() {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -257,7 +257,9 @@ impl Instance {
     #[track_caller]
     pub fn mount_again(&self, group: &str) -> PathBuf {
         let point = self.path("mnt").join(group);
-        wait_for("the mount to be back", || is_mounted(&point) && fs::metadata(&point).is_ok());
+        // One look, or what was mounted before could go between two.
+        let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
+        wait_for("the mount to be back", || device(&point).is_some_and(|own| Some(own) != device(&self.path("mnt"))));
         point
     }
 
