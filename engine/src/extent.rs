@@ -23,7 +23,7 @@
 //!   2. Marks change only inside catalog jobs, so memory and catalog agree in order.
 
 pub use crate::placement::Mirror;
-use crate::{bits::Bits, ranges::Ranges};
+use crate::{bits::Bits, ranges::Ranges, recovery::Suspects};
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{
@@ -257,13 +257,22 @@ pub fn settle_pending(connection: &Connection, kept: bool) -> Result<(), crate::
     Ok(())
 }
 
-/// The extents in memory, by id.
+/// The extents in memory, by id. Whoever takes one in from its row, the front of the house or a catalog job, finds it
+/// suspect if it is.
 #[derive(Debug, Default)]
-pub struct Extents(Mutex<BTreeMap<u64, Arc<Extent>>>);
+pub struct Extents {
+    by_id: Mutex<BTreeMap<u64, Arc<Extent>>>,
+    suspects: Arc<Suspects>,
+}
 
 impl Extents {
+    #[must_use]
+    pub fn new(suspects: Arc<Suspects>) -> Self {
+        Self { by_id: Mutex::default(), suspects }
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Extent>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[must_use]
@@ -273,7 +282,12 @@ impl Extents {
 
     /// The extent in memory with this one's id: this one if there is none yet.
     pub fn intern(&self, extent: Extent) -> Arc<Extent> {
-        Arc::clone(self.lock().entry(extent.id).or_insert_with(|| Arc::new(extent)))
+        let mut extents = self.lock();
+        let extent = extents.entry(extent.id).or_insert_with(|| {
+            extent.set_suspect(self.suspects.has(extent.id));
+            Arc::new(extent)
+        });
+        Arc::clone(extent)
     }
 
     /// Takes a new extent in.

@@ -209,11 +209,7 @@ impl Group {
 
     /// The extent in memory for a row just read.
     pub(crate) fn intern(&self, extent: Extent) -> Arc<Extent> {
-        let extent = self.extents.intern(extent);
-        if self.is_suspect_extent(extent.id) {
-            extent.set_suspect(true);
-        }
-        extent
+        self.extents.intern(extent)
     }
 
     /// Gives the file what it needs so that `offset .. end` can be written.

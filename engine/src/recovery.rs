@@ -35,9 +35,14 @@ impl Suspects {
     }
 
     /// Suspects every extent in `ids`.
-    pub fn begin(&self, ids: BTreeSet<u64>) {
-        self.total.store(ids.len() as u64, Ordering::Relaxed);
-        *self.lock() = ids;
+    #[must_use]
+    pub fn new(ids: BTreeSet<u64>) -> Self {
+        Self { total: AtomicU64::new(ids.len() as u64), left: Mutex::new(ids), ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn has(&self, id: u64) -> bool {
+        self.lock().contains(&id)
     }
 
     #[must_use]
@@ -51,10 +56,6 @@ impl Suspects {
 }
 
 impl Group {
-    pub(crate) fn is_suspect_extent(&self, id: u64) -> bool {
-        self.suspects.lock().contains(&id)
-    }
-
     pub(crate) fn is_suspect_region(&self, region: Region) -> bool {
         let end = region.first.saturating_add(region.count.into());
         self.suspects.lock().range(region.first..end).next().is_some()
