@@ -72,6 +72,12 @@ pg_packages() {
 # build PROFILE: debug or release; sets PLINTH.
 build() {
     command -v cargo >/dev/null || [ ! -e "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
+    command -v cargo >/dev/null || {
+        note "Rust is missing: installing it for $(id -un) with rustup"
+        need curl curl "to fetch Rust"
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y -q --no-modify-path >/dev/null || true
+        [ ! -e "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
+    }
     command -v cargo >/dev/null || fail "Rust is missing. Install it from https://rustup.rs, then run this again."
     need cc gcc "for the C parts of SQLite and cryptography"
     local flag=(); [ "$1" = release ] && flag=(--release)

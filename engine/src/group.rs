@@ -39,7 +39,7 @@ use plinth_format::{
     BLOCK_SIZE, DiskNumber, GroupId, MembershipId, Redundancy, layout::PIECE_SIZE, membership::DiskState,
 };
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -78,7 +78,7 @@ pub struct Group {
     pub(crate) extents: Arc<Extents>,
     pub(crate) files: Arc<Files>,
     pub(crate) stale: Arc<Mutex<Stale>>,
-    pub(crate) suspects: Suspects,
+    pub(crate) suspects: Arc<Suspects>,
     pub(crate) space: Arc<Mutex<Space>>,
     pub(crate) placement: Mutex<Option<(MembershipId, Arc<Placement>)>>,
     pub(crate) slots: Mutex<Slots>,
@@ -115,7 +115,7 @@ pub(crate) struct Parts {
     pub extents: Arc<Extents>,
     pub files: Arc<Files>,
     pub stale: Arc<Mutex<Stale>>,
-    pub suspects: BTreeSet<u64>,
+    pub suspects: Arc<Suspects>,
     pub space: Arc<Mutex<Space>>,
     pub freeing: Arc<Freeing>,
     pub slots: Slots,
@@ -159,8 +159,6 @@ impl Group {
     }
 
     pub(crate) fn assemble(parts: Parts) -> Arc<Self> {
-        let suspects = Suspects::default();
-        suspects.begin(parts.suspects);
         Arc::new(Self {
             world: parts.world,
             id: parts.id,
@@ -178,7 +176,7 @@ impl Group {
             extents: parts.extents,
             files: parts.files,
             stale: parts.stale,
-            suspects,
+            suspects: parts.suspects,
             space: parts.space,
             placement: Mutex::new(None),
             slots: Mutex::new(parts.slots),

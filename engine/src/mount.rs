@@ -35,6 +35,7 @@ use crate::{
     member::{self, Member, Settled},
     mirror_sets::MirrorSets,
     reclaim::Freeing,
+    recovery::Suspects,
     slots::Slots,
     space::Space,
     stale::{self, EVERYTHING, Runs},
@@ -741,6 +742,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
     let attributes = catalog.read(attributes::load).await.map_err(|error| failed(&error))?;
     deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
+    let suspects = Arc::new(Suspects::new(scan.suspects));
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
     let releaser = Releaser { extents: Arc::clone(&extents), freeing: Arc::clone(&freeing) };
@@ -766,7 +768,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         files,
         freeing,
         stale: Arc::new(Mutex::new(stale)),
-        suspects: scan.suspects,
+        suspects,
         next_extent,
         attributes,
         deadline,

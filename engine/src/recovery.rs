@@ -38,11 +38,14 @@ impl Suspects {
     }
 
     /// Suspects every extent in `ids`.
-    pub fn begin(&self, ids: BTreeSet<u64>) {
-        self.total.store(ids.len() as u64, Ordering::Relaxed);
-        let mut left = self.lock();
-        self.any.store(!ids.is_empty(), Ordering::Release);
-        *left = ids;
+    #[must_use]
+    pub fn new(ids: BTreeSet<u64>) -> Self {
+        Self {
+            total: AtomicU64::new(ids.len() as u64),
+            any: AtomicBool::new(!ids.is_empty()),
+            left: Mutex::new(ids),
+            ..Self::default()
+        }
     }
 
     fn remove(&self, id: u64) {

@@ -11,6 +11,7 @@
 //! next mount goes on from there. Every region that was active then is stale for it as well.
 
 use crate::{
+    activity::Active,
     admin::{AdminError, Code, Operation, Selection},
     blocks::BLOCKS_PER_PIECE,
     error::FileError,
@@ -25,6 +26,7 @@ use crate::{
 };
 use plinth_format::{BLOCK_SIZE, DiskNumber, membership::DiskState};
 use std::{
+    ops::Range,
     sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -388,25 +390,43 @@ impl Group {
         }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
-        let mut read = self.try_read(extent, blocks.clone()).await?.map(|read| read.buffer);
-        if read.is_none() {
-            match self.repair(extent, blocks.clone(), &active).await {
-                Ok(buffer) => read = Some(buffer),
-                // The file has lost it on every mirror; the disk must not stay away for that.
-                Err(FileError::ExtentLost { .. }) => return Ok(0),
-                Err(error) => return Err(error),
-            }
+        if let Some(bytes) = self.copy_blocks(extent, member, mirror, blocks.clone(), &active).await? {
+            return Ok(bytes);
         }
-        let Some(buffer) = read else { return Ok(0) };
+        // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
+        let mut bytes = 0;
+        for block in blocks {
+            bytes += self.copy_blocks(extent, member, mirror, block..block + 1, &active).await?.unwrap_or(0);
+        }
+        Ok(bytes)
+    }
+
+    /// Copies blocks whose range is held. `None`: some of them are lost, and nothing was copied.
+    async fn copy_blocks(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        blocks: Range<usize>,
+        active: &Active<'_>,
+    ) -> Result<Option<u64>, FileError> {
+        let buffer = match self.try_read(extent, blocks.clone()).await? {
+            Some(read) => read.buffer,
+            None => match self.repair(extent, blocks.clone(), active).await {
+                Ok(buffer) => buffer,
+                Err(FileError::ExtentLost { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            },
+        };
         let offset = member.layout.au_offset(mirror.au) + (blocks.start * BLOCK_SIZE) as u64;
         let settled = member.start_write(offset, buffer.share()).settle().await;
         if !settled.is_ok() {
             self.give_up(member, &settled).await?;
-            return Ok(0);
+            return Ok(Some(0));
         }
         // The disk's checksum block is written when the region closes.
         extent.state().dirty = true;
-        Ok((blocks.len() * BLOCK_SIZE) as u64)
+        Ok(Some((blocks.len() * BLOCK_SIZE) as u64))
     }
 
     async fn finish_resync(&self, member: &Arc<Member>) -> Result<(), FileError> {

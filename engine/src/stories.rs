@@ -417,6 +417,48 @@ fn offline_is_all_or_nothing() {
     lab.check();
 }
 
+/// The engine is killed while a small file without a name is still open. The next one frees the file's slot before it
+/// has compared the mirrors of the shared extent; they are compared all the same, so that any of them will do alone.
+#[test]
+fn freeing_a_slot_after_a_crash_hides_no_suspect_extent() {
+    let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B"]);
+    // Enough for the comparison to be busy elsewhere.
+    let large = lab.create_file("large");
+    lab.write(large, 0, &pattern(1, 24 << 20));
+    let kept = lab.create_file("kept");
+    lab.write(kept, 0, &pattern(2, 9000));
+    let gone = lab.create_file("gone");
+    lab.session().remember(gone, 1);
+    lab.write(gone, 0, &pattern(3, 9000));
+    block_on(lab.session().unlink(ROOT, b"gone")).expect("its name goes");
+    lab.kill();
+    lab.mount();
+    lab.wait_for("the recovery", || lab.told("recovery ended"));
+    lab.disks[1].faults(|faults| (faults.fail_reads, faults.fail_writes) = (true, true));
+    assert_eq!(lab.read(lab.find("kept"), 0, 9000), pattern(2, 9000));
+    lab.disks[1].heal();
+    lab.create_file("another");
+    lab.check();
+}
+
+/// Blocks are lost on the only current mirror while the other disk returns: the rest of their neighbourhood is copied.
+#[test]
+fn a_lost_block_keeps_no_others_from_being_copied() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]))).expect("it may go");
+    let bytes = pattern(1, 1_000_000);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    let place = (0..64 * MIB).step_by(4096).find(|at| lab.disks[0].peek(*at, 4096) == bytes[40 * 4096..41 * 4096]);
+    lab.disks[0].corrupt(place.expect("the block is on the disk"), &[0xa5; 4096]);
+    lab.online_all();
+    lab.disks[0].faults(|faults| (faults.fail_reads, faults.fail_writes) = (true, true));
+    assert_eq!(lab.read(node, 0, 40 * 4096), &bytes[..40 * 4096]);
+    assert_eq!(lab.read(node, 41 * 4096, 800_000), &bytes[41 * 4096..][..800_000]);
+    assert!(lab.try_read(node, 40 * 4096, 4096).is_err(), "what is lost is told, not guessed");
+}
+
 /// Noise on one mirror: the read returns the right bytes, the block is repaired and counted.
 #[test]
 fn noise_on_one_mirror_is_repaired_by_a_read() {
