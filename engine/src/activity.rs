@@ -27,6 +27,7 @@
 //!   2. What is in the table is in the newest durable log, unless it is Opening.
 
 use crate::{
+    bits::Bits,
     buffer::Buffer,
     error::FileError,
     extent::Extent,
@@ -81,6 +82,8 @@ struct Entry {
 struct Table {
     regions: BTreeMap<u64, Entry>,
     scale: u32,
+    /// The group is at its end: nothing is opened any more.
+    sealed: bool,
 }
 
 /// Who holds it writes the log.
@@ -141,7 +144,7 @@ impl Activity {
             regions.insert(region.first, entry);
         }
         Self {
-            table: Mutex::new(Table { regions, scale: SCALE_MIN }),
+            table: Mutex::new(Table { regions, scale: SCALE_MIN, sealed: false }),
             changed: Event::new(),
             writer: async_lock::Mutex::new(Writer { sequence }),
         }
@@ -161,6 +164,23 @@ impl Activity {
     #[must_use]
     pub fn has(&self, extent: u64) -> bool {
         self.lock().find(extent).is_some()
+    }
+
+    /// Lets nothing be opened any more, if nothing is open. Whether that is so.
+    pub(crate) fn seal(&self) -> bool {
+        let mut table = self.lock();
+        table.sealed |= table.regions.is_empty();
+        table.sealed
+    }
+
+    /// Undoes [`Self::seal`]: the group goes on.
+    pub(crate) fn unseal(&self) {
+        self.lock().sealed = false;
+    }
+
+    /// Wakes who waits for a region: the group has ended.
+    pub(crate) fn wake_all(&self) {
+        self.changed.notify(usize::MAX);
     }
 
     fn set_phase(&self, regions: &[Region], phase: Phase) {
@@ -231,6 +251,9 @@ impl Group {
             {
                 let last_used = self.world.monotonic();
                 let mut table = self.activity.lock();
+                if table.sealed || self.voters.is_closing() {
+                    return Err(FileError::Dismounted);
+                }
                 let mut listed = false;
                 if let Some((first, entry)) = table.find(extent.id) {
                     if entry.phase == Phase::Open {
@@ -352,6 +375,7 @@ impl Group {
             match self.voters.expel(disk, &format!("activity log: {reason}"), false).await {
                 Ok(()) => {}
                 Err(Refusal::Closing) => return Err(FileError::Dismounted),
+                Err(_) if self.voters.is_closing() => return Err(FileError::Dismounted),
                 // It cannot be spared, so writes wait until it takes the log.
                 Err(_) => self.world.sleep(Duration::from_secs(1)).await,
             }
@@ -459,7 +483,9 @@ impl Group {
                 break;
             }
         }
-        extent.state().dirty = false;
+        let mut state = extent.state();
+        state.dirty = false;
+        state.fresh = Bits::default();
         Ok(())
     }
 

@@ -226,10 +226,10 @@ impl Group {
         if images.iter().all(|image| image.iter().all(Option::is_none)) {
             return Err(self.lost(extent, candidates.len()));
         }
-        let (known, trusted): (Vec<u32>, bool) = {
+        let (known, fresh): (Vec<u32>, Vec<bool>) = {
             let state = extent.state();
             let sums = state.sums.as_ref().map_or_else(Vec::new, |sums| sums[blocks.clone()].to_vec());
-            (sums, state.dirty)
+            (sums, blocks.clone().map(|block| state.fresh.has(block)).collect())
         };
         let mut result = Buffer::zeroed(bytes_of(blocks.len()));
         let mut sums = Vec::with_capacity(blocks.len());
@@ -238,7 +238,7 @@ impl Group {
             let choices: Vec<Option<&[u8]>> = images.iter().map(|image| image[index].as_deref()).collect();
             let stored = zones.iter().flatten().map(|zone| zone[blocks.start + index]);
             let known = known.get(index).copied().unwrap_or(UNKNOWN);
-            if let Some(winner) = decide(&choices, known, trusted, stored, reason) {
+            if let Some(winner) = decide(&choices, known, fresh[index], stored, reason) {
                 result[bytes_of(index)..bytes_of(index + 1)].copy_from_slice(winner);
                 sums.push(Some(of_block(winner)));
             } else {
@@ -372,13 +372,23 @@ impl Group {
             let ((index, end), ..) = futures::future::select_all(waits).await;
             settled[index] = Some(end);
         }
-        for ((_, member), one) in targets.iter().zip(&settled) {
-            let failure = match one {
+        for (((_, member), one), flight) in targets.iter().zip(&mut settled).zip(&mut flights) {
+            let mut failure = match one {
                 Some(one) if one.is_ok() => continue,
                 Some(one) => one.reason(),
                 None => Settled::Overdue.reason(),
             };
-            match self.voters.expel(member.number, &failure, false).await {
+            let mut expelled = self.voters.expel(member.number, &failure, false).await;
+            if one.is_none() && matches!(expelled, Err(Refusal::WouldLoseData)) {
+                // It cannot be spared, so it is waited for: a later write of these blocks must not land before this one.
+                let end = flight.wait().await;
+                if end.is_ok() {
+                    continue;
+                }
+                failure = end.reason();
+                expelled = self.voters.expel(member.number, &failure, false).await;
+            }
+            match expelled {
                 Ok(()) => {}
                 Err(refusal) => {
                     extent.state().forget_sums(first, sums.len());

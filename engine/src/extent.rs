@@ -43,6 +43,8 @@ pub struct State {
     pub pending: Bits,
     /// One stored checksum per block, when loaded.
     pub sums: Option<Box<[u32]>>,
+    /// Blocks whose checksum was computed from their bytes, not loaded from a zone, since that was last written.
+    pub fresh: Bits,
     /// The zone must be rewritten before the region may be released.
     pub dirty: bool,
 }
@@ -122,6 +124,7 @@ impl State {
     pub fn set_sums(&mut self, first: usize, sums: &[u32]) {
         if let Some(all) = &mut self.sums {
             all[first..first + sums.len()].copy_from_slice(sums);
+            (first..first + sums.len()).for_each(|block| self.fresh.add(block));
             self.dirty = true;
         }
     }
@@ -130,6 +133,7 @@ impl State {
     pub fn forget_sums(&mut self, first: usize, count: usize) {
         if let Some(all) = &mut self.sums {
             all[first..first + count].fill(UNKNOWN);
+            (first..first + count).for_each(|block| self.fresh.add(block));
             self.dirty = true;
         }
     }

@@ -327,6 +327,7 @@ impl Group {
     /// Moves a file from its slot to an extent of its own.
     async fn promote(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
         let Some(slot) = layout.slot.clone() else { return Ok(()) };
+        let _promoting = self.promoting.read().await;
         let mirrors = self.allocate(file.node, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, mirrors));

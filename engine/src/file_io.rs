@@ -113,6 +113,9 @@ impl Group {
         self.load_sums(extent).await?;
         {
             let _range = extent.ranges.hold(blocks.clone(), false).await;
+            if extent.is_buried() {
+                return Err(FileError::Stale(extent.file));
+            }
             if let Some(read) = self.try_read(extent, blocks.clone()).await? {
                 if read.wrong {
                     self.repairs.add(extent, blocks);
@@ -121,6 +124,9 @@ impl Group {
             }
         }
         let _range = extent.ranges.hold(blocks.clone(), true).await;
+        if extent.is_buried() {
+            return Err(FileError::Stale(extent.file));
+        }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
         self.repair(extent, blocks, &active).await
@@ -208,6 +214,10 @@ impl Group {
                 break (range, blocks, marked);
             }
         };
+        if extent.is_buried() {
+            // Its file was removed, and its AUs may be another's already.
+            return Err(FileError::Stale(extent.file));
+        }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
         let start = blocks.start * BLOCK_SIZE;

@@ -58,6 +58,8 @@ const STAMP: Duration = Duration::from_secs(60);
 /// Memory for checksums of extents that are not active, in bytes: with AUs of 4 MiB the
 /// checksums of 64 GiB.
 const SUMS_MAX: usize = 64 << 20;
+/// How long a dismount by force tries to be orderly, besides twice the disk timeout.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A mounted disk group. See the module's description.
 pub struct Group {
@@ -85,6 +87,8 @@ pub struct Group {
     pub(crate) freeing: Arc<Freeing>,
     pub(crate) reclaiming: async_lock::Mutex<()>,
     pub(crate) onlining: async_lock::Mutex<()>,
+    /// Read-held while a file moves from its slot to an extent that no row names yet.
+    pub(crate) promoting: async_lock::RwLock<()>,
     pub(crate) next_extent: AtomicU64,
     pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
     /// Counts the caretaker's rounds: what `Extent::last_used` is in.
@@ -122,6 +126,13 @@ pub(crate) struct Parts {
     pub next_extent: u64,
     pub attributes: Attributes,
     pub deadline: Arc<AtomicU64>,
+}
+
+/// Sleeps without holding the group, or it would never end. `None` when it has ended.
+async fn sleep(group: &Weak<Group>, duration: Duration) -> Option<Arc<Group>> {
+    let world = Arc::clone(&group.upgrade()?.world);
+    world.sleep(duration).await;
+    group.upgrade().filter(|group| !group.voters.is_closing())
 }
 
 impl std::fmt::Debug for Group {
@@ -183,6 +194,7 @@ impl Group {
             freeing: parts.freeing,
             reclaiming: async_lock::Mutex::new(()),
             onlining: async_lock::Mutex::new(()),
+            promoting: async_lock::RwLock::new(()),
             next_extent: AtomicU64::new(parts.next_extent),
             resyncs: Mutex::default(),
             ticks: AtomicU64::new(1),
@@ -215,24 +227,29 @@ impl Group {
         }
         self.spawn_while_mounted("caretaker", |group| async move {
             loop {
-                group.upgrade()?.world.sleep(CARE).await;
-                let group = group.upgrade().filter(|group| !group.is_stopping())?;
-                group.take_care().await;
+                let group = sleep(&group, CARE).await?;
+                if !group.is_stopping() {
+                    group.take_care().await;
+                }
             }
         });
         self.spawn_while_mounted("repair", |group| async move {
             loop {
-                // A weak reference while there is nothing to do, or the group would never end.
-                group.upgrade()?.world.sleep(Duration::from_millis(TICK_MS)).await;
-                let group = group.upgrade().filter(|group| !group.is_stopping())?;
-                group.make_repairs().await;
+                let group = sleep(&group, Duration::from_millis(TICK_MS)).await?;
+                if !group.is_stopping() {
+                    group.make_repairs().await;
+                }
             }
         });
         self.spawn_while_mounted("stamp", |group| async move {
+            let mut last = group.upgrade()?.world.monotonic();
             loop {
-                group.upgrade()?.world.sleep(STAMP).await;
-                let group = group.upgrade().filter(|group| !group.is_stopping())?;
-                group.voters.restamp(false).await;
+                let group = sleep(&group, CARE).await?;
+                let now = group.world.monotonic();
+                if now.saturating_sub(last) >= STAMP && !group.is_stopping() {
+                    last = now;
+                    group.voters.restamp(false).await;
+                }
             }
         });
         if self.suspects.left() > 0 {
@@ -241,7 +258,7 @@ impl Group {
         }
         let syncing = |member: &&Arc<Member>| purpose == Purpose::Serve && member.state() == DiskState::Syncing;
         for member in self.members.values().filter(syncing) {
-            self.spawn_resync(member);
+            self.spawn_resync(member, member.losses());
         }
         if let Err(error) = self.files.reap_orphans().await {
             self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
@@ -256,7 +273,7 @@ impl Group {
         self.tell(Severity::Note, None, format!("disk group mounted, {} disks{rest}", self.members.len()));
     }
 
-    /// Runs a task that ends when the group is gone or stopping.
+    /// Runs a task that ends when the group is gone or dismounted.
     fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
     where
         F: Future<Output = Option<()>> + Send + 'static,
@@ -398,17 +415,18 @@ impl Group {
     /// # Errors
     /// If something cannot be made durable: then the group stays mounted, unless `force`.
     pub async fn dismount(&self, force: bool) -> Result<()> {
-        let orderly =
-            if force && self.voters.is_waiting() { Err(None) } else { self.stop_orderly().await.map_err(Some) };
+        let orderly = if force { self.stop_in_time().await } else { self.stop_orderly().await.map_err(Some) };
         if let Err(Some(error)) = &orderly
             && !force
         {
             self.stopping.store(false, Ordering::Release);
+            self.activity.unseal();
             return Err(AdminError::new(Code::Io, format!("disk group {} is not dismounted: {error}", self.name))
                 .hint(format!("ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers", self.name)));
         }
         self.stopping.store(true, Ordering::Release);
         self.voters.close();
+        self.activity.wake_all();
         for member in self.members.values() {
             member.settle();
             member.release();
@@ -418,12 +436,33 @@ impl Group {
         Ok(())
     }
 
+    /// As [`Self::stop_orderly`], but `Err(None)` when that takes longer than a disk may be silent.
+    async fn stop_in_time(&self) -> std::result::Result<(), Option<FileError>> {
+        let Some(group) = self.weak.get().and_then(Weak::upgrade).filter(|_| !self.voters.is_waiting()) else {
+            return Err(None);
+        };
+        // A task of its own: cut off in the middle it would leave regions closing for ever.
+        let (sender, receiver) = futures::channel::oneshot::channel();
+        let orderly = async move {
+            let _ = sender.send(group.stop_orderly().await);
+        };
+        self.world.spawn("dismount", Box::pin(orderly));
+        let patience = Duration::from_millis(self.attributes().disk_timeout_ticks * TICK_MS * 2) + PATIENCE;
+        match futures::future::select(receiver, self.world.sleep(patience)).await {
+            futures::future::Either::Left((Ok(result), _)) => result.map_err(Some),
+            _ => Err(None),
+        }
+    }
+
     async fn stop_orderly(&self) -> std::result::Result<(), FileError> {
         self.sync_everything().await?;
         self.stopping.store(true, Ordering::Release);
         // Recovery and resync stop at their next step; suspect regions stay listed.
         while self.close_idle(true).await? {}
-        let clean = self.activity.regions().is_empty();
+        // From now on nothing is written that the log does not list.
+        let clean = self.activity.seal();
+        // What was written since the first look keeps its marks.
+        self.sync_everything().await?;
         self.catalog.close().await?;
         if clean {
             let changed = self

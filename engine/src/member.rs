@@ -65,6 +65,8 @@ pub struct Member {
     pub layout: Layout,
     disk: Mutex<Option<Arc<dyn Disk>>>,
     state: AtomicU8,
+    /// How often it went offline.
+    losses: AtomicU64,
     pub counters: Counters,
     in_flight: Mutex<VecDeque<(u64, Expiry)>>,
     /// I/O that was declared overdue and has perhaps not ended.
@@ -125,6 +127,7 @@ impl Member {
             layout,
             disk: Mutex::new(disk),
             state: AtomicU8::new(entry.state as u8),
+            losses: AtomicU64::new(0),
             counters: Counters::default(),
             in_flight: Mutex::default(),
             overdue: Mutex::default(),
@@ -149,7 +152,16 @@ impl Member {
     }
 
     pub fn set_state(&self, state: DiskState) {
-        self.state.store(state as u8, Ordering::Release);
+        let before = self.state.swap(state as u8, Ordering::AcqRel);
+        if state == DiskState::Offline && before != state as u8 {
+            self.losses.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// How often it went offline: who began when it was another number must not go on.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
     }
 
     #[must_use]

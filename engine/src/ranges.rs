@@ -2,13 +2,13 @@
 //!
 //! Two writes of the same block must reach all mirrors in one order, and a read that
 //! is checked against a checksum must not overlap a write. Ranges are blocks of one
-//! extent; readers share, writers exclude. No fairness is promised: ranges are held
-//! for one I/O.
+//! extent; readers share, writers exclude. Who waits is not overtaken by who came later and conflicts
+//! with it: readers that never stop would starve a writer.
 
 use event_listener::Event;
 use std::{
     ops::Range,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,11 +17,31 @@ struct Held {
     exclusive: bool,
 }
 
+impl Held {
+    fn conflicts(&self, other: &Self) -> bool {
+        (other.exclusive || self.exclusive) && other.range.start < self.range.end && self.range.start < other.range.end
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    held: Vec<Held>,
+    /// In the order in which they came.
+    waiting: Vec<(u64, Held)>,
+    tickets: u64,
+}
+
 /// The locks of one extent.
 #[derive(Debug, Default)]
 pub struct Ranges {
-    held: Mutex<Vec<Held>>,
+    state: Mutex<State>,
     released: Event,
+}
+
+/// A place in the queue; given up when dropped.
+struct Waiting<'a> {
+    ranges: &'a Ranges,
+    ticket: u64,
 }
 
 /// A range held; let go when dropped.
@@ -35,40 +55,66 @@ impl Ranges {
     /// Waits until `range` is free, and holds it.
     pub async fn hold(&self, range: Range<usize>, exclusive: bool) -> RangeGuard<'_> {
         let wanted = Held { range, exclusive };
-        loop {
-            if self.try_hold(&wanted) {
-                return RangeGuard { ranges: self, held: wanted };
+        let guard = || RangeGuard { ranges: self, held: wanted.clone() };
+        let waiting = {
+            let mut state = self.lock();
+            let in_the_way = state.held.iter().chain(state.waiting.iter().map(|(_, other)| other));
+            if !in_the_way.into_iter().any(|other| other.conflicts(&wanted)) {
+                state.held.push(wanted.clone());
+                return guard();
             }
+            state.tickets += 1;
+            let ticket = state.tickets;
+            state.waiting.push((ticket, wanted.clone()));
+            Waiting { ranges: self, ticket }
+        };
+        loop {
             let listener = self.released.listen();
-            if self.try_hold(&wanted) {
-                return RangeGuard { ranges: self, held: wanted };
+            if self.try_enter(waiting.ticket) {
+                return guard();
             }
             listener.await;
         }
     }
 
-    fn try_hold(&self, wanted: &Held) -> bool {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let conflict = |other: &Held| {
-            (other.exclusive || wanted.exclusive)
-                && other.range.start < wanted.range.end
-                && wanted.range.start < other.range.end
-        };
-        if held.iter().any(conflict) {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_enter(&self, ticket: u64) -> bool {
+        let mut state = self.lock();
+        let Some(place) = state.waiting.iter().position(|(other, _)| *other == ticket) else { return false };
+        let wanted = state.waiting[place].1.clone();
+        let earlier = state.waiting[..place].iter().map(|(_, other)| other);
+        if state.held.iter().chain(earlier).any(|other| other.conflicts(&wanted)) {
             return false;
         }
-        held.push(wanted.clone());
+        state.waiting.remove(place);
+        state.held.push(wanted);
         true
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut state = self.ranges.lock();
+        let before = state.waiting.len();
+        state.waiting.retain(|(ticket, _)| *ticket != self.ticket);
+        let gave_up = state.waiting.len() < before;
+        drop(state);
+        if gave_up {
+            self.ranges.released.notify(usize::MAX);
+        }
     }
 }
 
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
-        let mut held = self.ranges.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = held.iter().position(|other| *other == self.held) {
-            held.swap_remove(index);
+        let mut state = self.ranges.lock();
+        if let Some(index) = state.held.iter().position(|other| *other == self.held) {
+            state.held.swap_remove(index);
         }
-        drop(held);
+        drop(state);
         self.ranges.released.notify(usize::MAX);
     }
 }
@@ -87,6 +133,11 @@ mod tests {
         assert!(ranges.hold(6..8, true).now_or_never().is_some());
         drop(first);
         assert!(ranges.hold(3..4, true).now_or_never().is_none());
+        let mut writer = Box::pin(ranges.hold(3..4, true));
+        assert!((&mut writer).now_or_never().is_none());
+        assert!(ranges.hold(3..4, false).now_or_never().is_none(), "the writer came first");
+        drop(writer);
+        assert!(ranges.hold(3..4, false).now_or_never().is_some());
         drop(second);
         assert!(ranges.hold(3..4, true).now_or_never().is_some());
     }

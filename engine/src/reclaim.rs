@@ -21,6 +21,7 @@ use crate::{
     slots::Slots,
     space::Space,
 };
+use plinth_format::DiskNumber;
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
@@ -49,6 +50,8 @@ impl Freeing {
 
     /// A commit freed extents and slots.
     pub fn note(&self, commit: CommitNumber, freed: Freed) {
+        // Together, or `take` would hand out AUs without the extents whose I/O is to be awaited.
+        let mut pending = lock(&self.pending);
         {
             let mut space = lock(&self.space);
             for extent in &freed.extents {
@@ -58,7 +61,6 @@ impl Freeing {
                 }
             }
         }
-        let mut pending = lock(&self.pending);
         pending.extents.extend(freed.extents.into_iter().map(|extent| (commit, extent)));
         pending.slots.extend(freed.slots.into_iter().map(|(id, piece)| (commit, id, piece)));
     }
@@ -69,8 +71,8 @@ impl Freeing {
         !pending.extents.is_empty() || !pending.slots.is_empty()
     }
 
-    /// Takes out what commits up to `durable` freed. Commits come nearly, not quite, in order.
-    fn take(&self, durable: CommitNumber) -> (Vec<Arc<Extent>>, Vec<(u64, usize)>) {
+    /// Takes out what commits up to `durable` freed: extents, their AUs, and slots. Commits come nearly, not quite, in order.
+    fn take(&self, durable: CommitNumber) -> (Vec<Arc<Extent>>, Vec<(DiskNumber, u32)>, Vec<(u64, usize)>) {
         let mut pending = lock(&self.pending);
         let (ready, rest) = pending.extents.drain(..).partition(|(commit, _)| *commit <= durable);
         pending.extents = rest;
@@ -79,7 +81,8 @@ impl Freeing {
         let (ready, rest) = pending.slots.drain(..).partition(|(commit, ..)| *commit <= durable);
         pending.slots = rest;
         let ready: VecDeque<(CommitNumber, u64, usize)> = ready;
-        (extents, ready.into_iter().map(|(_, id, piece)| (id, piece)).collect())
+        let units = lock(&self.space).settle(durable.0);
+        (extents, units, ready.into_iter().map(|(_, id, piece)| (id, piece)).collect())
     }
 }
 
@@ -163,11 +166,10 @@ impl Group {
             self.catalog.durable_point().await?;
         }
         let durable = self.catalog.durable();
-        let (extents, slots) = self.freeing.take(durable);
+        let (extents, settled, slots) = self.freeing.take(durable);
         for extent in &extents {
             let _drained = extent.ranges.hold(0..self.blocks_per_au(), true).await;
         }
-        let settled = lock(&self.space).settle(durable.0);
         for (disk, au) in &settled {
             if let Some(member) = self.members.get(disk)
                 && member.is_writable()

@@ -48,6 +48,11 @@ pub struct Progress {
     pub error: Option<String>,
 }
 
+/// Whether the disk is still SYNCING, and has not gone and come back meanwhile.
+fn is_same(member: &Member, losses: u64) -> bool {
+    member.state() == DiskState::Syncing && member.losses() == losses
+}
+
 impl Group {
     /// The disks that a statement names.
     pub(crate) fn select(&self, selection: &Selection) -> Result<Vec<Arc<Member>>, AdminError> {
@@ -129,7 +134,13 @@ impl Group {
             member.release();
             return Err(failed(&reason));
         }
-        if let Err(refusal) = self.voters.admit(member, whole.is_some()).await {
+        let losses = member.losses();
+        let forgotten = if whole.is_some() { self.voters.forget_history(member).await } else { Ok(()) };
+        let admitted = match forgotten {
+            Ok(()) => self.voters.admit(member, whole.is_some()).await,
+            refused => refused,
+        };
+        if let Err(refusal) = admitted {
             member.release();
             return Err(failed(&refusal));
         }
@@ -138,16 +149,17 @@ impl Group {
             Some(member.number),
             format!("disk {} ({}) is back: resync begins", member.name, member.path()),
         );
-        self.spawn_resync(member);
+        self.spawn_resync(member, losses);
         Ok(())
     }
 
-    pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>) {
+    /// `losses`: how often the disk had gone offline when it came back.
+    pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
         let progress =
             Progress { state: "RUN", so_far: 0, work: 0, bytes: 0, began: self.world.monotonic(), error: None };
         self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).insert(member.number, progress);
         let (group, member) = (Arc::clone(self), Arc::clone(member));
-        self.world.spawn("resync", Box::pin(async move { group.resync(&member).await }));
+        self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
     }
 
     /// The device that carries a member's id, claimed; and why it must be copied whole, if it must.
@@ -224,11 +236,11 @@ impl Group {
         Ok(())
     }
 
-    async fn resync(self: &Arc<Self>, member: &Arc<Member>) {
-        let result = self.copy_stale(member).await;
+    async fn resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
+        let result = self.copy_stale(member, losses).await;
         let result = match result {
-            Ok(()) if self.is_stopping() || member.state() != DiskState::Syncing => Ok(false),
-            Ok(()) => self.finish_resync(member).await.map(|()| true),
+            Ok(()) if self.is_stopping() || !is_same(member, losses) => Ok(false),
+            Ok(()) => self.finish_resync(member, losses).await.map(|()| true),
             Err(error) => Err(error),
         };
         let (state, error) = match &result {
@@ -237,7 +249,10 @@ impl Group {
             Err(error) => ("ERRS", Some(error.to_string())),
         };
         let mut bytes = 0;
-        if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&member.number) {
+        // A resync that was overtaken leaves the stage to the one that came after it.
+        if (result.is_ok_and(|done| done) || member.losses() == losses || member.state() == DiskState::Offline)
+            && let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&member.number)
+        {
             progress.state = state;
             progress.error = error.clone();
             bytes = progress.bytes;
@@ -259,12 +274,14 @@ impl Group {
         }
     }
 
-    async fn copy_stale(&self, member: &Arc<Member>) -> Result<(), FileError> {
+    async fn copy_stale(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
         let disk = member.number;
+        // A promotion that began without this disk has written an extent that no row names yet.
+        drop(self.promoting.write().await);
         self.count_work(disk).await?;
         let mut cursor = 0;
         loop {
-            if self.is_stopping() || member.state() != DiskState::Syncing {
+            if self.is_stopping() || !is_same(member, losses) {
                 return Ok(());
             }
             let next = {
@@ -294,7 +311,7 @@ impl Group {
                 .write(false, move |connection| {
                     // If it has gone offline, marks set since then must stay; while it is
                     // SYNCING here, the job that sets them comes later.
-                    if syncing.state() != DiskState::Syncing {
+                    if !is_same(&syncing, losses) {
                         return Ok(());
                     }
                     let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
@@ -357,6 +374,8 @@ impl Group {
             return Ok(0);
         };
         self.recover_extent(extent).await?;
+        // Writes that began without this disk have ended, and marked what they wrote.
+        drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         let mut bytes = 0;
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
@@ -429,20 +448,20 @@ impl Group {
         Ok(Some((blocks.len() * BLOCK_SIZE) as u64))
     }
 
-    async fn finish_resync(&self, member: &Arc<Member>) -> Result<(), FileError> {
-        self.promote_disk(member).await?;
+    async fn finish_resync(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
+        self.promote_disk(member, losses).await?;
         self.rebuild_catalog().await;
         Ok(())
     }
 
     /// Records a disk as ONLINE; it may vote from then on.
-    async fn promote_disk(&self, member: &Arc<Member>) -> Result<(), FileError> {
-        let number = member.number;
+    async fn promote_disk(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
+        let (number, syncing) = (member.number, Arc::clone(member));
         let changed = self
             .voters
             .change(move |next| {
                 let Some(entry) = find(next, number) else { return Ok(false) };
-                if entry.state != DiskState::Syncing {
+                if entry.state != DiskState::Syncing || !is_same(&syncing, losses) {
                     return Err(Refusal::Other("it is not SYNCING any more".to_owned()));
                 }
                 entry.state = DiskState::Online;

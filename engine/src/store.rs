@@ -497,7 +497,8 @@ impl DiskStore {
                 Ok(())
             }
             Err(refusal) => {
-                taken.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
+                // What was more than the least is given back already.
+                runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
                 Err(StoreError::Stopped(refusal.to_string()))
             }
         }

@@ -1,5 +1,11 @@
 //! Whole groups on disks in memory: what happens to a database's bytes when things go wrong.
 
+mod crowd;
+mod endings;
+mod kills;
+mod noise;
+mod returning;
+
 use crate::{
     admin::{Code, NewDisk, NewGroup, Selection},
     api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
@@ -47,6 +53,14 @@ impl Lab {
     }
 
     fn create(&mut self, au_size: u64) -> Result<(), crate::admin::AdminError> {
+        self.create_with(au_size, false)
+    }
+
+    fn create_by_force(&mut self, au_size: u64) -> Result<(), crate::admin::AdminError> {
+        self.create_with(au_size, true)
+    }
+
+    fn create_with(&mut self, au_size: u64, force: bool) -> Result<(), crate::admin::AdminError> {
         let disks = self
             .disks
             .iter()
@@ -57,7 +71,7 @@ impl Lab {
                 failure_group: (self.redundancy != Redundancy::External).then(|| group.clone()),
                 quorum: group.starts_with('Q'),
                 size: None,
-                force: false,
+                force,
             })
             .collect();
         let new = NewGroup {

@@ -202,8 +202,33 @@ pub struct Counts {
     pub bytes_written: u64,
 }
 
+/// Ends everybody who uses some disks after a number of changes to them: the kill falls between two I/Os.
+#[derive(Debug, Clone)]
+pub struct Fuse(Arc<AtomicI64>);
+
+impl Fuse {
+    /// Burns through after `changes` writes, flushes and discards.
+    #[must_use]
+    pub fn new(changes: u64) -> Self {
+        Self(Arc::new(AtomicI64::new(i64::try_from(changes).expect("tests change little"))))
+    }
+
+    #[must_use]
+    pub fn is_blown(&self) -> bool {
+        self.0.load(Ordering::SeqCst) < 0
+    }
+
+    fn stops(&self, io: &Io) -> bool {
+        match io {
+            Io::Read { .. } => self.is_blown(),
+            _ => self.is_blown() || self.0.fetch_sub(1, Ordering::SeqCst) <= 0,
+        }
+    }
+}
+
 struct Medium {
     image: Image,
+    fuse: Option<Fuse>,
     faults: Faults,
     hung: Vec<(Io, Completer)>,
     counts: Counts,
@@ -244,7 +269,7 @@ impl MemoryDisk {
     #[must_use]
     pub fn with_image(path: &str, size: u64, logical: u32, physical: u32, image: Image) -> Self {
         let (faults, hung, counts) = (Faults::default(), Vec::new(), Counts::default());
-        let medium = Medium { image, faults, hung, counts, claimed: false, era: 0 };
+        let medium = Medium { image, fuse: None, faults, hung, counts, claimed: false, era: 0 };
         let sectors = Sectors { logical, physical };
         Self { path: path.into(), size, sectors, can_discard: true, medium: Arc::new(Mutex::new(medium)) }
     }
@@ -252,6 +277,30 @@ impl MemoryDisk {
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// Another disk with the same bytes, and nobody using it.
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        let image = lock(&self.medium).image.clone();
+        Self::with_image(&self.path, self.size, self.sectors.logical, self.sectors.physical, image)
+    }
+
+    /// From now on `fuse` decides how long its users live; what they ask for after their end stays unanswered.
+    pub fn put_fuse(&self, fuse: &Fuse) {
+        lock(&self.medium).fuse = Some(fuse.clone());
+    }
+
+    /// Lets go of its bytes: nobody will ask for them again.
+    pub fn scrap(&self) {
+        lock(&self.medium).image = Image::zeroed();
+    }
+
+    /// Cuts the power of a disk without atomic sectors.
+    pub fn tear_and_cut_power(&self, seed: u64) {
+        let mut medium = lock(&self.medium);
+        let sector = self.sectors.physical as usize;
+        medium.image.tear_and_cut_power(&mut Numbers::new(seed), sector);
     }
 
     /// Opens the disk afresh.
@@ -429,7 +478,7 @@ impl Disk for OpenDisk {
         if medium.era != self.era {
             return Completion::ready(failed(io, io::Error::other("the handle is from before the end")));
         }
-        if medium.faults.hang {
+        if medium.faults.hang || medium.fuse.as_ref().is_some_and(|fuse| fuse.stops(&io)) {
             let (completion, completer) = completion();
             medium.hung.push((io, completer));
             return completion;
@@ -583,6 +632,21 @@ impl TestWorld {
     /// Takes a disk out of discovery's sight. What is open stays open.
     pub fn detach(&self, path: &str) {
         lock(&self.disks).remove(path);
+    }
+
+    /// Another process on the same host, which sees the same disks as `disks`.
+    #[must_use]
+    pub fn successor(&self, disks: &[MemoryDisk]) -> Arc<Self> {
+        let world = Self::new();
+        *lock(&world.boot) = *lock(&self.boot);
+        disks.iter().for_each(|disk| world.attach(disk));
+        world
+    }
+
+    /// Nobody who sleeps wakes again: the threads of a process that was killed stay where they are.
+    pub fn stop_time(&self) {
+        lock(&self.alarms.due).ended = true;
+        self.alarms.changed.notify_one();
     }
 
     /// Another boot of the host: a new boot id.

@@ -30,10 +30,10 @@ use crate::{
     world::World,
 };
 use plinth_format::{
-    DiskNumber, GroupId, MembershipId,
+    BLOCK_SIZE, DiskNumber, GroupId, MembershipId,
     activity::ActivityLog,
     envelope::Envelope,
-    layout::{ACTIVITY_PLACES, MEMBERSHIP_PLACES, STAMP_PLACES},
+    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
     membership::{CatalogFile, DiskState, MemberDisk, Membership},
     stamp::Stamp,
 };
@@ -274,6 +274,23 @@ impl Voters {
         .map(|_| ())
     }
 
+    /// Wipes the memberships and stamps of a disk that is to be copied whole: those of a longer history that was given up
+    /// would outvote the ones it gets.
+    ///
+    /// # Errors
+    /// If the disk does not take it.
+    pub async fn forget_history(&self, member: &Member) -> Result<(), Refusal> {
+        let targets = BTreeSet::from([member.number]);
+        let memberships = MEMBERSHIP_PLACES.map(|place| (place, MEMBERSHIP_SLOT));
+        for (place, length) in memberships.into_iter().chain(STAMP_PLACES.map(|place| (place, BLOCK_SIZE))) {
+            let failed = self.write_records(&targets, place, |_| vec![0; length]).await;
+            if let Some(reason) = failed.get(&member.number) {
+                return Err(Refusal::Other(reason.clone()));
+            }
+        }
+        Ok(())
+    }
+
     /// R5 for one disk, given the states in `membership`.
     fn can_spare(&self, membership: &Membership, number: DiskNumber) -> bool {
         let is_current = |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
@@ -395,6 +412,12 @@ impl Voters {
             if self.is_closing() {
                 return Err(Refusal::Closing);
             }
+            if first {
+                // A mount that cannot be recorded is no mount: nobody waits for it but the operator.
+                let reasons: Vec<_> = failed.values().map(String::as_str).collect();
+                let text = format!("{holders} of {} voters took the mount's record: {}", old.len(), reasons.join("; "));
+                return Err(Refusal::Other(text));
+            }
             if !self.waiting.swap(true, Ordering::Relaxed) {
                 let names: Vec<_> = parent.voters().map(|disk| disk.name.as_str()).collect();
                 let text = format!(
@@ -424,12 +447,10 @@ impl Voters {
             if header.best.disk != member.id || header.best.group != self.group {
                 continue;
             }
-            let before = member.disk();
-            member.release();
+            // While the old handle has I/O under way it is the same device that the claim fails on.
             if disk.claim().is_ok() {
+                member.release();
                 member.attach(disk);
-            } else if let Some(before) = before {
-                member.attach(before);
             }
             return;
         }
@@ -453,8 +474,16 @@ impl Voters {
             .await
     }
 
-    /// Gives disks that will vote the newest log.
+    /// Gives disks that will vote the newest log. An older one that they hold may be of a history
+    /// that was given up, with a higher sequence: it is wiped first.
     async fn prepare_to_vote(&self, disks: &BTreeSet<DiskNumber>) -> BTreeMap<DiskNumber, String> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).joining.clear();
+        for place in ACTIVITY_PLACES {
+            let failed = self.write_records(disks, place, |_| vec![0; ACTIVITY_SLOT]).await;
+            if !failed.is_empty() {
+                return failed;
+            }
+        }
         let newest = {
             let mut state = self.log.lock().unwrap_or_else(PoisonError::into_inner);
             state.joining = disks.clone();

@@ -1,0 +1,114 @@
+//! Many threads at once, while disks fail, hang and return.
+
+use super::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What one thread does to its own part of a shared file, and to a file of its own.
+fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64) {
+    let mut numbers = Numbers::new(seed);
+    let base = seed * 700_001;
+    let mut part = vec![0; 700_001];
+    let mut file: Vec<u8> = Vec::new();
+    for round in 0..rounds {
+        let length = 1 + usize::try_from(numbers.below(60_000)).expect("small");
+        let at = usize::try_from(numbers.below((part.len() - length) as u64)).expect("small");
+        let bytes = pattern(numbers.draw(), length);
+        match numbers.below(8) {
+            0..=2 => {
+                block_on(session.write(shared, base + at as u64, &bytes, false)).expect("written");
+                part[at..at + length].copy_from_slice(&bytes);
+            }
+            3 | 4 => {
+                let at = at / 4;
+                block_on(session.write(own, at as u64, &bytes, false)).expect("written");
+                file.resize(file.len().max(at + length), 0);
+                file[at..at + length].copy_from_slice(&bytes);
+            }
+            5 => block_on(session.sync(if round % 2 == 0 { own } else { shared }, true)).expect("synced"),
+            6 => {
+                let size = usize::try_from(numbers.below(file.len() as u64 + 1)).expect("small");
+                let changes = Changes { size: Some(size as u64), ..Changes::default() };
+                block_on(session.change(own, changes)).expect("cut");
+                file.truncate(size);
+            }
+            _ => {
+                let punch = Allocate::PunchHole;
+                block_on(session.allocate(shared, base + at as u64, length as u64, punch)).expect("punched");
+                part[at..at + length].fill(0);
+            }
+        }
+        let mut now = vec![0xee; part.len()];
+        let count = block_on(session.read(shared, base, &mut now)).expect("read");
+        assert!(now[..count] == part[..count], "thread {seed}, round {round}: the shared file");
+        let mut now = vec![0xee; file.len() + 1];
+        let count = block_on(session.read(own, 0, &mut now)).expect("read");
+        assert!(now[..count] == file[..], "thread {seed}, round {round}: its own file");
+    }
+}
+
+#[test]
+fn many_threads_while_disks_come_and_go() {
+    let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "A", "B", "B"]);
+    let shared = lab.create_file("shared");
+    let size = Changes { size: Some(5_000_000), ..Changes::default() };
+    block_on(lab.session().change(shared, size)).expect("sized");
+    let workers: Vec<_> = (0..5)
+        .map(|seed| {
+            let (session, own) = (lab.session(), lab.create_file(&format!("own{seed}")));
+            std::thread::spawn(move || toil(&session, shared, own, seed, 120))
+        })
+        .collect();
+    let mut numbers = Numbers::new(5);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while workers.iter().any(|worker| !worker.is_finished()) {
+        assert!(std::time::Instant::now() < deadline, "they hang: {:#?}", lab.world.events());
+        let disk = usize::try_from(numbers.below(4)).expect("small");
+        let kind = numbers.below(4);
+        lab.disks[disk].faults(|faults| match kind {
+            0 => faults.fail_writes = true,
+            1 => faults.fail_flushes = true,
+            2 => faults.fail_reads = true,
+            _ => faults.hang = true,
+        });
+        std::thread::sleep(Duration::from_millis(if kind == 3 { 1500 } else { 50 }));
+        lab.disks[disk].heal();
+        lab.wait_for("the return", || {
+            let _ = block_on(lab.group().online(Selection::All));
+            (0..4).all(|disk| lab.state(disk) == DiskState::Online)
+        });
+    }
+    workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+    lab.online_all();
+    lab.check();
+    lab.dismount();
+    lab.mount();
+    lab.check();
+}
+
+/// Readers of one block never stop; a writer gets its turn all the same.
+#[test]
+fn readers_do_not_starve_a_writer() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("hot");
+    lab.write(node, 0, &[1; 1_000_000]);
+    let stop = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let (session, stop) = (lab.session(), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    block_on(session.read(node, 0, &mut [0; 900_000])).expect("read");
+                }
+            })
+        })
+        .collect();
+    let session = lab.session();
+    let writer = std::thread::spawn(move || {
+        for byte in 0..20 {
+            block_on(session.write(node, 0, &[byte; 900_000], false)).expect("written");
+        }
+    });
+    lab.wait_for("the writes", || writer.is_finished());
+    stop.store(true, Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
+}

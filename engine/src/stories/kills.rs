@@ -1,0 +1,149 @@
+//! Kills and power cuts between any two I/Os of a mount, a dismount, a workload, a loss and a resync.
+
+use super::*;
+use crate::testing::Fuse;
+
+/// What happens to the host when the fuse has blown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Kill,
+    PowerCut,
+    Torn,
+}
+
+/// Runs `work` on twins of the lab's disks once per place at which it can be cut short, and has `verify` look at what is left.
+fn cut_short(
+    lab: &Lab,
+    stride: u64,
+    work: impl Fn(&mut Lab) + Copy + Send + Sync + 'static,
+    verify: impl Fn(&mut Lab, &str),
+) {
+    let mut places = 0;
+    for (round, changes) in (0..).step_by(usize::try_from(stride).expect("small")).enumerate() {
+        let end = [End::Kill, End::PowerCut, End::Torn][round % 3];
+        let disks: Vec<MemoryDisk> = lab.disks.iter().map(MemoryDisk::twin).collect();
+        let fuse = Fuse::new(changes);
+        disks.iter().for_each(|disk| disk.put_fuse(&fuse));
+        let world = lab.world.successor(&disks);
+        let doomed_world = Arc::clone(&world);
+        let mut doomed =
+            Lab { world, disks: disks.clone(), group: None, redundancy: lab.redundancy, groups: lab.groups.clone() };
+        let worker = std::thread::spawn(move || work(&mut doomed));
+        while !fuse.is_blown() && !worker.is_finished() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if !fuse.is_blown() {
+            worker.join().expect("no panic");
+            assert!(places > 3, "only {places} places were tried");
+            return;
+        }
+        places += 1;
+        // The worker waits for an answer that never comes.
+        doomed_world.stop_time();
+        let doomed_disks = disks;
+        let disks: Vec<_> = doomed_disks.iter().map(MemoryDisk::twin).collect();
+        doomed_disks.iter().for_each(MemoryDisk::scrap);
+        let world = lab.world.successor(&disks);
+        if end != End::Kill {
+            world.reboot();
+        }
+        for (disk, index) in disks.iter().zip(0..) {
+            match end {
+                End::Kill => {}
+                End::PowerCut => disk.cut_power(changes * 10 + index),
+                End::Torn => disk.tear_and_cut_power(changes * 10 + index),
+            }
+        }
+        let mut heir = Lab { world, disks, group: None, redundancy: lab.redundancy, groups: lab.groups.clone() };
+        verify(&mut heir, &format!("{end:?} after {changes} changes"));
+    }
+}
+
+fn verify_table(heir: &mut Lab, place: &str) {
+    if let Err(error) = heir.try_mount(false) {
+        panic!("{place}: {error} ({:?})", error.hint);
+    }
+    assert_eq!(heir.read(heir.find("table"), 0, 300_000), pattern(1, 300_000), "{place}");
+    heir.online_all();
+    heir.check();
+    let other = heir.create_file("after");
+    heir.write(other, 0, &pattern(9, 100_000));
+    heir.dismount();
+    heir.mount();
+    assert_eq!(heir.read(heir.find("table"), 0, 300_000), pattern(1, 300_000), "{place}");
+    assert_eq!(heir.read(heir.find("after"), 0, 100_000), pattern(9, 100_000), "{place}");
+    heir.check();
+    heir.dismount();
+}
+
+fn prepared(kill: bool) -> Lab {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    lab.sync(node);
+    block_on(lab.session().sync_directory(ROOT)).expect("synced");
+    if kill {
+        lab.kill();
+    } else {
+        lab.dismount();
+    }
+    lab
+}
+
+#[test]
+fn a_mount_is_cut_short() {
+    for kill in [false, true] {
+        cut_short(&prepared(kill), 3, |doomed| drop(doomed.try_mount(false)), verify_table);
+    }
+}
+
+#[test]
+fn work_and_a_dismount_are_cut_short() {
+    let work = |doomed: &mut Lab| {
+        doomed.mount();
+        let node = doomed.create_file("other");
+        doomed.write(node, 0, &pattern(2, 30_000));
+        doomed.write(node, 0, &pattern(3, 200_000));
+        doomed.sync(node);
+        block_on(doomed.session().allocate(node, 10_000, 150_000, Allocate::PunchHole)).expect("punched");
+        block_on(doomed.session().change(node, Changes { size: Some(5000), ..Changes::default() })).expect("cut");
+        block_on(doomed.session().unlink(ROOT, b"other")).expect("removed");
+        doomed.dismount();
+    };
+    cut_short(&prepared(false), 5, work, verify_table);
+}
+
+#[test]
+fn a_loss_and_a_resync_are_cut_short() {
+    let work = |doomed: &mut Lab| {
+        doomed.mount();
+        doomed.disks[1].faults(|faults| faults.fail_writes = true);
+        let node = doomed.create_file("other");
+        doomed.write(node, 0, &pattern(3, 2_000_000));
+        doomed.disks[1].faults(|faults| faults.fail_writes = false);
+        doomed.online_all();
+        doomed.dismount();
+    };
+    cut_short(&prepared(false), 5, work, verify_table);
+}
+
+#[test]
+fn a_creation_is_cut_short() {
+    let mut lab = prepared(false);
+    lab.disks = (0..2).map(|index| MemoryDisk::noisy(&format!("/disk{index}"), 64 * MIB, 512, 4096, index)).collect();
+    lab.groups.truncate(2);
+    cut_short(
+        &lab,
+        5,
+        |doomed| drop(doomed.create(MIB)),
+        |heir, place| {
+            if heir.try_mount(false).is_err() {
+                let made = heir.create(MIB).or_else(|_| heir.create_by_force(MIB));
+                made.unwrap_or_else(|error| panic!("{place}: {error}"));
+                heir.mount();
+            }
+            heir.check();
+            heir.dismount();
+        },
+    );
+}
