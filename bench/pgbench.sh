@@ -4,12 +4,13 @@
 #   bench/pgbench.sh [-t SECONDS=10] [-r ROUNDS=3] [-s SCALE=20] [-c CLIENTS=8] [-b SHARED_BUFFERS=128MB] [-d DEVICE=3G]
 #
 # ext4 has one device, btrfs raid1 and Plinth NORMAL have two, so ext4 writes everything once and the others write it
-# twice. All devices are made alike, of the same size and with direct I/O to their file. Each round visits all systems,
-# each round begins with another one, and while one is measured the PostgreSQLs of the others are stopped: what the
-# machine does meanwhile strikes all alike. The figures are medians over the rounds. TPC-B is pgbench's default script,
-# select-only its -S. PostgreSQL is as it ships (fsync on, full_page_writes on, wal_sync_method fdatasync), with page
-# checksums and without autovacuum, which would run at another moment on each system. `-b 32MB` makes it read and
-# write much more: then most pages come from the kernel's page cache, and each transaction evicts a dirty page.
+# twice. All devices are made alike, of the same size and with direct I/O to their file. First come the rounds of
+# select-only (pgbench -S), on databases just filled and vacuumed, so that it reads and does not tidy up what updates left
+# behind; then the rounds of TPC-B, pgbench's default script. Each round visits all systems, each begins with another one,
+# and while one is measured the PostgreSQLs of the others are stopped: what the machine does meanwhile strikes all alike.
+# The figures are medians over the rounds. PostgreSQL is as it ships (fsync on, full_page_writes on, wal_sync_method
+# fdatasync), with page checksums and without autovacuum, which would run at another moment on each system. `-b 32MB`
+# makes TPC-B harder on a file system: most transactions then evict a dirty page.
 #
 # The table goes to standard output as Markdown, everything else to standard error.
 set -euo pipefail
@@ -90,19 +91,19 @@ END
     stop "$system"
 done
 
-for round in $(seq "$rounds"); do
-    for system in "${systems[@]}"; do
-        start "$system"
-        as_db psql -qc 'CHECKPOINT'
-        for load in tpcb select; do
-            flag=(); [ $load = select ] && flag=(-S)
+for load in select tpcb; do
+    flag=(); [ $load = select ] && flag=(-S)
+    for round in $(seq "$rounds"); do
+        for system in "${systems[@]}"; do
+            start "$system"
+            as_db psql -qc 'CHECKPOINT'
             as_db pgbench -n "${flag[@]}" -c "$clients" -j 2 -T "$seconds" >"$W/out/log" 2>&1 || { cat "$W/out/log"; fail "pgbench failed on $system"; }
             sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$W/out/log" >>"$W/out/$system.$load"
-            note "round $round, $system, $load: $(tail -1 "$W/out/$system.$load") tps"
+            note "$load, round $round, $system: $(tail -1 "$W/out/$system.$load") tps"
+            stop "$system"
         done
-        stop "$system"
+        systems=("${systems[@]:1}" "${systems[0]}")
     done
-    systems=("${systems[@]:1}" "${systems[0]}")
 done
 
 median() { sort -n "$W/out/$1" | awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'; }
