@@ -244,8 +244,9 @@ impl Drop for Active<'_> {
 impl Group {
     /// Enters the region of an extent for a write (invariant 1).
     pub(crate) async fn activate(&self, extent: &Extent) -> Result<Active<'_>, FileError> {
+        // Made at the second look: while a region is open, entering it must cost next to nothing.
+        let mut listener = None;
         loop {
-            let listener = self.activity.changed.listen();
             let mut opening = None;
             let mut full = false;
             {
@@ -283,8 +284,10 @@ impl Group {
                     self.activity.remove(&[region]);
                     return Err(error);
                 }
-            } else {
+            } else if let Some(listener) = listener.take() {
                 listener.await;
+            } else {
+                listener = Some(self.activity.changed.listen());
             }
         }
     }

@@ -288,6 +288,12 @@ impl Extents {
         self.lock().values().cloned().collect()
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
     /// Drops extents that nobody else holds and that have nothing to lose.
     pub fn shed(&self) {
         self.lock().retain(|_, extent| Arc::strong_count(extent) > 1 || extent.state().dirty);

@@ -165,7 +165,11 @@ impl Group {
             .map(|part| (Arc::clone(&part.extent), part.fresh.clone()))
             .collect();
         let now = self.world.now();
-        let grows = end > file.attributes().size;
+        let (grows, kill_set_id) = {
+            let attributes = file.attributes();
+            // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
+            (end > attributes.size, kill_set_id && without_set_id(attributes.mode) != attributes.mode)
+        };
         if marks.is_empty() && !grows && !kill_set_id {
             file.touch(now);
             return Ok(());

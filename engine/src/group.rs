@@ -309,6 +309,9 @@ impl Group {
     /// Drops the checksums of extents that were not used lately, when there are too many.
     fn drop_cached_sums(&self) {
         let size = self.blocks_per_au() * 4;
+        if self.extents.count() * size <= SUMS_MAX {
+            return;
+        }
         let mut cached: Vec<_> = self
             .extents
             .all()

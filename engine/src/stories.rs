@@ -702,6 +702,32 @@ fn a_full_group_says_so_and_recovers() {
 
 /// Holes: never written, punched, cut off and grown again: all read as zeros on disks full of noise.
 #[test]
+fn overwriting_needs_no_commit() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let session = lab.session();
+    let node = lab.create_file("wal");
+    lab.write(node, 0, &pattern(1, 256 << 10));
+    lab.sync(node);
+    let catalog = &lab.group().catalog;
+    let counts = || lab.disks.iter().map(|disk| disk.counts().writes).collect::<Vec<_>>();
+    // The caretaker stores times now and then, so not every try need be quiet.
+    let quiet = (0..5).any(|_| {
+        let (committed, written) = (catalog.committed(), counts());
+        for turn in 0..10 {
+            // As the kernel asks for a program that is not privileged.
+            block_on(session.write(node, turn * 8192, &pattern(turn, 8192), true)).expect("it is written");
+            block_on(session.sync(node, true)).expect("it is durable");
+        }
+        catalog.committed() == committed && counts().iter().zip(&written).all(|(now, then)| now - then == 10)
+    });
+    assert!(quiet, "a write is one write of each mirror, and no commit");
+    // With a bit to clear it is another matter.
+    block_on(session.change(node, Changes { mode: Some(0o4755), ..Changes::default() })).expect("the mode is set");
+    block_on(session.write(node, 0, b"x", true)).expect("it is written");
+    assert_eq!(block_on(session.attributes(node)).expect("it is there").mode & 0o7777, 0o755);
+}
+
+#[test]
 fn holes_read_as_zeros() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let session = lab.session();

@@ -15,8 +15,9 @@
 //! The state of a parker, and who changes it:
 //!
 //! ```text
-//!   RUNNING --owner--> PARKED | IN_RING --waker--> WOKEN --owner--> RUNNING
-//!      +-------------------waker---------------------^
+//!   RUNNING --owner--> PARKED | IN_RING --owner, the wait being over--> RUNNING
+//!      |                     |
+//!      +-------waker---------+--> WOKEN --owner--> RUNNING
 //! ```
 //!
 //! A waker that finds PARKED unparks the thread; one that finds IN_RING writes to
@@ -88,6 +89,12 @@ impl Parker {
     /// Announces that the owner is about to wait. `false`: it was woken, and must not.
     fn park(&self, how: u8) -> bool {
         self.state.compare_exchange(RUNNING, how, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// The owner waits no more. A wake-up that came meanwhile stays; one that the owner
+    /// gives itself from now on, for I/O that has ended, need not ring.
+    fn unpark(&self, how: u8) {
+        let _ = self.state.compare_exchange(how, RUNNING, Ordering::AcqRel, Ordering::Acquire);
     }
 }
 
@@ -238,6 +245,7 @@ impl Driver {
                 let wait = if wait != Wait::No && self.parker.park(IN_RING) { wait } else { Wait::No };
                 ring.enter(wait);
                 drop(state);
+                self.parker.unpark(IN_RING);
             }
             _ => {
                 drop(state);
@@ -246,6 +254,7 @@ impl Driver {
                         Wait::AtMost(time) => thread::park_timeout(time),
                         Wait::Forever | Wait::No => thread::park(),
                     }
+                    self.parker.unpark(PARKED);
                 }
             }
         }
