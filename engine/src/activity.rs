@@ -495,10 +495,7 @@ impl Group {
     /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets the error.
     pub(crate) async fn give_up(&self, member: &Arc<Member>, settled: &Settled) -> Result<(), FileError> {
         match self.voters.expel(member.number, &settled.reason(), false).await {
-            Ok(()) => {
-                member.wait_settled().await;
-                Ok(())
-            }
+            Ok(()) => self.wait_settled(member).await,
             Err(Refusal::Closing) => Err(FileError::Dismounted),
             Err(refusal) => Err(FileError::Refused {
                 disk: member.name.clone(),

@@ -407,7 +407,7 @@ impl Group {
         extent.state().set_sums(first, &sums);
         // What an offline disk misses must be on record before anybody is told (R4).
         for (_, member) in self.mirrors(extent) {
-            member.wait_settled().await;
+            self.wait_settled(member).await?;
         }
         Ok(())
     }
@@ -435,7 +435,7 @@ impl Group {
             }
         }
         for member in self.members.values() {
-            member.wait_settled().await;
+            self.wait_settled(member).await?;
         }
         Ok(())
     }
@@ -460,6 +460,15 @@ impl Group {
             self.world.sleep(Duration::from_millis(50)).await;
         }
         Ok(())
+    }
+
+    /// Waits until what an offline disk misses is on record; an error if it never will be,
+    /// because the catalog has stopped: then nothing may be acknowledged (R4).
+    pub(crate) async fn wait_settled(&self, member: &Member) -> Result<(), FileError> {
+        if member.wait_settled().await {
+            return Ok(());
+        }
+        Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
     }
 
     fn lost(&self, extent: &Extent, tried: usize) -> FileError {

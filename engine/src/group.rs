@@ -341,24 +341,17 @@ impl Group {
         let data: Vec<_> =
             disks.iter().copied().filter(|disk| self.members.get(disk).is_some_and(|member| !member.quorum)).collect();
         let regions = self.activity.regions();
-        loop {
-            match self.mark_stale(&data, &regions).await {
-                Ok(()) => break,
-                Err(error) => {
-                    if self.is_stopping() || self.catalog.failure().is_some() {
-                        // Nothing that depends on it will be acknowledged.
-                        return;
-                    }
-                    self.tell(Severity::Alarm, None, format!("writes wait: stale marks cannot be stored: {error}"));
-                    self.world.sleep(Duration::from_secs(1)).await;
-                }
+        let mut members = disks.iter().filter_map(|disk| self.members.get(disk));
+        while let Err(error) = self.mark_stale(&data, &regions).await {
+            if self.is_stopping() || self.catalog.failure().is_some() {
+                // Nothing that depends on it will be acknowledged; who waits hears why.
+                members.for_each(|member| member.abandon());
+                return;
             }
+            self.tell(Severity::Alarm, None, format!("writes wait: stale marks cannot be stored: {error}"));
+            self.world.sleep(Duration::from_secs(1)).await;
         }
-        for disk in disks {
-            if let Some(member) = self.members.get(disk) {
-                member.settle();
-            }
-        }
+        members.by_ref().for_each(|member| member.settle());
         // The catalog may have lost a mirror with the disk.
         self.rebuild_catalog().await;
     }
@@ -431,7 +424,7 @@ impl Group {
         self.voters.close();
         self.activity.wake_all();
         for member in self.members.values() {
-            member.settle();
+            member.abandon();
             member.release();
         }
         let how = if orderly.is_ok() { "" } else { " by force; the next mount recovers" };

@@ -78,6 +78,7 @@ pub struct Member {
     flushed: AtomicU64,
     flushing: async_lock::Mutex<()>,
     unsettled: AtomicBool,
+    abandoned: AtomicBool,
     settled: Event,
 }
 
@@ -137,6 +138,7 @@ impl Member {
             flushed: AtomicU64::new(0),
             flushing: async_lock::Mutex::new(()),
             unsettled: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             settled: Event::new(),
         }
     }
@@ -210,19 +212,31 @@ impl Member {
 
     /// The stale marks that follow from this disk's going offline are durable.
     pub fn settle(&self) {
+        self.abandoned.store(false, Ordering::Release);
         self.unsettled.store(false, Ordering::Release);
         self.settled.notify(usize::MAX);
     }
 
+    /// The stale marks that are waited for will never be durable: the group ends.
+    pub fn abandon(&self) {
+        if self.unsettled.load(Ordering::Acquire) {
+            self.abandoned.store(true, Ordering::Release);
+            self.unsettled.store(false, Ordering::Release);
+            self.settled.notify(usize::MAX);
+        }
+    }
+
     /// Waits until the stale marks that follow from the disk's going offline are durable.
-    pub async fn wait_settled(&self) {
+    /// False: they never will be, and nothing may be acknowledged that the disk misses.
+    pub async fn wait_settled(&self) -> bool {
         while self.unsettled.load(Ordering::Acquire) {
             let listener = self.settled.listen();
             if !self.unsettled.load(Ordering::Acquire) {
-                return;
+                break;
             }
             listener.await;
         }
+        !self.abandoned.load(Ordering::Acquire)
     }
 
     fn submit(&self, purpose: Purpose, offset: u64, length: usize, io: Io) -> Flight<'_> {

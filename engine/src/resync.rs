@@ -94,7 +94,10 @@ impl Group {
                 .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
         })?;
         for member in members {
-            member.wait_settled().await;
+            if !member.wait_settled().await {
+                let text = format!("disk {} is offline, but what it misses could not be recorded", member.name);
+                return Err(AdminError::new(Code::Io, text).hint("the alert log says why; the next mount recovers"));
+            }
         }
         Ok(())
     }
@@ -119,7 +122,9 @@ impl Group {
         if member.state() != DiskState::Offline {
             return Ok(());
         }
-        member.wait_settled().await;
+        if !member.wait_settled().await {
+            return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name)));
+        }
         let (disk, whole) = self.find_device(member).await?;
         let failed = |refusal: &dyn std::fmt::Display| {
             AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name))

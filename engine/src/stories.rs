@@ -176,7 +176,11 @@ impl Lab {
 
     fn online_all(&self) {
         block_on(self.group().online(Selection::All)).expect("the disks come back");
-        self.wait_for("the resync", || (0..self.disks.len()).all(|disk| self.state(disk) == DiskState::Online));
+        // A resync ends when the catalog has its mirrors again, too: until then a second loss is one too many.
+        let ended = || self.group().operations().iter().all(|operation| operation.state != "RUN");
+        self.wait_for("the resync", || {
+            (0..self.disks.len()).all(|disk| self.state(disk) == DiskState::Online) && ended()
+        });
     }
 
     fn told(&self, text: &str) -> bool {
