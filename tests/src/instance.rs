@@ -257,11 +257,11 @@ impl Instance {
     #[track_caller]
     pub fn mount_again(&self, group: &str) -> PathBuf {
         let point = self.path("mnt").join(group);
-        // Attributes of a dead mount may be answered from the kernel's memory; a folder is opened by a living one only.
+        // Attributes and folders of a dead mount may be answered from the kernel's memory, its space never.
         let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
         let outside = device(&self.path("mnt"));
         wait_for("the mount to be back", || {
-            fs::read_dir(&point).is_ok() && device(&point).is_some_and(|own| Some(own) != outside)
+            rustix::fs::statvfs(&point).is_ok() && device(&point).is_some_and(|own| Some(own) != outside)
         });
         point
     }
