@@ -42,6 +42,9 @@ pub struct Freeing {
     pending: Mutex<Pending>,
 }
 
+/// What may be used again: extents, their AUs, and slots.
+type Settled = (Vec<Arc<Extent>>, Vec<(DiskNumber, u32)>, Vec<(u64, usize)>);
+
 impl Freeing {
     #[must_use]
     pub fn new(space: Arc<Mutex<Space>>, mirror_sets: Arc<MirrorSets>) -> Self {
@@ -72,7 +75,7 @@ impl Freeing {
     }
 
     /// Takes out what commits up to `durable` freed: extents, their AUs, and slots. Commits come nearly, not quite, in order.
-    fn take(&self, durable: CommitNumber) -> (Vec<Arc<Extent>>, Vec<(DiskNumber, u32)>, Vec<(u64, usize)>) {
+    fn take(&self, durable: CommitNumber) -> Settled {
         let mut pending = lock(&self.pending);
         let (ready, rest) = pending.extents.drain(..).partition(|(commit, _)| *commit <= durable);
         pending.extents = rest;

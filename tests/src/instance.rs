@@ -257,9 +257,12 @@ impl Instance {
     #[track_caller]
     pub fn mount_again(&self, group: &str) -> PathBuf {
         let point = self.path("mnt").join(group);
-        // One look, or what was mounted before could go between two.
+        // Attributes and folders of a dead mount may be answered from the kernel's memory, its space never.
         let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
-        wait_for("the mount to be back", || device(&point).is_some_and(|own| Some(own) != device(&self.path("mnt"))));
+        let outside = device(&self.path("mnt"));
+        wait_for("the mount to be back", || {
+            rustix::fs::statvfs(&point).is_ok() && device(&point).is_some_and(|own| Some(own) != outside)
+        });
         point
     }
 

@@ -18,9 +18,8 @@ fn cut_short(
     work: impl Fn(&mut Lab) + Copy + Send + Sync + 'static,
     verify: impl Fn(&mut Lab, &str),
 ) {
-    let mut places = 0;
-    for (round, changes) in (0..).step_by(usize::try_from(stride).expect("small")).enumerate() {
-        let end = [End::Kill, End::PowerCut, End::Torn][round % 3];
+    for (places, changes) in (0..).step_by(usize::try_from(stride).expect("small")).enumerate() {
+        let end = [End::Kill, End::PowerCut, End::Torn][places % 3];
         let disks: Vec<MemoryDisk> = lab.disks.iter().map(MemoryDisk::twin).collect();
         let fuse = Fuse::new(changes);
         disks.iter().for_each(|disk| disk.put_fuse(&fuse));
@@ -37,7 +36,6 @@ fn cut_short(
             assert!(places > 3, "only {places} places were tried");
             return;
         }
-        places += 1;
         // The worker waits for an answer that never comes.
         doomed_world.stop_time();
         let doomed_disks = disks;
