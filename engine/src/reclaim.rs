@@ -42,6 +42,9 @@ pub struct Freeing {
     pending: Mutex<Pending>,
 }
 
+/// Extents, AUs on disks, and slots of shared extents.
+type Taken = (Vec<Arc<Extent>>, Vec<(DiskNumber, u32)>, Vec<(u64, usize)>);
+
 impl Freeing {
     #[must_use]
     pub fn new(space: Arc<Mutex<Space>>, mirror_sets: Arc<MirrorSets>) -> Self {
@@ -72,7 +75,7 @@ impl Freeing {
     }
 
     /// Takes out what commits up to `durable` freed: extents, their AUs, and slots. Commits come nearly, not quite, in order.
-    fn take(&self, durable: CommitNumber) -> (Vec<Arc<Extent>>, Vec<(DiskNumber, u32)>, Vec<(u64, usize)>) {
+    fn take(&self, durable: CommitNumber) -> Taken {
         let mut pending = lock(&self.pending);
         let (ready, rest) = pending.extents.drain(..).partition(|(commit, _)| *commit <= durable);
         pending.extents = rest;

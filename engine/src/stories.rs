@@ -394,7 +394,7 @@ fn a_bad_sector_is_healed_from_the_other_mirror() {
     for disk in &lab.disks {
         let at = (0..64 * MIB).step_by(4096).find(|at| disk.peek(*at, 4096) == bytes[81_920..86_016]);
         let at = at.expect("every mirror has the block");
-        disk.faults(|faults| faults.bad = vec![at..at + 512]);
+        disk.faults(|faults| faults.bad.push(at..at + 512));
         assert_eq!(lab.read(node, 0, bytes.len()), bytes);
         assert_eq!(lab.read(node, 0, bytes.len()), bytes);
         disk.heal();
