@@ -176,7 +176,11 @@ impl Lab {
 
     fn online_all(&self) {
         block_on(self.group().online(Selection::All)).expect("the disks come back");
-        self.wait_for("the resync", || (0..self.disks.len()).all(|disk| self.state(disk) == DiskState::Online));
+        // With its end: the disk is ONLINE before it has a mirror of the catalog, and until then the others cannot be spared.
+        self.wait_for("the resync", || {
+            (0..self.disks.len()).all(|disk| self.state(disk) == DiskState::Online)
+                && self.group().operations().iter().all(|operation| operation.state != "RUN")
+        });
     }
 
     fn told(&self, text: &str) -> bool {
