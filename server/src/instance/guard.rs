@@ -6,7 +6,7 @@ use plinth_engine::event::Severity;
 use std::{
     collections::BTreeSet,
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -43,7 +43,8 @@ impl Instance {
     /// Whether the group shall still be mounted. If not, its guard is no longer one.
     fn still_wanted(&self, group: &str) -> bool {
         let mut guarded = lock(&self.guarded);
-        let wanted = lock(&self.state).groups.get(group).is_some_and(|group| group.mounted);
+        let mounted = lock(&self.state).groups.get(group).is_some_and(|group| group.mounted);
+        let wanted = mounted && !self.ending.load(Ordering::Acquire);
         if !wanted {
             guarded.remove(group);
         }

@@ -49,7 +49,10 @@ use std::{
     os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -87,6 +90,8 @@ pub struct Instance {
     guarded: Mutex<BTreeSet<String>>,
     /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
     devices: Mutex<BTreeMap<PathBuf, OwnedFd>>,
+    /// The instance shuts down: an engine that ends now is not started again.
+    ending: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -444,6 +449,11 @@ impl Instance {
     /// # Errors
     /// If something is in use and `force` is not given: then all is as it was, but for what could be dismounted.
     pub fn shut_down(&self, force: bool) -> Result<()> {
+        self.ending.store(true, Ordering::Release);
+        self.shut_groups_down(force).inspect_err(|_| self.ending.store(false, Ordering::Release))
+    }
+
+    fn shut_groups_down(&self, force: bool) -> Result<()> {
         for group in self.groups().into_keys() {
             let mount_points = self.mount_points(&group);
             self.dismount_group(&group, force)?;

@@ -19,7 +19,7 @@ use std::{
     },
     path::Path,
     process::ExitCode,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicBool},
 };
 
 /// What an instance is started with.
@@ -89,6 +89,7 @@ fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
         locks: Mutex::default(),
         guarded: Mutex::new(BTreeSet::new()),
         devices: Mutex::default(),
+        ending: AtomicBool::new(false),
     });
     let postgres = listen(&instance.paths.postgres(), options.looking)?;
     let own = listen(&instance.paths.control(), options.looking)?;
