@@ -35,7 +35,7 @@ fn mount_finds_the_helper() {
     let helper = instance.path("bin");
     std::fs::create_dir(&helper).expect("mkdir");
     std::os::unix::fs::symlink(plinth_tests::binary(), helper.join("mount.fuse.plinth")).expect("link");
-    shell(r#""$1/mount.fuse.plinth" DATA "$2" -o "rw,dir=$3""#).arg(&helper).arg(&point).arg(instance.dir()).ok();
+    shell(r#""$1/mount.fuse.plinth" DATA "$2" -o rw"#).arg(&helper).arg(&point).env("PLINTH_DIR", instance.dir()).ok();
     std::fs::write(point.join("file"), "x").expect("write");
     shell(r#"umount "$1""#).arg(&point).ok();
 }
