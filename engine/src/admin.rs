@@ -192,7 +192,7 @@ pub struct Problem {
 }
 
 /// A long operation under way or just ended: a row of `v$asm_operation`. AUs and AUs per minute.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// `RESYNC`, `RECOVERY` ...
     pub pass: String,

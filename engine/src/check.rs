@@ -193,22 +193,15 @@ impl Group {
         self.recover_extent(extent).await?;
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
-        while piece < pieces && !extent.is_buried() {
-            if !extent.has_piece(piece) {
-                piece += 1;
-                continue;
-            }
-            let mut end = piece + 1;
-            while end < pieces && end - piece < STEP && extent.has_piece(end) {
-                end += 1;
-            }
-            let blocks = piece * BLOCKS_PER_PIECE..end * BLOCKS_PER_PIECE;
+        while !extent.is_buried() {
+            let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
+            let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
             let wrong = self.compare_blocks(extent, blocks.clone(), report).await?;
             if !wrong.is_empty() {
                 let repaired = repair && self.repair_blocks(extent, blocks).await?;
                 report.problems.extend(wrong.into_iter().map(|text| Problem { text, repaired }));
             }
-            piece = end;
+            piece = run.end;
         }
         Ok(())
     }

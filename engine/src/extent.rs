@@ -28,6 +28,7 @@ use plinth_format::{DiskNumber, checksum::UNKNOWN};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -110,6 +111,14 @@ impl State {
     #[must_use]
     pub fn has(&self, piece: usize) -> bool {
         self.written.has(piece) || self.pending.has(piece)
+    }
+
+    /// The first run of pieces in `within` that hold data, cut to `most` of them.
+    #[must_use]
+    pub fn run(&self, within: Range<usize>, most: usize) -> Option<Range<usize>> {
+        let first = within.clone().find(|piece| self.has(*piece))?;
+        let end = (first..within.end.min(first + most)).take_while(|piece| self.has(*piece)).last()? + 1;
+        Some(first..end)
     }
 
     /// All pieces that hold data.

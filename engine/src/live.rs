@@ -1,7 +1,7 @@
 //! What the views show of the moment: states, space and counters.
 
 use crate::{
-    catalog::{Live, LiveDisk, LiveGroup, LiveOperation},
+    catalog::{Live, LiveDisk, LiveGroup},
     group::Group,
 };
 use plinth_format::membership::DiskState;
@@ -88,20 +88,7 @@ impl Group {
                 });
             }
         }
-        live.operations = self
-            .list_operations()
-            .into_iter()
-            .map(|operation| LiveOperation {
-                pass: operation.pass,
-                state: operation.state,
-                power: operation.power,
-                so_far: operation.so_far,
-                work: operation.work,
-                rate: operation.rate,
-                bytes: operation.bytes,
-                error: operation.error,
-            })
-            .collect();
+        live.operations = self.list_operations();
         live
     }
 }

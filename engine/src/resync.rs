@@ -384,17 +384,10 @@ impl Group {
         let mut bytes = 0;
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
-        while piece < pieces && member.state() == DiskState::Syncing {
-            if !extent.has_piece(piece) {
-                piece += 1;
-                continue;
-            }
-            let mut end = piece + 1;
-            while end < pieces && end - piece < STEP && extent.has_piece(end) {
-                end += 1;
-            }
-            bytes += self.copy_pieces(extent, member, mirror, piece, end).await?;
-            piece = end;
+        while member.state() == DiskState::Syncing {
+            let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
+            bytes += self.copy_pieces(extent, member, mirror, run.start, run.end).await?;
+            piece = run.end;
         }
         Ok(bytes)
     }

@@ -3,6 +3,7 @@
 //! A query's connection has a small temporary table for each; they are filled
 //! before the query runs.
 
+use crate::admin::Operation;
 use rusqlite::{Connection, params};
 
 /// The group: one row of `live_group`.
@@ -73,28 +74,13 @@ pub struct LiveDisk {
     pub can_discard: bool,
 }
 
-/// A long operation: one row of `live_operation`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LiveOperation {
-    /// `RESYNC`, `RECOVERY` ...
-    pub pass: String,
-    /// `WAIT`, `RUN`, `DONE`, `ERRS`.
-    pub state: String,
-    pub power: u32,
-    pub so_far: u64,
-    pub work: u64,
-    /// AUs per minute.
-    pub rate: u64,
-    pub bytes: u64,
-    pub error: Option<String>,
-}
-
 /// What the views show that is not in the catalog.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Live {
     pub group: LiveGroup,
     pub disks: Vec<LiveDisk>,
-    pub operations: Vec<LiveOperation>,
+    /// Rows of `live_operation`.
+    pub operations: Vec<Operation>,
 }
 
 fn signed(value: u64) -> i64 {

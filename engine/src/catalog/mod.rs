@@ -44,7 +44,7 @@ use crate::{
 };
 use futures::channel::oneshot;
 use image::Image;
-pub use live::{Live, LiveDisk, LiveGroup, LiveOperation};
+pub use live::{Live, LiveDisk, LiveGroup};
 use plinth_format::page::{self, PAGE_SIZE, RESERVED};
 use queue::Queue;
 pub use reader::QueryLimits;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{memory_store::MemoryStore, *};
+use crate::admin::Operation;
 use crate::testing::{Numbers, TestWorld, block_on};
 use rusqlite::params;
 use std::{
@@ -425,7 +426,7 @@ fn people_can_query_the_views() {
         ..LiveGroup::default()
     };
     let disks = vec![LiveDisk { name: "DATA_0000".into(), votes: true, ..LiveDisk::default() }];
-    let operations = vec![LiveOperation { pass: "RESYNC".into(), work: 10, rate: 4, ..LiveOperation::default() }];
+    let operations = vec![Operation { pass: "RESYNC".into(), work: 10, rate: 4, ..Operation::default() }];
     let live = Live { group, disks, operations };
     let query = |sql: &str| block_on(catalog.query(sql, live.clone(), QueryLimits::default()));
     let text = |sql: &str| match query(sql).unwrap().rows.remove(0).remove(0) {

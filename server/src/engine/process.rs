@@ -2,7 +2,7 @@
 
 use super::{
     files,
-    protocol::{Answer, NAME, Notice, Request, Status, encode_row},
+    protocol::{Answer, NAME, Notice, Request, Status, in_parts},
 };
 use crate::{
     alert::Alert,
@@ -42,8 +42,6 @@ const PARTING: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: usize = 64;
 /// FUSE workers that are kept ready.
 const WORKERS: usize = 4;
-/// The bytes of rows that are sent in one message, about.
-const PART: usize = 1 << 20;
 
 /// What an engine is started with.
 #[derive(Debug, Clone)]
@@ -371,18 +369,7 @@ impl Engine {
             Err(error) => return frames.send(&Answer::Refused(error), &[], None),
         };
         frames.send(&Answer::Rows { columns: rows.columns, types: rows.types }, &[], None)?;
-        let mut body = Vec::new();
-        let mut count = 0;
-        for row in &rows.rows {
-            encode_row(row, &mut body);
-            count += 1;
-            if body.len() >= PART {
-                frames.send(&Answer::Part { rows: count }, &body, None)?;
-                body.clear();
-                count = 0;
-            }
-        }
-        frames.send(&Answer::Part { rows: count }, &body, None)?;
+        in_parts(&rows.rows, |rows, body| frames.send(&Answer::Part { rows }, body, None))?;
         frames.send(&Answer::Done, &[], None)
     }
 

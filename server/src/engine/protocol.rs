@@ -5,7 +5,7 @@ use plinth_engine::{
     api::Kind,
 };
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 /// The name of the protocol in greetings.
 pub const NAME: &str = "engine";
@@ -137,6 +137,28 @@ pub struct ListEntry {
     pub name: String,
     pub cookie: u64,
     pub info: FileInfo,
+}
+
+/// The bytes of rows in one message, about.
+const PART: usize = 1 << 20;
+
+/// Sends rows in parts: `send` gets how many rows a part has, and the part's bytes. The last may be empty.
+///
+/// # Errors
+/// What `send` says first.
+pub fn in_parts(rows: &[Vec<Value>], mut send: impl FnMut(usize, &[u8]) -> io::Result<()>) -> io::Result<()> {
+    let mut body = Vec::new();
+    let mut count = 0;
+    for row in rows {
+        encode_row(row, &mut body);
+        count += 1;
+        if body.len() >= PART {
+            send(count, &body)?;
+            body.clear();
+            count = 0;
+        }
+    }
+    send(count, &body)
 }
 
 /// Appends a row to a body: a count, then for each value a byte that says what it is, and the value.

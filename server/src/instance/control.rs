@@ -9,7 +9,7 @@ use super::{
     views::Type,
 };
 use crate::{
-    engine::protocol::{decode_row, encode_row},
+    engine::protocol::{decode_row, in_parts},
     frames::{Frames, Received},
     paths::Paths,
     process::Peer,
@@ -34,8 +34,6 @@ use std::{
 const NAME: &str = "control";
 /// Most connections at one time.
 const CONNECTIONS_MAX: usize = 64;
-/// The bytes of rows in one message, about.
-const PART: usize = 1 << 20;
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Request {
@@ -172,18 +170,7 @@ fn sql(context: &Context, frames: &Frames, text: &str) -> io::Result<Result<(), 
                 let columns =
                     table.columns.iter().map(|column| (column.name.clone(), type_number(column.kind))).collect();
                 frames.send(&Answer::Columns(columns), &[], None)?;
-                let mut body = Vec::new();
-                let mut count = 0;
-                for row in &table.rows {
-                    encode_row(row, &mut body);
-                    count += 1;
-                    if body.len() >= PART {
-                        frames.send(&Answer::Part { rows: count }, &body, None)?;
-                        body.clear();
-                        count = 0;
-                    }
-                }
-                frames.send(&Answer::Part { rows: count }, &body, None)?;
+                in_parts(&table.rows, |rows, body| frames.send(&Answer::Part { rows }, body, None))?;
                 frames.send(&Answer::Tag(format!("{} {}", statement.tag(), table.rows.len())), &[], None)?;
             }
             Err(refusal) => return Ok(Err(refusal)),
