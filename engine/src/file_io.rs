@@ -20,7 +20,7 @@ use crate::{
     activity::Active,
     api::{Allocate, Changes, Seek},
     blocks::BLOCKS_PER_PIECE,
-    buffer::Buffer,
+    buffer::{Buffer, Slice},
     error::FileError,
     extent::{self, Extent},
     extents::{Freed, Layout, Part, set_blocks},
@@ -40,11 +40,14 @@ const READ_MAX: u64 = 1 << 20;
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// What one part of a write holds until its marks are committed.
-struct Written<'a> {
-    _active: Active<'a>,
+/// One part of a write: its bytes in whole blocks, and what it holds until its marks are committed.
+struct Ready<'a> {
+    active: Active<'a>,
     _range: RangeGuard<'a>,
     extent: Arc<Extent>,
+    first_block: usize,
+    buffer: Slice,
+    /// Pieces that get their first data.
     fresh: Vec<usize>,
 }
 
@@ -154,12 +157,12 @@ impl Group {
             self.prepare(file, &mut *file.data.layout.write().await, offset, end).await?;
         };
         let parts = layout.parts(offset, bytes.len(), self.au_size);
-        let mut written = Vec::with_capacity(parts.len());
+        let mut ready = Vec::with_capacity(parts.len());
         for part in &parts {
             let extent = part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
-            written.push(self.write_part(extent, part.inside.clone(), &bytes[part.range.clone()]).await?);
+            ready.push(self.ready_part(extent, part.inside.clone(), &bytes[part.range.clone()]).await?);
         }
-        let marks: Vec<_> = written
+        let marks: Vec<_> = ready
             .iter()
             .filter(|part| !part.fresh.is_empty())
             .map(|part| (Arc::clone(&part.extent), part.fresh.clone()))
@@ -171,36 +174,54 @@ impl Group {
             (end > attributes.size, kill_set_id && without_set_id(attributes.mode) != attributes.mode)
         };
         if marks.is_empty() && !grows && !kill_set_id {
+            self.write_ready(&ready).await?;
             file.touch(now);
             return Ok(());
         }
+        // A mark must not be seen before its data is on the disks: an earlier owner's bytes may lie there. A size may:
+        // what it newly covers holds zeros until the data comes, and whoever reads it waits for the range.
+        let size_only = marks.is_empty();
+        if !size_only {
+            self.write_ready(&ready).await?;
+        }
         let owner = Arc::clone(file);
-        let ((), commit) = self
-            .catalog
-            .write(false, move |connection| {
-                for (extent, pieces) in &marks {
-                    extent::change_marks(connection, extent, |_, pending| {
-                        pieces.iter().for_each(|piece| pending.add(*piece));
-                    })?;
-                }
-                let mode = owner.attributes().mode;
-                let mode = if kill_set_id { without_set_id(mode) } else { mode };
-                let size = owner.attributes().size.max(end);
-                set_size(connection, &owner, size, mode, now)
-            })
-            .await?;
+        let commit = self.catalog.write(false, move |connection| {
+            for (extent, pieces) in &marks {
+                extent::change_marks(connection, extent, |_, pending| {
+                    pieces.iter().for_each(|piece| pending.add(*piece));
+                })?;
+            }
+            let mode = owner.attributes().mode;
+            let mode = if kill_set_id { without_set_id(mode) } else { mode };
+            let size = owner.attributes().size.max(end);
+            set_size(connection, &owner, size, mode, now)
+        });
+        let ((), commit) = if size_only {
+            let (data, commit) = futures::join!(self.write_ready(&ready), commit);
+            data?;
+            commit?
+        } else {
+            commit.await?
+        };
         file.committed(commit);
-        drop(written);
+        drop(ready);
         Ok(())
     }
 
-    /// Writes bytes into one extent on all mirrors; marks are the caller's to commit.
-    async fn write_part<'a>(
-        &'a self,
-        extent: &'a Arc<Extent>,
-        inside: Range<u64>,
-        bytes: &[u8],
-    ) -> Result<Written<'a>> {
+    /// Writes parts that are ready, all at once.
+    async fn write_ready(&self, parts: &[Ready<'_>]) -> Result<()> {
+        let write = async |part: &Ready<'_>| {
+            self.write_blocks(&part.extent, part.first_block, part.buffer.clone(), &part.active).await
+        };
+        match parts {
+            [one] => write(one).await,
+            // All of them to their ends: no range may be let go while something is under way in it.
+            parts => futures::future::join_all(parts.iter().map(write)).await.into_iter().collect(),
+        }
+    }
+
+    /// Makes bytes ready to be written into one extent; marks are the caller's to commit.
+    async fn ready_part<'a>(&'a self, extent: &'a Arc<Extent>, inside: Range<u64>, bytes: &[u8]) -> Result<Ready<'a>> {
         self.recover_extent(extent).await?;
         let (first, last) = (piece_of(inside.start), piece_of(inside.end - 1));
         let (range, blocks, marked) = loop {
@@ -238,9 +259,9 @@ impl Group {
             buffer[at..].copy_from_slice(&old);
         }
         buffer[skip..tail].copy_from_slice(bytes);
-        self.write_blocks(extent, blocks.start, buffer.share(), &active).await?;
         let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
-        Ok(Written { _active: active, _range: range, extent: Arc::clone(extent), fresh })
+        let first_block = blocks.start;
+        Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer: buffer.share(), fresh })
     }
 
     /// Reads one block whose range the caller holds exclusively.
@@ -259,7 +280,7 @@ impl Group {
         self.recover_extent(&slot.extent).await?;
         let blocks = slot.piece * BLOCKS_PER_PIECE..(slot.piece + 1) * BLOCKS_PER_PIECE;
         let buffer = self.read_checked(&slot.extent, blocks).await?;
-        let _written = self.write_part(to, 0..PIECE_SIZE, &buffer).await?;
+        self.write_ready(&[self.ready_part(to, 0..PIECE_SIZE, &buffer).await?]).await?;
         Ok(true)
     }
 
@@ -441,7 +462,7 @@ impl Group {
         freed.slots.extend(slot);
         for (extent, inside) in &edges {
             let zeros = vec![0; usize::try_from(inside.end - inside.start).expect("64 KiB at most")];
-            self.write_part(extent, inside.clone(), &zeros).await?;
+            self.write_ready(&[self.ready_part(extent, inside.clone(), &zeros).await?]).await?;
         }
         if cleared.is_empty() && freed.extents.is_empty() && freed.slots.is_empty() {
             return Ok(());
