@@ -324,6 +324,20 @@ impl Group {
         Ok(())
     }
 
+    /// Copies a slot's bytes into piece 0 of another extent. What a sync made durable in the slot is durable there, too:
+    /// after a loss of power the slot may be gone, and a pending piece reads as zeros.
+    async fn copy_slot(&self, slot: &Slot, to: &Arc<Extent>) -> Result<Copied, FileError> {
+        let durable = slot.extent.state().written.has(slot.piece);
+        if !self.copy_piece(slot, to).await? {
+            return Ok(Copied::Nothing);
+        }
+        if !durable {
+            return Ok(Copied::Pending);
+        }
+        self.flush_disks().await?;
+        Ok(Copied::Durable)
+    }
+
     /// Moves a file from its slot to an extent of its own.
     async fn promote(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
         let Some(slot) = layout.slot.clone() else { return Ok(()) };
@@ -331,9 +345,8 @@ impl Group {
         let mirrors = self.allocate(file.node, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, mirrors));
-        let held = self.copy_piece(&slot, &fresh).await;
-        let held = match held {
-            Ok(held) => held,
+        let copied = match self.copy_slot(&slot, &fresh).await {
+            Ok(copied) => copied,
             Err(error) => {
                 self.unallocate(&fresh.mirrors);
                 return Err(error);
@@ -345,9 +358,11 @@ impl Group {
             .catalog
             .write(false, move |connection| {
                 extent::insert(connection, &row)?;
-                if held {
-                    extent::change_marks(connection, &row, |_, pending| pending.add(0))?;
-                }
+                extent::change_marks(connection, &row, |written, pending| match copied {
+                    Copied::Nothing => {}
+                    Copied::Pending => pending.add(0),
+                    Copied::Durable => written.add(0),
+                })?;
                 clear_slot(connection, &extents, old, piece)?;
                 connection
                     .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
@@ -370,6 +385,14 @@ impl Group {
             }
         }
     }
+}
+
+/// What became of a slot's piece in an extent of its own.
+#[derive(Debug, Clone, Copy)]
+enum Copied {
+    Nothing,
+    Pending,
+    Durable,
 }
 
 /// Sets a file's space in its row and in memory.
