@@ -18,7 +18,14 @@ use crate::{
 };
 use plinth_format::layout::PIECE_SIZE;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 /// A slot of a shared extent.
 #[derive(Debug, Clone)]
@@ -41,6 +48,20 @@ pub struct Layout {
 #[derive(Debug, Default)]
 pub struct FileData {
     pub layout: async_lock::RwLock<Layout>,
+    /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
+    /// end: its bytes may be there, and its size not. Nobody knows after a mount.
+    tail_is_clean: AtomicBool,
+}
+
+impl FileData {
+    /// A write beyond the file's end failed.
+    pub fn soil_tail(&self) {
+        self.tail_is_clean.store(false, Ordering::Release);
+    }
+
+    pub fn has_clean_tail(&self) -> bool {
+        self.tail_is_clean.load(Ordering::Acquire)
+    }
 }
 
 /// What a commit freed: AUs may be reused when it is durable and their I/O has ended (R8).
@@ -237,6 +258,20 @@ impl Group {
         for numbers in missing.chunks(256) {
             self.add_extents(file, layout, numbers).await?;
         }
+        Ok(())
+    }
+
+    /// Before a file grows: what lies behind its end in its last piece becomes zeros.
+    pub(crate) async fn clean_tail(&self, file: &Arc<File>, layout: &Layout) -> Result<(), FileError> {
+        if file.data.has_clean_tail() {
+            return Ok(());
+        }
+        let size = file.attributes().size;
+        let length = usize::try_from(size.next_multiple_of(PIECE_SIZE) - size).expect("64 KiB at most");
+        for part in layout.parts(size, length, self.au_size) {
+            self.zero_part(&part).await?;
+        }
+        file.data.tail_is_clean.store(true, Ordering::Release);
         Ok(())
     }
 

@@ -150,11 +150,14 @@ impl Group {
         }
         let layout = loop {
             let layout = file.data.layout.read().await;
-            if layout.loaded && layout.covers(offset, end, self.au_size) {
+            let grows = end > file.attributes().size;
+            if layout.loaded && layout.covers(offset, end, self.au_size) && (!grows || file.data.has_clean_tail()) {
                 break layout;
             }
             drop(layout);
-            self.prepare(file, &mut *file.data.layout.write().await, offset, end).await?;
+            let mut layout = file.data.layout.write().await;
+            self.prepare(file, &mut layout, offset, end).await?;
+            self.clean_tail(file, &layout).await?;
         };
         let parts = layout.parts(offset, bytes.len(), self.au_size);
         let mut ready = Vec::with_capacity(parts.len());
@@ -167,7 +170,6 @@ impl Group {
             .filter(|part| !part.fresh.is_empty())
             .map(|part| (Arc::clone(&part.extent), part.fresh.clone()))
             .collect();
-        let now = self.world.now();
         let (grows, kill_set_id) = {
             let attributes = file.attributes();
             // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
@@ -175,14 +177,31 @@ impl Group {
         };
         if marks.is_empty() && !grows && !kill_set_id {
             self.write_ready(&ready).await?;
-            file.touch(now);
+            file.touch(self.world.now());
             return Ok(());
         }
+        let now_written = self.write_and_commit(file, &ready, marks, end, kill_set_id).await;
+        if now_written.is_err() && grows {
+            file.data.soil_tail();
+        }
+        now_written
+    }
+
+    /// Writes what is ready, and commits that the file holds it: marks, size, mode.
+    async fn write_and_commit(
+        &self,
+        file: &Arc<File>,
+        ready: &[Ready<'_>],
+        marks: Vec<(Arc<Extent>, Vec<usize>)>,
+        end: u64,
+        kill_set_id: bool,
+    ) -> Result<()> {
+        let now = self.world.now();
         // A mark must not be seen before its data is on the disks: an earlier owner's bytes may lie there. A size may:
         // what it newly covers holds zeros until the data comes, and whoever reads it waits for the range.
         let size_only = marks.is_empty();
         if !size_only {
-            self.write_ready(&ready).await?;
+            self.write_ready(ready).await?;
         }
         let owner = Arc::clone(file);
         let commit = self.catalog.write(false, move |connection| {
@@ -197,14 +216,13 @@ impl Group {
             set_size(connection, &owner, size, mode, now)
         });
         let ((), commit) = if size_only {
-            let (data, commit) = futures::join!(self.write_ready(&ready), commit);
+            let (data, commit) = futures::join!(self.write_ready(ready), commit);
             data?;
             commit?
         } else {
             commit.await?
         };
         file.committed(commit);
-        drop(ready);
         Ok(())
     }
 
@@ -270,6 +288,21 @@ impl Group {
             Some(read) if !read.wrong => Ok(read.buffer),
             _ => self.repair(extent, block..block + 1, active).await,
         }
+    }
+
+    /// Makes bytes zeros that are not, without a mark of their own.
+    pub(crate) async fn zero_part(&self, part: &Part) -> Result<()> {
+        let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else { return Ok(()) };
+        if !extent.has_piece(piece_of(part.inside.start)) {
+            return Ok(());
+        }
+        let mut bytes = vec![0; part.range.len()];
+        self.read_part(part, &mut bytes).await?;
+        if bytes.iter().any(|byte| *byte != 0) {
+            bytes.fill(0);
+            self.write_ready(&[self.ready_part(extent, part.inside.clone(), &bytes).await?]).await?;
+        }
+        Ok(())
     }
 
     /// Copies a slot's bytes into piece 0 of another extent. False: the slot holds nothing.
@@ -357,6 +390,8 @@ impl Group {
         let old = file.attributes().size;
         if size < old {
             self.drop_range(file, &mut layout, size, u64::MAX, Some(size)).await?;
+        } else if size > old {
+            self.clean_tail(file, &layout).await?;
         }
         let now = self.world.now();
         let owner = Arc::clone(file);
@@ -394,6 +429,9 @@ impl Group {
                 keep_size
             }
         };
+        if !keep_size && end > file.attributes().size {
+            self.clean_tail(file, &layout).await?;
+        }
         let now = self.world.now();
         let owner = Arc::clone(file);
         let ((), commit) = self

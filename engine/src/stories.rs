@@ -312,6 +312,31 @@ fn a_power_cut_after_a_promotion_keeps_what_was_synced() {
     }
 }
 
+/// The power takes the size of a file that grew, and leaves bytes behind its end: when it grows again, they are zeros.
+#[test]
+fn what_was_lost_does_not_come_back_when_a_file_grows() {
+    for seed in 0..20 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 5_000));
+        lab.sync(node);
+        block_on(lab.session().sync_directory(ROOT)).expect("synced");
+        lab.write(node, 5_000, &pattern(2, 40_000));
+        lab.cut_power(seed);
+        lab.mount();
+        let node = lab.find("table");
+        let size = block_on(lab.session().attributes(node)).expect("it is there").size;
+        if seed % 2 == 0 {
+            block_on(lab.session().change(node, Changes { size: Some(60_000), ..Changes::default() })).expect("grown");
+        } else {
+            lab.write(node, 59_990, b"ten bytes.");
+        }
+        let tail = lab.read(node, size, 59_990 - usize::try_from(size).expect("small"));
+        assert!(tail.iter().all(|byte| *byte == 0), "seed {seed}, size {size}");
+        lab.check();
+    }
+}
+
 /// A failure group fails every I/O, the other goes on; when it is back it misses nothing.
 #[test]
 fn a_failure_group_is_lost_and_brought_back() {
