@@ -107,6 +107,27 @@ fn force_takes_what_is_not_in_use() {
     assert_eq!(instance.disk_row(&ext4)["header_status"], "MEMBER");
 }
 
+/// A disk that was used whole once and is now used in part: what the first group left on it is not believed.
+#[test]
+fn a_part_of_a_disk_that_was_used_whole() {
+    let instance = Instance::new();
+    let disk = instance.add_disk("reused", 256 * MIB);
+    let whole = create(&[&disk]);
+    for size in ["", " SIZE 128M", " SIZE 200M", "", " SIZE 100M"] {
+        instance.sql(&format!("{whole}{size}"));
+        let row = instance.disk_row(&disk);
+        assert_eq!(
+            (&row["header_status"], &row["mode_status"]),
+            (&"MEMBER".into(), &"ONLINE".into()),
+            "{size}: {row:?}"
+        );
+        instance.sql("ALTER DISKGROUP other DISMOUNT");
+        instance.sql("ALTER DISKGROUP other MOUNT");
+        instance.sql("DROP DISKGROUP other");
+        assert_eq!(instance.disk_row(&disk)["header_status"], "FORMER", "{size}");
+    }
+}
+
 /// Too few failure groups, names twice, redundancy that does not fit.
 #[test]
 fn shapes_that_cannot_be() {
