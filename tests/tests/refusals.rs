@@ -303,6 +303,25 @@ fn a_client_that_talks_nonsense_disturbs_nobody() {
     assert!(!instance.read("serve.log").contains("panicked"), "{}", instance.read("serve.log"));
 }
 
+/// Clients that are connected and do nothing, as connection pools hold them, keep nobody out.
+#[test]
+fn hundreds_of_idle_clients_disturb_nobody() {
+    let instance = group();
+    let startup = [&16_u32.to_be_bytes()[..], &196_608_u32.to_be_bytes()[..], b"user\0x\0\0"].concat();
+    let socket = instance.dir().join(".s.PGSQL.5432");
+    let mut held = Vec::new();
+    for at in 0..250 {
+        let mut client = UnixStream::connect(&socket).unwrap_or_else(|error| panic!("client {at}: {error}"));
+        client.write_all(&startup).expect("write");
+        let mut first = [0];
+        client.read_exact(&mut first).expect("read");
+        assert_eq!(first, *b"R", "client {at} is let in");
+        held.push(client);
+    }
+    shell(r#"psql -X -h "$1" -c 'SELECT 1'"#).arg(instance.dir()).ok();
+    assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "MOUNTED");
+}
+
 /// Others than root and the instance's own user do not administer, and do not look unless they may.
 #[test]
 fn strangers_do_not_administer() {
