@@ -131,6 +131,15 @@ fn a_shut_down_instance_comes_back() {
     instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
     let mount = instance.mount("DATA");
     fs::write(mount.join("file"), "kept").expect("write");
+    // Another may start at once, although this one has much memory to give back.
+    let large = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r WHERE x < 1500000) SELECT x, hex(zeroblob(30)) FROM r";
+    shell(r#"psql -X -h "$1" -c "$2" -o /dev/null"#).arg(instance.dir()).arg(large).ok();
+    instance.plinth(["shutdown"]).ok();
+    let next =
+        shell(r#"timeout 2 "$1" serve --dir "$2" 2>&1 || true"#).arg(plinth_tests::binary()).arg(instance.dir()).ok();
+    assert!(next.contains("ready"), "{next}");
+    instance.stopped();
+    instance.start();
     instance.plinth(["shutdown"]).ok();
     instance.stopped();
     assert!(instance.engine("DATA").is_none(), "an engine outlived the shutdown");
