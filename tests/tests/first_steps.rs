@@ -72,6 +72,17 @@ fn psql_lists_the_views() {
     }
     let disks = psql("SELECT name, failgroup, mode_status, header_status FROM v$asm_disk ORDER BY name");
     assert!(disks.contains("DATA_0000") && disks.contains("ONLINE") && disks.contains("MEMBER"), "{disks}");
+    // Every way to write a join finds the same.
+    for from in [
+        "v$asm_disk d, v$asm_diskgroup g WHERE d.group_number = g.group_number",
+        "v$asm_disk d JOIN v$asm_diskgroup g ON d.group_number = g.group_number",
+        "v$asm_disk JOIN v$asm_diskgroup USING (group_number)",
+        "v$asm_disk LEFT JOIN v$asm_diskgroup USING (group_number, sector_size) WHERE type = 'NORMAL'",
+        "V$ASM_DISK_STAT join \"v$asm_diskgroup_stat\" using (group_number)",
+        "v$asm_disk d NATURAL JOIN (SELECT group_number, sector_size FROM v$asm_diskgroup) g",
+    ] {
+        assert_eq!(instance.text(&format!("SELECT count(*) FROM {from}")), "2", "{from}");
+    }
     let said = shell(r#"psql -X -h "$1" -c 'SELECT name FRM v$asm_disk'"#).arg(instance.dir()).finish();
     assert!(said.err.contains("LINE 1:") && said.err.contains('^'), "no place in: {said}");
 }
