@@ -14,6 +14,7 @@ use crate::{
     extent::{self, Extent, Extents},
     files::{self, File},
     group::Group,
+    reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
 };
 use plinth_format::layout::PIECE_SIZE;
@@ -251,11 +252,13 @@ impl Group {
         if layout.slot.is_some() {
             self.promote(file, layout).await?;
         }
-        let missing: Vec<u64> = (offset / self.au_size..end.div_ceil(self.au_size))
-            .filter(|number| !layout.extents.contains_key(number))
-            .collect();
-        // A request can be large (`fallocate`): a commit's worth at a time.
-        for numbers in missing.chunks(256) {
+        // A request can be large (`fallocate`): first a look whether it fits at all, so that one that does not leaves
+        // nothing behind; then a commit's worth at a time.
+        let numbers = offset / self.au_size..end.div_ceil(self.au_size);
+        let there = layout.extents.range(numbers.clone()).count() as u64;
+        self.make_room(numbers.end - numbers.start - there).await?;
+        let missing: Vec<u64> = numbers.filter(|number| !layout.extents.contains_key(number)).collect();
+        for numbers in missing.chunks(ALLOCATED_AT_ONCE) {
             self.add_extents(file, layout, numbers).await?;
         }
         Ok(())

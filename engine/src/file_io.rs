@@ -407,7 +407,14 @@ impl Group {
     }
 
     /// `fallocate`.
-    pub(crate) async fn allocate_file(&self, file: &Arc<File>, offset: u64, length: u64, mode: Allocate) -> Result<()> {
+    pub(crate) async fn allocate_file(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        length: u64,
+        mode: Allocate,
+        kill_set_id: bool,
+    ) -> Result<()> {
         let end = offset.checked_add(length).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FileError::TooLarge)?;
         if length == 0 {
             return Err(FileError::Invalid("length 0"));
@@ -442,6 +449,7 @@ impl Group {
                     (attributes.size, attributes.mode)
                 };
                 let size = if keep_size { size } else { size.max(end) };
+                let mode = if kill_set_id { without_set_id(mode) } else { mode };
                 set_size(connection, &owner, size, mode, now)
             })
             .await?;

@@ -11,7 +11,7 @@ use futures::future::Either;
 use plinth_format::{
     BLOCK_SIZE, FormatError,
     header::{DiskHeader, HEADER_MAGIC},
-    layout::{self, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
+    layout::{self, HEADER_PLACE, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
     membership::Membership,
     stamp::Stamp,
 };
@@ -55,19 +55,27 @@ pub async fn read_header(world: &dyn World, disk: &dyn Disk) -> Option<Header> {
 }
 
 async fn find_header(disk: &dyn Disk) -> Option<Header> {
-    let mut copies = Vec::new();
-    let mut places = layout::header_places(disk.size()).to_vec();
+    let first = read_copy(disk, HEADER_PLACE).await;
+    let mut copies = vec![(HEADER_PLACE, first.clone())];
+    // The first copy is written first and never lost by itself: if it is valid, it says where the others are. What stands
+    // elsewhere is a leftover of a layout that the disk had before, or a file's bytes. Without it, the others are looked for
+    // where they would be if the whole device is used; each of them says where its fellows are.
+    let mut places = match &first {
+        Some(header) => header.layout.header_places().to_vec(),
+        None => layout::header_places(disk.size()).to_vec(),
+    };
     let mut index = 0;
     while index < places.len() {
         let place = places[index];
-        let copy = read(disk, place, BLOCK_SIZE).await.and_then(|block| DiskHeader::decode(&block, place).ok());
-        // A disk whose device has grown, or of which a part is used, has its copies elsewhere.
-        if let Some(header) = &copy {
-            let own = header.layout.header_places();
-            places.extend(own.into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>());
+        index += 1;
+        if copies.iter().any(|(other, _)| *other == place) {
+            continue;
+        }
+        let copy = read_copy(disk, place).await.filter(|copy| copy.layout.header_places().contains(&place));
+        if let (Some(header), None) = (&copy, &first) {
+            places.extend(header.layout.header_places());
         }
         copies.push((place, copy));
-        index += 1;
     }
     let best = copies.iter().filter_map(|(_, copy)| copy.clone()).max_by_key(|header| header.sequence)?;
     let wrong = best
@@ -77,6 +85,27 @@ async fn find_header(disk: &dyn Disk) -> Option<Header> {
         .filter(|place| !copies.iter().any(|(other, copy)| other == place && copy.as_ref() == Some(&best)))
         .collect();
     Some(Header { best, wrong })
+}
+
+async fn read_copy(disk: &dyn Disk, place: u64) -> Option<DiskHeader> {
+    read(disk, place, BLOCK_SIZE).await.and_then(|block| DiskHeader::decode(&block, place).ok())
+}
+
+/// Places where copies of headers stand that a new layout of the disk does not overwrite: of the whole device, and of
+/// the parts of it that were used before.
+pub async fn old_places(disk: &dyn Disk) -> Vec<u64> {
+    let mut places = layout::header_places(disk.size()).to_vec();
+    let mut old = Vec::new();
+    let mut index = 0;
+    while index < places.len() {
+        if let Some(header) = read_copy(disk, places[index]).await {
+            old.push(places[index]);
+            let own = header.layout.header_places();
+            places.extend(own.into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>());
+        }
+        index += 1;
+    }
+    old
 }
 
 /// Why no copy of the header is valid, in words, if the disk looks like one of ours.

@@ -489,7 +489,10 @@ fn place_catalog(new: &NewGroup, membership: &mut Membership, space: &mut Space)
 async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
     let zeros = Buffer::zeroed(MIB as usize).share();
     let mut writes = vec![(0, zeros.clone())];
-    writes.extend(layout.header_places().into_iter().skip(1).map(|place| (place, zeros.part(0..BLOCK_SIZE))));
+    // Also the copies that an earlier group with another layout left: while the new first copy is damaged, they would be found.
+    let mut places = layout.header_places().to_vec();
+    places.extend(identify::old_places(disk).await);
+    writes.extend(places.into_iter().filter(|place| *place != 0).map(|place| (place, zeros.part(0..BLOCK_SIZE))));
     for (offset, data) in writes {
         let done = disk.submit(crate::world::Io::Write { offset, data }).await;
         done.result.map_err(|error| {

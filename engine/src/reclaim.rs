@@ -93,6 +93,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// How many extents are given to a file in one commit: all, or none.
+pub const ALLOCATED_AT_ONCE: usize = 256;
+
 impl Group {
     pub(crate) fn slots(&self) -> MutexGuard<'_, Slots> {
         lock(&self.slots)
@@ -139,6 +142,20 @@ impl Group {
                 return Err(FileError::NoSpace);
             }
         }
+    }
+
+    /// Sees to it that `extents` more can be allocated, as far as nobody else takes them first.
+    pub(crate) async fn make_room(&self, extents: u64) -> Result<(), FileError> {
+        // Few are refused or given as one.
+        if extents <= ALLOCATED_AT_ONCE as u64 {
+            return Ok(());
+        }
+        while self.placement().allocatable(&lock(&self.space)) < extents {
+            if !self.reclaim(true).await? {
+                return Err(FileError::NoSpace);
+            }
+        }
+        Ok(())
     }
 
     /// Gives AUs back that no commit has named.

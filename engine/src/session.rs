@@ -205,11 +205,20 @@ impl Session {
         self.group().sync_everything().await
     }
 
+    /// `fallocate`, all or nothing where space is missing. `kill_set_id`: on behalf of a program that is not privileged.
+    ///
     /// # Errors
     /// `NoSpace`, `TooLarge`, `Invalid`.
-    pub async fn allocate(&self, node: Node, offset: u64, length: u64, mode: Allocate) -> Result<()> {
+    pub async fn allocate(
+        &self,
+        node: Node,
+        offset: u64,
+        length: u64,
+        mode: Allocate,
+        kill_set_id: bool,
+    ) -> Result<()> {
         let file = self.regular(node).await?;
-        let result = self.group().allocate_file(&file, offset, length, mode).await;
+        let result = self.group().allocate_file(&file, offset, length, mode, kill_set_id).await;
         self.changed(node);
         result
     }

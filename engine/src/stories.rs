@@ -775,6 +775,24 @@ fn overwriting_needs_no_commit() {
 }
 
 #[test]
+fn an_allocation_that_does_not_fit_leaves_nothing_behind() {
+    let lab = Lab::new(Redundancy::Normal, 400 * MIB, &["A", "B"]);
+    let session = lab.session();
+    let node = lab.create_file("wish");
+    let free = || block_on(session.space()).expect("space").blocks_free;
+    let before = free();
+    assert!(before * 4096 > 300 * MIB, "more than one commit's worth fits");
+    let reserve = Allocate::Reserve { keep_size: true };
+    // The last would, counted one by one, not fit into this host's memory either.
+    for length in [before * 4096 + 8 * MIB, 1 << 40, 1 << 61] {
+        let refused = block_on(session.allocate(node, 0, length, reserve, false));
+        assert!(matches!(refused, Err(FileError::NoSpace)), "{length} bytes: {refused:?}");
+        assert_eq!(free(), before, "{length} bytes");
+    }
+    block_on(session.allocate(node, 0, 300 * MIB, reserve, false)).expect("fits");
+}
+
+#[test]
 fn holes_read_as_zeros() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let session = lab.session();
@@ -786,7 +804,7 @@ fn holes_read_as_zeros() {
     assert_eq!(block_on(session.seek(node, 0, Seek::Hole)).expect("hole"), 0);
     let bytes = pattern(1, 3 * MIB as usize);
     lab.write(node, 0, &bytes);
-    block_on(session.allocate(node, 1000, 2_000_000, Allocate::PunchHole)).expect("punched");
+    block_on(session.allocate(node, 1000, 2_000_000, Allocate::PunchHole, false)).expect("punched");
     let mut expected = bytes.clone();
     expected[1000..2_001_000].fill(0);
     assert_eq!(lab.read(node, 0, bytes.len()), expected);
@@ -846,7 +864,8 @@ fn a_file_under_random_misfortune() {
                 12 => {
                     let length = 1 + usize::try_from(numbers.below(500_000)).expect("small");
                     let at = usize::try_from(numbers.below((size - length) as u64)).expect("small");
-                    let punch = block_on(lab.session().allocate(node, at as u64, length as u64, Allocate::PunchHole));
+                    let punch =
+                        block_on(lab.session().allocate(node, at as u64, length as u64, Allocate::PunchHole, false));
                     punch.expect("punched");
                     model[at..at + length].fill(0);
                 }

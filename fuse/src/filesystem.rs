@@ -467,9 +467,10 @@ impl FileSystem for Files {
         self.run(self.session.sync_directory(node))
     }
 
-    fn fallocate(&self, _: &Context, node: Node, _: u64, mode: u32, offset: u64, length: u64) -> io::Result<()> {
+    fn fallocate(&self, caller: &Context, node: Node, _: u64, mode: u32, offset: u64, length: u64) -> io::Result<()> {
         let mode = allocate_of(mode).ok_or_else(|| errno(libc::EOPNOTSUPP))?;
-        self.run(self.session.allocate(node, offset, length, mode))
+        // Of writes the kernel says whether set-id bits have to go; here it leaves that to us.
+        self.run(self.session.allocate(node, offset, length, mode, caller.uid != 0))
     }
 
     fn lseek(&self, _: &Context, node: Node, _: u64, offset: u64, whence: u32) -> io::Result<u64> {

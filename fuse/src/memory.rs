@@ -426,7 +426,14 @@ impl Session {
     pub async fn sync_directory(&self, node: Node) -> Result<()> {
         self.state().directory(node).map(drop)
     }
-    pub async fn allocate(&self, node: Node, offset: u64, length: u64, mode: Allocate) -> Result<()> {
+    pub async fn allocate(
+        &self,
+        node: Node,
+        offset: u64,
+        length: u64,
+        mode: Allocate,
+        kill_set_id: bool,
+    ) -> Result<()> {
         let end = offset.checked_add(length).filter(|end| *end <= SIZE_MAX).ok_or(FileError::TooLarge)?;
         let mut state = self.state();
         let file = state.file(node)?;
@@ -443,6 +450,9 @@ impl Session {
         };
         if !keep_size {
             file.attributes.size = file.attributes.size.max(end);
+        }
+        if kill_set_id {
+            file.attributes.mode = without_set_id(file.attributes.mode);
         }
         file.touch();
         Ok(())

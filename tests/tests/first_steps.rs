@@ -72,6 +72,17 @@ fn psql_lists_the_views() {
     }
     let disks = psql("SELECT name, failgroup, mode_status, header_status FROM v$asm_disk ORDER BY name");
     assert!(disks.contains("DATA_0000") && disks.contains("ONLINE") && disks.contains("MEMBER"), "{disks}");
+    // Every way to write a join finds the same.
+    for from in [
+        "v$asm_disk d, v$asm_diskgroup g WHERE d.group_number = g.group_number",
+        "v$asm_disk d JOIN v$asm_diskgroup g ON d.group_number = g.group_number",
+        "v$asm_disk JOIN v$asm_diskgroup USING (group_number)",
+        "v$asm_disk LEFT JOIN v$asm_diskgroup USING (group_number, sector_size) WHERE type = 'NORMAL'",
+        "V$ASM_DISK_STAT join \"v$asm_diskgroup_stat\" using (group_number)",
+        "v$asm_disk d NATURAL JOIN (SELECT group_number, sector_size FROM v$asm_diskgroup) g",
+    ] {
+        assert_eq!(instance.text(&format!("SELECT count(*) FROM {from}")), "2", "{from}");
+    }
     let said = shell(r#"psql -X -h "$1" -c 'SELECT name FRM v$asm_disk'"#).arg(instance.dir()).finish();
     assert!(said.err.contains("LINE 1:") && said.err.contains('^'), "no place in: {said}");
 }
@@ -131,6 +142,15 @@ fn a_shut_down_instance_comes_back() {
     instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
     let mount = instance.mount("DATA");
     fs::write(mount.join("file"), "kept").expect("write");
+    // Another may start at once, although this one has much memory to give back.
+    let large = "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r WHERE x < 1500000) SELECT x, hex(zeroblob(30)) FROM r";
+    shell(r#"psql -X -h "$1" -c "$2" -o /dev/null"#).arg(instance.dir()).arg(large).ok();
+    instance.plinth(["shutdown"]).ok();
+    let next =
+        shell(r#"timeout 2 "$1" serve --dir "$2" 2>&1 || true"#).arg(plinth_tests::binary()).arg(instance.dir()).ok();
+    assert!(next.contains("ready"), "{next}");
+    instance.stopped();
+    instance.start();
     instance.plinth(["shutdown"]).ok();
     instance.stopped();
     assert!(instance.engine("DATA").is_none(), "an engine outlived the shutdown");

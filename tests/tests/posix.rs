@@ -1,6 +1,6 @@
 //! What programs expect of a file system, tried by programs made for that.
 
-use plinth_tests::{GIB, Instance, scaled, shell};
+use plinth_tests::{GIB, Instance, MIB, scaled, shell};
 use std::path::PathBuf;
 
 /// pjdfstest, fsx, fio and stress-ng find nothing that ext4 does not have.
@@ -38,4 +38,25 @@ fn mount_finds_the_helper() {
     shell(r#""$1/mount.fuse.plinth" DATA "$2" -o rw"#).arg(&helper).arg(&point).env("PLINTH_DIR", instance.dir()).ok();
     std::fs::write(point.join("file"), "x").expect("write");
     shell(r#"umount "$1""#).arg(&point).ok();
+}
+
+/// A program that is not privileged and changes a file takes its set-id bits, whichever way it changes it.
+#[test]
+fn set_id_bits_go_when_a_file_is_changed() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    for change in
+        ["fallocate -l 1M", "fallocate -p -l 4096", "truncate -s 5", "dd if=/dev/zero count=1 conv=notrunc of="]
+    {
+        shell(
+            r#"cd "$1"; rm -f tool; printf 'echo hello' >tool; chown nobody tool; chmod 6755 tool
+               separator=' '; case "$2" in *=) separator=;; esac
+               runuser -u nobody -- sh -c "$2${separator}tool"
+               [ "$(stat -c '%a %b %Y %Z' tool | cut -d' ' -f1)" = 755 ] || { stat tool; exit 1; }"#,
+        )
+        .arg(&mount)
+        .arg(change)
+        .ok();
+    }
 }

@@ -107,6 +107,27 @@ fn force_takes_what_is_not_in_use() {
     assert_eq!(instance.disk_row(&ext4)["header_status"], "MEMBER");
 }
 
+/// A disk that was used whole once and is now used in part: what the first group left on it is not believed.
+#[test]
+fn a_part_of_a_disk_that_was_used_whole() {
+    let instance = Instance::new();
+    let disk = instance.add_disk("reused", 256 * MIB);
+    let whole = create(&[&disk]);
+    for size in ["", " SIZE 128M", " SIZE 200M", "", " SIZE 100M"] {
+        instance.sql(&format!("{whole}{size}"));
+        let row = instance.disk_row(&disk);
+        assert_eq!(
+            (&row["header_status"], &row["mode_status"]),
+            (&"MEMBER".into(), &"ONLINE".into()),
+            "{size}: {row:?}"
+        );
+        instance.sql("ALTER DISKGROUP other DISMOUNT");
+        instance.sql("ALTER DISKGROUP other MOUNT");
+        instance.sql("DROP DISKGROUP other");
+        assert_eq!(instance.disk_row(&disk)["header_status"], "FORMER", "{size}");
+    }
+}
+
 /// Too few failure groups, names twice, redundancy that does not fit.
 #[test]
 fn shapes_that_cannot_be() {
@@ -280,6 +301,25 @@ fn a_client_that_talks_nonsense_disturbs_nobody() {
     drop(held);
     instance.sql("SELECT 1");
     assert!(!instance.read("serve.log").contains("panicked"), "{}", instance.read("serve.log"));
+}
+
+/// Clients that are connected and do nothing, as connection pools hold them, keep nobody out.
+#[test]
+fn hundreds_of_idle_clients_disturb_nobody() {
+    let instance = group();
+    let startup = [&16_u32.to_be_bytes()[..], &196_608_u32.to_be_bytes()[..], b"user\0x\0\0"].concat();
+    let socket = instance.dir().join(".s.PGSQL.5432");
+    let mut held = Vec::new();
+    for at in 0..250 {
+        let mut client = UnixStream::connect(&socket).unwrap_or_else(|error| panic!("client {at}: {error}"));
+        client.write_all(&startup).expect("write");
+        let mut first = [0];
+        client.read_exact(&mut first).expect("read");
+        assert_eq!(first, *b"R", "client {at} is let in");
+        held.push(client);
+    }
+    shell(r#"psql -X -h "$1" -c 'SELECT 1'"#).arg(instance.dir()).ok();
+    assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "MOUNTED");
 }
 
 /// Others than root and the instance's own user do not administer, and do not look unless they may.

@@ -33,7 +33,7 @@ fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64) {
             }
             _ => {
                 let punch = Allocate::PunchHole;
-                block_on(session.allocate(shared, base + at as u64, length as u64, punch)).expect("punched");
+                block_on(session.allocate(shared, base + at as u64, length as u64, punch, false)).expect("punched");
                 part[at..at + length].fill(0);
             }
         }

@@ -103,7 +103,7 @@ fn work_and_a_dismount_are_cut_short() {
         doomed.write(node, 0, &pattern(2, 30_000));
         doomed.write(node, 0, &pattern(3, 200_000));
         doomed.sync(node);
-        block_on(doomed.session().allocate(node, 10_000, 150_000, Allocate::PunchHole)).expect("punched");
+        block_on(doomed.session().allocate(node, 10_000, 150_000, Allocate::PunchHole, false)).expect("punched");
         block_on(doomed.session().change(node, Changes { size: Some(5000), ..Changes::default() })).expect("cut");
         block_on(doomed.session().unlink(ROOT, b"other")).expect("removed");
         doomed.dismount();

@@ -128,7 +128,7 @@ fn a_resync_that_was_overtaken() {
 fn a_write_under_way_when_a_disk_returns() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
-    block_on(lab.session().allocate(node, 0, MIB, Allocate::Reserve { keep_size: false })).expect("allocated");
+    block_on(lab.session().allocate(node, 0, MIB, Allocate::Reserve { keep_size: false }, false)).expect("allocated");
     let extent = lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("there");
     lab.offline(1);
     // What a writer does between its I/O and its commit.

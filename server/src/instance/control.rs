@@ -313,6 +313,9 @@ impl Client {
     /// # Errors
     /// What the instance refuses.
     pub fn shut_down(&self, force: bool) -> Result<(), Refusal> {
-        self.ask(&Request::Shutdown { force })
+        self.ask(&Request::Shutdown { force })?;
+        // It lets go of its directory at its very end, and the connection with it: another may start then.
+        let _ = self.next();
+        Ok(())
     }
 }

@@ -172,6 +172,10 @@ impl Prepared {
         prepared.statement().map(drop)?;
         prepared.reads = std::mem::take(&mut *reads.lock().unwrap_or_else(PoisonError::into_inner));
         prepared.reads.discovery = looks_for_disks(query)?;
+        for view in read_silently(query)? {
+            let columns = prepared.reads.columns.entry(view.name).or_default();
+            columns.extend(view.columns.iter().map(|(column, _)| (*column).to_owned()));
+        }
         Ok(prepared)
     }
 
@@ -493,6 +497,23 @@ impl Prepared {
             .collect();
         Ok(table)
     }
+}
+
+/// Views of which the authorizer does not hear all: the columns that `JOIN ... USING` and `NATURAL JOIN` compare.
+fn read_silently(query: &str) -> Result<Vec<&'static View>> {
+    let text = Text::new(query)?;
+    let tokens: Vec<_> = text.statements().flatten().collect();
+    if !tokens.iter().any(|token| token.is("USING") || token.is("NATURAL")) {
+        return Ok(Vec::new());
+    }
+    let named = tokens.iter().filter_map(|token| match &token.kind {
+        Kind::Word(word) | Kind::Quoted(word) => {
+            let word = word.to_ascii_lowercase();
+            super::views::find(word.strip_suffix("_stat").unwrap_or(&word))
+        }
+        _ => None,
+    });
+    Ok(named.collect())
 }
 
 /// Whether a query names a view whose twin looks for no disks, by its own name.

@@ -54,7 +54,7 @@ use std::{
 };
 
 /// Most connections at one time; the last few are for who administers.
-const CONNECTIONS_MAX: usize = 100;
+const CONNECTIONS_MAX: usize = 500;
 const RESERVED: usize = 20;
 /// How long a client may take from connecting to being ready.
 const STARTUP: Duration = Duration::from_secs(10);

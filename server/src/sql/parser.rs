@@ -199,6 +199,12 @@ impl Parser<'_> {
             return Err(self.expected("DISKGROUP"));
         }
         let name = self.name("the name of a disk group")?;
+        if name.value == "ALL" {
+            // `ALTER DISKGROUP ALL DISMOUNT` could not mean it alone.
+            return Err(
+                Refusal::syntax(name.at, "\"ALL\" cannot be the name of a disk group").hint("it means all disk groups")
+            );
+        }
         let redundancy = self.redundancy()?;
         let mut disks = Vec::new();
         while !(self.peek().is_none() || self.is("ATTRIBUTE")) {

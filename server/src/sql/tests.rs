@@ -103,6 +103,8 @@ fn errors_point_at_their_place() {
         ("select 1; <nonsense", "expected CREATE"),
         ("/* é\n */ <nonsense", "expected CREATE"),
         ("CREATE DISKGROUP <é DISK '/x'", "cannot be the name"),
+        ("CREATE DISKGROUP <all DISK '/x'", "cannot be the name"),
+        ("CREATE DISKGROUP <\"All\" DISK '/x'", "cannot be the name"),
         ("<DELETE FROM v$asm_disk", "only be read"),
         ("<EXPLAIN select 1", "EXPLAIN"),
     ] {
