@@ -228,6 +228,21 @@ fn a_catalog_without_a_good_page_is_said() {
     instance.plinth(["dump".as_ref(), disks[0].as_os_str()]).ok();
 }
 
+/// What is refused once is refused again at once, for the same reason: no engine on its way out is asked.
+#[test]
+fn a_refused_mount_is_refused_for_its_reason_each_time() {
+    let instance = group();
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    fs::rename(instance.disk("f0d0"), instance.path("away")).expect("hide");
+    let said = shell(r#"for i in {1..200}; do echo 'ALTER DISKGROUP data MOUNT;'; done | psql -X -h "$1" 2>&1"#)
+        .arg(instance.dir())
+        .ok();
+    let reasons = said.lines().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
+    assert_eq!(reasons.len(), 200, "{said}");
+    let other: Vec<_> = reasons.iter().filter(|reason| !reason.contains("1 of 2 voters")).collect();
+    assert!(other.is_empty(), "{} of 200 have another reason: {}", other.len(), other[0]);
+}
+
 /// Noise over the system areas of all disks: no group, no panic.
 #[test]
 fn noise_in_the_system_areas_ends_in_a_refusal() {
