@@ -604,6 +604,12 @@ async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
     Ok(claimed)
 }
 
+/// What is said of header copies that were rewritten.
+pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String {
+    let places: Vec<_> = places.iter().map(u64::to_string).collect();
+    format!("repaired the header copy of disk {disk} ({path}) at offset {}", places.join(", "))
+}
+
 /// The newest activity log on the voters.
 async fn read_activity(membership: &Membership, members: &Members) -> ActivityLog {
     let mut newest = ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
@@ -962,14 +968,8 @@ impl Group {
         if header.wrong.is_empty() {
             return Ok(());
         }
-        let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
         write_header(member, &header.best, &header.wrong).await?;
-        let text = format!(
-            "repaired the header copy of disk {} ({}) at offset {}",
-            member.name,
-            member.path(),
-            places.join(", ")
-        );
+        let text = repaired_header(&member.name, &member.path(), &header.wrong);
         self.tell(Severity::Warning, Some(member.number), text);
         Ok(())
     }
