@@ -198,6 +198,10 @@ async fn check_disk(
             .hint("check the device and its permissions")
     })?;
     let (survey, header) = survey_one(world, one).await;
+    if let Some(user) = disk.user() {
+        return Err(AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {user}"))
+            .hint("end what uses it, or use another disk; FORCE does not help"));
+    }
     let in_use = |text: String, hint: &str| Err(AdminError::new(Code::DiskInUse, text).hint(hint));
     match survey.header {
         HeaderStatus::Member if !wanted.force => {
@@ -610,6 +614,16 @@ pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String 
     format!("repaired the header copy of disk {disk} ({path}) at offset {}", places.join(", "))
 }
 
+/// Sentences on disks in sight that may be of any group, as their headers cannot be used: one of them may be what a mount misses.
+async fn unusable_disks(world: &Arc<dyn World>) -> Vec<String> {
+    let unusable = |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
+    let seen = survey(world).await;
+    let sentence = |disk: &Survey| {
+        format!("{} is in sight and {}: {}", disk.path, disk.header, disk.remark.as_deref().unwrap_or("no header"))
+    };
+    seen.iter().filter(|disk| unusable(disk)).map(sentence).collect()
+}
+
 /// The newest activity log on the voters.
 async fn read_activity(membership: &Membership, members: &Members) -> ActivityLog {
     let mut newest = ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
@@ -642,7 +656,9 @@ pub(crate) enum Purpose {
 /// Mounts a group.
 pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpose: Purpose) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
-    let decision = choose::choose(name, &claimed.sightings, force).map_err(|refusal| {
+    let refused = choose::choose(name, &claimed.sightings, force);
+    let unusable = if refused.is_err() { unusable_disks(&world).await } else { Vec::new() };
+    let decision = refused.map_err(|refusal| {
         let code = match refusal {
             choose::Refusal::NoDisks { .. } => Code::NoGroup,
             choose::Refusal::NoQuorum { .. } | choose::Refusal::TwoHistories { .. } => Code::NoQuorum,
@@ -651,6 +667,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         };
         let mut text = refusal.to_string();
         claimed.shrunk.iter().for_each(|shrunk| text += &format!("; {shrunk}"));
+        unusable.iter().for_each(|disk| text += &format!("; {disk}"));
         AdminError::new(code, text).hint(refusal.remedy())
     })?;
     let tell = |severity, disk, text: String| {

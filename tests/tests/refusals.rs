@@ -91,6 +91,11 @@ fn disks_in_use_are_not_taken() {
     shell(r#"umount "$1"; fsck.ext4 -n -f "$2" >/dev/null"#).arg(&point).arg(&mounted).ok();
     says(&said, &["mounted"]);
 
+    // A file that is the back of a loop device is whatever that device is.
+    let back = instance.path("parts").join("mounted");
+    std::os::unix::fs::symlink(&back, instance.disk("back")).expect("link");
+    says(&instance.refused(&format!("{} FORCE", create(&[&instance.disk("back")]))), &["back", "/dev/loop"]);
+
     let small = instance.add_disk("small", 3 * MIB);
     says(&instance.refused(&create(&[&small])), &["small", "MB"]);
     let twice = instance.add_disk("twice", 256 * MIB);
@@ -168,6 +173,20 @@ fn strange_disks_are_recognised() {
     }
     assert_eq!(instance.disk_row(&disk)["header_status"], "INCOMPATIBLE");
     mounts_without("a header of a later version");
+    // One more is too many; the refusal says what is in sight, and why it is no use.
+    for place in header_places(&instance.disk("f1d0")) {
+        overwrite(&instance.disk("f1d0"), place + 8, &2_u32.to_le_bytes());
+    }
+    says(&instance.refused("ALTER DISKGROUP data MOUNT"), &["DATA_0001", "f1d0", "INCOMPATIBLE", "format version 2"]);
+    for place in header_places(&instance.disk("f0d0")) {
+        overwrite(&instance.disk("f0d0"), place + 8, &2_u32.to_le_bytes());
+    }
+    says(&instance.refused("ALTER DISKGROUP data MOUNT"), &["DATA", "f0d0", "format version 2", "use a newer"]);
+    for name in ["f0d0", "f1d0"] {
+        for place in header_places(&instance.disk(name)) {
+            overwrite(&instance.disk(name), place + 8, &1_u32.to_le_bytes());
+        }
+    }
     restore();
 
     // Cut short.
