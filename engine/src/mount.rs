@@ -655,6 +655,21 @@ pub(crate) enum Purpose {
 
 /// Mounts a group.
 pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpose: Purpose) -> Result<Arc<Group>> {
+    let mut opened = None;
+    mount_disks(world, name, force, purpose, &mut opened).await.map_err(|error| match opened {
+        Some(store) => store.explain(error),
+        None => error,
+    })
+}
+
+/// The steps of a mount; `opened` is the catalog's storage, once there is one.
+async fn mount_disks(
+    world: Arc<dyn World>,
+    name: &str,
+    force: bool,
+    purpose: Purpose,
+    opened: &mut Option<Arc<DiskStore>>,
+) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
     let refused = choose::choose(name, &claimed.sightings, force);
     let unusable = if refused.is_err() { unusable_disks(&world).await } else { Vec::new() };
@@ -717,6 +732,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         Arc::clone(&space),
         found.au_size,
     ));
+    *opened = Some(Arc::clone(&store));
     let (catalog, recovery) = Catalog::open(&world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>)
         .await
         .map_err(|error| catalog_trouble(name, &error))?;
