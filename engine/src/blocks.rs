@@ -130,8 +130,8 @@ impl Group {
         if candidates.is_empty() {
             return Err(self.lost(extent, 0));
         }
-        // Neighbouring megabytes alternate between mirrors, so that all disks read.
-        let turn = (extent.id as usize).wrapping_add(blocks.start / STEP);
+        // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass takes the next.
+        let turn = (extent.id as usize).wrapping_add(blocks.start / STEP).wrapping_add(extent.pass(blocks.start));
         let mut silent = Vec::new();
         let mut wrong = false;
         let mut read = None;

@@ -98,6 +98,8 @@ struct Look {
     problems: Vec<String>,
     /// Disks with header copies to repair, and the sentence about it.
     headers: Vec<(Arc<dyn Disk>, String)>,
+    /// What the mount will say of them, which is true only with `repair`.
+    repaired: BTreeSet<String>,
     warnings: BTreeSet<String>,
     unclean: bool,
 }
@@ -119,6 +121,7 @@ async fn look(world: &dyn World, name: &str) -> Look {
                 places.join(", ")
             );
             look.headers.push((Arc::clone(disk), text));
+            look.repaired.insert(mount::repaired_header(disk_name, path, &header.wrong));
         }
         sightings.push(identify::sight(world, &found, &**disk, header.best).await);
     }
@@ -187,6 +190,7 @@ async fn mount_and_check(
     look: Look,
 ) -> Result<(Report, BTreeSet<String>)> {
     let mut expected = look.warnings;
+    expected.extend(look.repaired);
     let group = mount::mount(Arc::clone(world), name, false, Purpose::Check).await?;
     let mut report = Report::default();
     look.problems.into_iter().for_each(|text| report.bad(text));
@@ -326,6 +330,7 @@ mod tests {
             let has = |report: &Report| report.problems.iter().any(|problem| problem.text.contains(text));
             let report = self.look();
             assert!(has(&report), "{text}: {report:?}");
+            assert!(!report.remarks.iter().any(|text| text.contains("repaired")), "nothing was: {report:?}");
             let report = self.check(true);
             assert!(has(&report), "{text}: {report:?}");
             assert!(report.is_good(), "{report:?}");

@@ -65,6 +65,8 @@ pub struct Extent {
     buried: AtomicBool,
     /// For the sweep that drops checksums: when they were last needed.
     pub last_used: AtomicU64,
+    /// How often it was read through, and where the last read began: see [`Self::pass`].
+    reads: Mutex<(usize, usize)>,
 }
 
 impl Extent {
@@ -79,7 +81,21 @@ impl Extent {
             state: Mutex::default(),
             buried: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
+            reads: Mutex::default(),
         }
+    }
+
+    /// Counts how often reads went through the extent: a read that does not begin behind the one before it
+    /// begins another pass. Each pass takes the next mirror, so that whoever reads a block again
+    /// meets its other mirrors, and what has rotted there.
+    pub fn pass(&self, block: usize) -> usize {
+        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let (pass, last) = &mut *reads;
+        if block <= *last {
+            *pass = pass.wrapping_add(1);
+        }
+        *last = block;
+        *pass
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {

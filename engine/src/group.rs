@@ -521,7 +521,7 @@ impl Group {
     /// # Errors
     /// If the check itself cannot go on.
     pub async fn check(&self, repair: bool) -> Result<Report> {
-        self.check_all(repair).await.map_err(|error| AdminError::new(Code::Io, error))
+        self.check_all(repair).await.map_err(|error| self.store.explain(AdminError::new(Code::Io, error)))
     }
 
     /// # Errors

@@ -198,6 +198,10 @@ async fn check_disk(
             .hint("check the device and its permissions")
     })?;
     let (survey, header) = survey_one(world, one).await;
+    if let Some(user) = disk.user() {
+        return Err(AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {user}"))
+            .hint("end what uses it, or use another disk; FORCE does not help"));
+    }
     let in_use = |text: String, hint: &str| Err(AdminError::new(Code::DiskInUse, text).hint(hint));
     match survey.header {
         HeaderStatus::Member if !wanted.force => {
@@ -607,6 +611,22 @@ async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
     Ok(claimed)
 }
 
+/// What is said of header copies that were rewritten.
+pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String {
+    let places: Vec<_> = places.iter().map(u64::to_string).collect();
+    format!("repaired the header copy of disk {disk} ({path}) at offset {}", places.join(", "))
+}
+
+/// Sentences on disks in sight that may be of any group, as their headers cannot be used: one of them may be what a mount misses.
+async fn unusable_disks(world: &Arc<dyn World>) -> Vec<String> {
+    let unusable = |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
+    let seen = survey(world).await;
+    let sentence = |disk: &Survey| {
+        format!("{} is in sight and {}: {}", disk.path, disk.header, disk.remark.as_deref().unwrap_or("no header"))
+    };
+    seen.iter().filter(|disk| unusable(disk)).map(sentence).collect()
+}
+
 /// The newest activity log on the voters.
 async fn read_activity(membership: &Membership, members: &Members) -> ActivityLog {
     let mut newest = ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
@@ -638,8 +658,25 @@ pub(crate) enum Purpose {
 
 /// Mounts a group.
 pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpose: Purpose) -> Result<Arc<Group>> {
+    let mut opened = None;
+    mount_disks(world, name, force, purpose, &mut opened).await.map_err(|error| match opened {
+        Some(store) => store.explain(error),
+        None => error,
+    })
+}
+
+/// The steps of a mount; `opened` is the catalog's storage, once there is one.
+async fn mount_disks(
+    world: Arc<dyn World>,
+    name: &str,
+    force: bool,
+    purpose: Purpose,
+    opened: &mut Option<Arc<DiskStore>>,
+) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
-    let decision = choose::choose(name, &claimed.sightings, force).map_err(|refusal| {
+    let refused = choose::choose(name, &claimed.sightings, force);
+    let unusable = if refused.is_err() { unusable_disks(&world).await } else { Vec::new() };
+    let decision = refused.map_err(|refusal| {
         let code = match refusal {
             choose::Refusal::NoDisks { .. } => Code::NoGroup,
             choose::Refusal::NoQuorum { .. } | choose::Refusal::TwoHistories { .. } => Code::NoQuorum,
@@ -648,6 +685,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         };
         let mut text = refusal.to_string();
         claimed.shrunk.iter().for_each(|shrunk| text += &format!("; {shrunk}"));
+        unusable.iter().for_each(|disk| text += &format!("; {disk}"));
         AdminError::new(code, text).hint(refusal.remedy())
     })?;
     let tell = |severity, disk, text: String| {
@@ -697,6 +735,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         Arc::clone(&space),
         found.au_size,
     ));
+    *opened = Some(Arc::clone(&store));
     let (catalog, recovery) = Catalog::open(&world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>)
         .await
         .map_err(|error| catalog_trouble(name, &error))?;
@@ -965,14 +1004,8 @@ impl Group {
         if header.wrong.is_empty() {
             return Ok(());
         }
-        let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
         write_header(member, &header.best, &header.wrong).await?;
-        let text = format!(
-            "repaired the header copy of disk {} ({}) at offset {}",
-            member.name,
-            member.path(),
-            places.join(", ")
-        );
+        let text = repaired_header(&member.name, &member.path(), &header.wrong);
         self.tell(Severity::Warning, Some(member.number), text);
         Ok(())
     }

@@ -261,6 +261,10 @@ impl Disk for Covered {
     fn occupant(&self) -> Option<String> {
         self.real.occupant()
     }
+
+    fn user(&self) -> Option<String> {
+        self.real.user()
+    }
 }
 
 /// A world around another. See the module's description.

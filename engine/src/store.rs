@@ -14,7 +14,7 @@
 //!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
 
 use crate::{
-    admin::Problem,
+    admin::{AdminError, Code, Problem},
     buffer::{Buffer, Slice},
     catalog::{
         database_pages,
@@ -40,7 +40,7 @@ use std::{
 
 /// Bytes copied at once when a mirror is built.
 const STEP: u64 = 1 << 20;
-/// Sentences about mended pages that are kept; the events have them all.
+/// Sentences about mended pages, and about lost ones, that are kept.
 const MENDED_MAX: usize = 1000;
 /// Mirrors of the catalog where there are disks for them.
 const MIRRORS: usize = 3;
@@ -56,6 +56,8 @@ pub struct DiskStore {
     owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
     /// Sentences about pages that a read found damaged on one mirror and rewrote, until somebody asks.
     mended: Mutex<Vec<String>>,
+    /// Sentences about what is damaged on every mirror, each told once: SQLite's own errors know no place.
+    lost: Mutex<BTreeMap<u64, String>>,
 }
 
 /// A part of a request on one mirror.
@@ -88,7 +90,7 @@ impl DiskStore {
         au_size: u64,
     ) -> Self {
         let owned = Mutex::new(units(&voters.current()));
-        Self { world, members, voters, space, au_size, owned, mended: Mutex::default() }
+        Self { world, members, voters, space, au_size, owned, mended: Mutex::default(), lost: Mutex::default() }
     }
 
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
@@ -333,6 +335,34 @@ impl DiskStore {
         }
     }
 
+    /// A page of the database is damaged on each of these mirrors.
+    fn tell_lost(&self, mirrors: &[u8], offset: u64) {
+        let mut lost = lock(&self.lost);
+        if lost.len() >= MENDED_MAX || lost.contains_key(&offset) {
+            return;
+        }
+        let places: Vec<_> = mirrors.iter().map(|mirror| self.place(CatalogFile::Database, *mirror, offset)).collect();
+        let text = format!(
+            "catalog: page {} is damaged on every mirror ({}); restore what does not answer from a backup",
+            offset / PAGE_SIZE as u64 + 1,
+            places.join("; ")
+        );
+        lost.insert(offset, text.clone());
+        let group = self.voters.current().group_name.clone();
+        self.world.event(Event { group, severity: Severity::Alarm, disk: None, text });
+    }
+
+    /// Adds to an error what of the catalog was found lost so far: most likely its cause.
+    #[must_use]
+    pub fn explain(&self, error: AdminError) -> AdminError {
+        let lost = lock(&self.lost);
+        let Some(first) = lost.values().next() else { return error };
+        let more = if lost.len() > 1 { format!(", and {} pages more", lost.len() - 1) } else { String::new() };
+        AdminError::new(Code::Damaged, format!("{}: {first}{more}", error.message)).hint(
+            "attach the disk that has a good mirror, if there is one; if not, make the group again and restore it from a backup",
+        )
+    }
+
     /// What reads found damaged and rewrote since the last call.
     pub fn take_mended(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.mended))
@@ -559,7 +589,7 @@ impl Store for DiskStore {
         good: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<Buffer, StoreError> {
         let mut wrong = Vec::new();
-        let mut tried = 0;
+        let (mut tried, mut unread) = (0, 0);
         for mirror in self.mirrors(file) {
             let Some(parts) = self.parts(file, mirror, offset, length) else { continue };
             tried += 1;
@@ -577,10 +607,17 @@ impl Store for DiskStore {
                 }
                 Ok(_) => wrong.push(mirror),
                 Err((member, settled @ Settled::Overdue)) => {
+                    unread += 1;
                     let _ = wait_for(&*self.world, self.voters.expel(member.number, &settled.reason(), false));
                 }
-                Err(_) => wrong.push(mirror),
+                Err(_) => {
+                    unread += 1;
+                    wrong.push(mirror);
+                }
             }
+        }
+        if file == CatalogFile::Database && tried > 0 && unread == 0 {
+            self.tell_lost(&wrong, offset);
         }
         Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
     }

@@ -500,6 +500,10 @@ impl Disk for OpenDisk {
     fn occupant(&self) -> Option<String> {
         None
     }
+
+    fn user(&self) -> Option<String> {
+        None
+    }
 }
 
 impl Drop for OpenDisk {

@@ -71,6 +71,8 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// What else lives on the disk, in words for the operator: a file system, an
     /// LVM volume, a mount. `None` if nothing is recognised.
     fn occupant(&self) -> Option<String>;
+    /// Who uses the disk right now, in words for the operator: a mount, a loop device. It must not be taken then.
+    fn user(&self) -> Option<String>;
 }
 
 /// What a device is, however it is reached: two paths with the same identity are

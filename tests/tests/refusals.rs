@@ -91,6 +91,11 @@ fn disks_in_use_are_not_taken() {
     shell(r#"umount "$1"; fsck.ext4 -n -f "$2" >/dev/null"#).arg(&point).arg(&mounted).ok();
     says(&said, &["mounted"]);
 
+    // A file that is the back of a loop device is whatever that device is.
+    let back = instance.path("parts").join("mounted");
+    std::os::unix::fs::symlink(&back, instance.disk("back")).expect("link");
+    says(&instance.refused(&format!("{} FORCE", create(&[&instance.disk("back")]))), &["back", "/dev/loop"]);
+
     let small = instance.add_disk("small", 3 * MIB);
     says(&instance.refused(&create(&[&small])), &["small", "MB"]);
     let twice = instance.add_disk("twice", 256 * MIB);
@@ -189,6 +194,20 @@ fn strange_disks_are_recognised() {
     }
     assert_eq!(instance.disk_row(&disk)["header_status"], "INCOMPATIBLE");
     mounts_without("a header of a later version");
+    // One more is too many; the refusal says what is in sight, and why it is no use.
+    for place in header_places(&instance.disk("f1d0")) {
+        overwrite(&instance.disk("f1d0"), place + 8, &2_u32.to_le_bytes());
+    }
+    says(&instance.refused("ALTER DISKGROUP data MOUNT"), &["DATA_0001", "f1d0", "INCOMPATIBLE", "format version 2"]);
+    for place in header_places(&instance.disk("f0d0")) {
+        overwrite(&instance.disk("f0d0"), place + 8, &2_u32.to_le_bytes());
+    }
+    says(&instance.refused("ALTER DISKGROUP data MOUNT"), &["DATA", "f0d0", "format version 2", "use a newer"]);
+    for name in ["f0d0", "f1d0"] {
+        for place in header_places(&instance.disk(name)) {
+            overwrite(&instance.disk(name), place + 8, &1_u32.to_le_bytes());
+        }
+    }
     restore();
 
     // Cut short.
@@ -247,6 +266,21 @@ fn a_catalog_without_a_good_page_is_said() {
     let checked = instance.plinth(["check".as_ref(), disks[0].as_os_str(), disks[1].as_os_str()]);
     assert_eq!(checked.code, Some(2), "{checked}");
     instance.plinth(["dump".as_ref(), disks[0].as_os_str()]).ok();
+}
+
+/// What is refused once is refused again at once, for the same reason: no engine on its way out is asked.
+#[test]
+fn a_refused_mount_is_refused_for_its_reason_each_time() {
+    let instance = group();
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    fs::rename(instance.disk("f0d0"), instance.path("away")).expect("hide");
+    let said = shell(r#"for i in {1..200}; do echo 'ALTER DISKGROUP data MOUNT;'; done | psql -X -h "$1" 2>&1"#)
+        .arg(instance.dir())
+        .ok();
+    let reasons = said.lines().filter(|line| line.contains("ERROR")).collect::<Vec<_>>();
+    assert_eq!(reasons.len(), 200, "{said}");
+    let other: Vec<_> = reasons.iter().filter(|reason| !reason.contains("1 of 2 voters")).collect();
+    assert!(other.is_empty(), "{} of 200 have another reason: {}", other.len(), other[0]);
 }
 
 /// Noise over the system areas of all disks: no group, no panic.

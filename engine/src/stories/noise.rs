@@ -74,3 +74,84 @@ fn noise_in_every_block_of_a_disk() {
         lab.check();
     }
 }
+
+/// Whoever reads often enough meets every mirror: what rotted is found and mended without a check, wherever it is.
+#[test]
+fn reading_again_meets_every_mirror() {
+    for (redundancy, groups) in [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::High, &["A", "B", "C"])] {
+        let lab = Lab::new(redundancy, 64 * MIB, groups);
+        let table = lab.create_file("table");
+        let bytes = pattern(1, 3_000_000);
+        lab.write(table, 0, &bytes);
+        let small = lab.create_file("small");
+        lab.write(small, 0, &bytes[..5000]);
+        lab.sync(table);
+        lab.sync(small);
+        for disk in 0..groups.len() {
+            let mut struck = Vec::new();
+            for extent in lab.group().extents.all() {
+                let mirror = extent.mirrors.iter().find(|mirror| usize::from(mirror.disk.0) == disk).expect("a mirror");
+                for piece in extent.state().marked().iter() {
+                    let place = lab.group().members[&mirror.disk].layout.au_offset(mirror.au) + piece as u64 * 65536;
+                    struck.push((place, lab.disks[disk].peek(place, 4096)));
+                    lab.disks[disk].corrupt(place, &pattern(place, 4096));
+                }
+            }
+            assert!(struck.len() > 40, "the files are on every disk");
+            for _ in groups {
+                for from in (0..bytes.len()).step_by(8192) {
+                    assert_eq!(lab.read(table, from as u64, 8192), bytes[from..bytes.len().min(from + 8192)]);
+                }
+                assert_eq!(lab.read(small, 0, 6000), &bytes[..5000]);
+            }
+            lab.wait_for("all of it to be mended", || {
+                struck.iter().all(|(place, right)| lab.disks[disk].peek(*place, 4096) == *right)
+            });
+        }
+        lab.check();
+    }
+}
+
+/// A page of the catalog that is damaged on every mirror is named, with its places, by whatever meets it:
+/// the mount's refusal, or the alert log and a check.
+#[test]
+fn a_catalog_page_lost_on_every_mirror_is_named() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    for number in 0..200 {
+        lab.create_file(&format!("file {number}"));
+    }
+    lab.sync(lab.find("file 1"));
+    let runs = lab.group().voters.current().catalog.clone();
+    let layout = lab.group().members.values().next().expect("a disk").layout;
+    let places = |page: u64| {
+        let database = plinth_format::membership::CatalogFile::Database;
+        let first = runs.iter().filter(move |run| run.file == database && run.at == 0);
+        first.map(move |run| (usize::from(run.disk.0), layout.au_offset(run.first) + page * 4096)).collect::<Vec<_>>()
+    };
+    lab.dismount();
+    let (mut refused, mut served) = (0, 0);
+    for page in 0..12 {
+        let kept: Vec<_> = places(page).iter().map(|(disk, at)| lab.disks[*disk].peek(*at, 4096)).collect();
+        assert!(kept.len() == 2 && plinth_format::page::is_good(&kept[0], page as u32 + 1), "page {page} is in use");
+        places(page).iter().for_each(|(disk, at)| lab.disks[*disk].corrupt(*at, &pattern(page, 4096)));
+        let name = format!("page {} is damaged on every mirror (disk DATA_0000", page + 1);
+        match lab.try_mount(false) {
+            Err(error) => {
+                refused += 1;
+                assert!(error.message.contains(&name) && error.hint.is_some(), "{error} ({:?})", error.hint);
+            }
+            Ok(()) => {
+                served += 1;
+                let report = block_on(lab.group().check(false));
+                assert!(!report.is_ok_and(|report| report.is_good()), "page {page}");
+                assert!(lab.told(&name), "nobody was told of page {page}");
+                let group = lab.group.take().expect("mounted");
+                let _ = block_on(group.dismount(true));
+            }
+        }
+        places(page).iter().zip(&kept).for_each(|((disk, at), bytes)| lab.disks[*disk].corrupt(*at, bytes));
+    }
+    assert!(refused > 0 && served > 0, "{refused} refused, {served} served");
+    lab.mount();
+    lab.check();
+}

@@ -254,21 +254,17 @@ impl Engine {
             Request::Create(new) => {
                 let world: Arc<dyn World> = self.world.clone();
                 let result = block_on(Group::create(&world, new));
-                let failed = result.is_err();
-                frames.send(&done(result), &[], None)?;
-                if failed {
-                    self.leave(1);
-                }
-                return Ok(());
+                return if result.is_ok() {
+                    frames.send(&done(result), &[], None)
+                } else {
+                    self.part(frames, &done(result), 1)
+                };
             }
             Request::Mount { force } => {
                 let result = self.mount(force);
                 let failed = result.as_ref().is_err_and(|error| error.code != Code::AlreadyMounted);
-                frames.send(&done(result), &[], None)?;
-                if failed {
-                    self.leave(1);
-                }
-                return Ok(());
+                let answer = done(result);
+                return if failed { self.part(frames, &answer, 1) } else { frames.send(&answer, &[], None) };
             }
             Request::Dismount { force } => {
                 return self.finish(frames, |engine| engine.dismount(force));
@@ -314,13 +310,18 @@ impl Engine {
         match what(self) {
             Ok(()) => {
                 *self.group() = None;
-                // Gone from the directory before the answer: whoever hears it may start another engine.
-                let _ = fs::remove_file(self.options.paths.engine(&self.options.group));
-                let _ = frames.send(&Answer::Done, &[], None);
-                self.leave(0)
+                self.part(frames, &Answer::Done, 0)
             }
             Err(error) => frames.send(&Answer::Refused(error), &[], None),
         }
+    }
+
+    /// Answers, and ends the process, which has no group.
+    fn part(&self, frames: &Frames, answer: &Answer, code: i32) -> ! {
+        // Gone from the directory before the answer: whoever hears it may ask for another engine at once.
+        let _ = fs::remove_file(self.options.paths.engine(&self.options.group));
+        let _ = frames.send(answer, &[], None);
+        self.leave(code)
     }
 
     fn status(&self) -> Status {

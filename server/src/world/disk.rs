@@ -293,6 +293,10 @@ impl Disk for RealDisk {
     fn occupant(&self) -> Option<String> {
         occupant::of(self.medium, &self.file, self.size, self.sectors)
     }
+
+    fn user(&self) -> Option<String> {
+        occupant::user(self.medium)
+    }
 }
 
 impl std::fmt::Debug for RealDisk {
