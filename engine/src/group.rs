@@ -144,7 +144,7 @@ impl std::fmt::Debug for Group {
 impl Group {
     /// Looks at every disk that discovery shows, without mounting anything.
     pub async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
-        crate::mount::survey(world).await
+        crate::identify::survey(world).await
     }
 
     /// Makes a group and leaves it dismounted.
@@ -158,7 +158,7 @@ impl Group {
                 scratch.set(name, value)?;
             }
         }
-        crate::mount::create(world, new).await
+        crate::create::create(world, new).await
     }
 
     /// Mounts a group. `force`: although fewer voters are in sight than it takes.

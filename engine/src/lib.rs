@@ -27,6 +27,7 @@ mod check;
 mod check_files;
 pub mod choose;
 pub mod completion;
+mod create;
 pub mod error;
 pub mod event;
 mod extent;
