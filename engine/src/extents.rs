@@ -10,6 +10,7 @@
 //! changes it: allocation, promotion, truncation, holes.
 
 use crate::{
+    doubt::{Doubt, Unsynced},
     error::FileError,
     extent::{self, Extent, Extents},
     files::{self, File},
@@ -41,6 +42,7 @@ pub struct Layout {
 #[derive(Debug, Default)]
 pub struct FileData {
     pub layout: async_lock::RwLock<Layout>,
+    pub unsynced: Unsynced,
 }
 
 /// What a commit freed: AUs may be reused when it is durable and their I/O has ended (R8).
@@ -65,6 +67,7 @@ pub struct Part {
 pub struct Releaser {
     pub extents: Arc<Extents>,
     pub freeing: Arc<Freeing>,
+    pub doubt: Arc<Doubt>,
 }
 
 impl files::Data for Releaser {
@@ -75,6 +78,9 @@ impl files::Data for Releaser {
     }
 
     fn is_idle(&self, file: &File) -> bool {
+        if !self.doubt.is_settled(&file.data.unsynced) {
+            return false;
+        }
         let Some(layout) = file.data.layout.try_read() else { return false };
         let slot = layout.slot.iter().map(|slot| &slot.extent);
         slot.chain(layout.extents.values()).all(|extent| extent.state().pending.is_empty())

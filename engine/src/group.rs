@@ -16,6 +16,7 @@ use crate::{
     attributes::{self, Attributes},
     catalog::Catalog,
     choose::Decision,
+    doubt::Doubt,
     error::FileError,
     event::Severity,
     extent::Extents,
@@ -81,6 +82,7 @@ pub struct Group {
     pub(crate) files: Arc<Files>,
     pub(crate) stale: Arc<Mutex<Stale>>,
     pub(crate) suspects: Arc<Suspects>,
+    pub(crate) doubt: Arc<Doubt>,
     pub(crate) space: Arc<Mutex<Space>>,
     pub(crate) placement: Mutex<Option<(MembershipId, Arc<Placement>)>>,
     pub(crate) slots: Mutex<Slots>,
@@ -120,6 +122,7 @@ pub(crate) struct Parts {
     pub files: Arc<Files>,
     pub stale: Arc<Mutex<Stale>>,
     pub suspects: Arc<Suspects>,
+    pub doubt: Arc<Doubt>,
     pub space: Arc<Mutex<Space>>,
     pub freeing: Arc<Freeing>,
     pub slots: Slots,
@@ -188,6 +191,7 @@ impl Group {
             files: parts.files,
             stale: parts.stale,
             suspects: parts.suspects,
+            doubt: parts.doubt,
             space: parts.space,
             placement: Mutex::new(None),
             slots: Mutex::new(parts.slots),
@@ -291,6 +295,9 @@ impl Group {
         self.ticks.fetch_add(1, Ordering::Relaxed);
         if let Err(error) = self.close_idle(false).await {
             self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
+        }
+        if let Err(error) = self.resolve_doubt().await {
+            self.tell(Severity::Warning, None, format!("what a failed flush left in doubt stays so: {error}"));
         }
         if self.has_pending() {
             // What a busy group frees is made durable by its own syncs; an idle one needs a push.
@@ -451,14 +458,21 @@ impl Group {
     }
 
     async fn stop_orderly(&self) -> std::result::Result<(), FileError> {
-        self.sync_everything().await?;
+        let in_doubt = self.sync_at_end().await?;
         self.stopping.store(true, Ordering::Release);
         // Recovery and resync stop at their next step; suspect regions stay listed.
         while self.close_idle(true).await? {}
         // From now on nothing is written that the log does not list.
         let clean = self.activity.seal();
         // What was written since the first look keeps its marks.
-        self.sync_everything().await?;
+        let in_doubt = in_doubt.max(self.sync_at_end().await?);
+        if in_doubt > 0 {
+            let files = if in_doubt == 1 { "file was" } else { "files were" };
+            let text = format!(
+                "{in_doubt} {files} written before a flush failed and not synced since: some of it may be lost"
+            );
+            self.tell(Severity::Alarm, None, text);
+        }
         self.catalog.close().await?;
         if clean {
             let changed = self

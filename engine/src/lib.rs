@@ -28,6 +28,7 @@ mod check_files;
 pub mod choose;
 pub mod completion;
 mod create;
+mod doubt;
 pub mod error;
 pub mod event;
 mod extent;

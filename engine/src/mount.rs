@@ -24,6 +24,7 @@ use crate::{
     catalog::Catalog,
     choose::{self, Decision, Sighting, Standing},
     create::{catalog_trouble, write_header},
+    doubt::Doubt,
     event::{Event, Severity},
     extent::Extents,
     extents::Releaser,
@@ -260,7 +261,8 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
     let suspects = Arc::new(Suspects::new(scan.suspects));
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
-    let releaser = Releaser { extents: Arc::clone(&extents), freeing: Arc::clone(&freeing) };
+    let doubt = Arc::new(Doubt::default());
+    let releaser = Releaser { extents: Arc::clone(&extents), freeing: Arc::clone(&freeing), doubt: Arc::clone(&doubt) };
     let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser))
         .await
         .map_err(|error| failed(&error))?;
@@ -284,6 +286,7 @@ pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpos
         freeing,
         stale: Arc::new(Mutex::new(stale)),
         suspects,
+        doubt,
         next_extent,
         attributes,
         deadline,

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod endings;
+mod flushes;
 mod kills;
 mod noise;
 mod returning;

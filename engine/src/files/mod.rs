@@ -369,6 +369,12 @@ impl Files {
         lock(&self.cache).files.values().cloned().collect()
     }
 
+    /// Whether memory knows nothing of a file's data that a sync would have to do.
+    #[must_use]
+    pub fn is_idle(&self, file: &File) -> bool {
+        self.data.is_idle(file)
+    }
+
     /// Stores times that are newer in memory than in the catalog.
     ///
     /// # Errors
