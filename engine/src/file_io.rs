@@ -324,22 +324,21 @@ impl Group {
             }
             (Err(error), _) | (Ok(()), Some(error)) => return Err(error),
         }
-        let times = if data_only { None } else { file.take_times() };
-        if pending.is_empty() && times.is_none() {
-            if self.catalog.durable() < file.last_commit() {
-                self.catalog.durable_point().await?;
-            }
+        let has_times = !data_only && file.has_times();
+        if pending.is_empty() && !has_times {
+            self.catalog.make_durable(file.last_commit()).await?;
         } else {
-            let node = file.node;
+            let (owner, files) = (Arc::clone(file), Arc::clone(&self.files));
             self.catalog
                 .write(true, move |connection| {
                     settle_marks(connection, &pending)?;
+                    let times = if has_times { owner.take_times(files.next_commit()) } else { None };
                     if let Some((accessed, modified, changed)) = times {
                         connection
                             .prepare_cached(
                                 "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1",
                             )?
-                            .execute(params![node.cast_signed(), accessed, modified, changed])?;
+                            .execute(params![owner.node.cast_signed(), accessed, modified, changed])?;
                     }
                     Ok(())
                 })

@@ -822,6 +822,25 @@ fn a_file_under_random_misfortune() {
     }
 }
 
+/// The caretaker has taken a file's times for the catalog when a sync comes: they are durable when it returns.
+#[test]
+fn a_sync_waits_for_times_that_are_being_stored() {
+    for seed in 0..6 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, b"before");
+        block_on(lab.session().sync(node, false)).expect("it is durable");
+        lab.write(node, 0, b"after!");
+        let modified = block_on(lab.session().attributes(node)).expect("it is there").modified;
+        block_on(lab.group().files.store_times(&lab.group().catalog)).expect("they are stored");
+        block_on(lab.session().sync(node, false)).expect("it is durable");
+        lab.cut_power(seed);
+        lab.mount();
+        let found = block_on(lab.session().attributes(lab.find("table"))).expect("it is there").modified;
+        assert_eq!(found, modified, "seed {seed}");
+    }
+}
+
 /// Names survive a kill; a rename replaces atomically.
 #[test]
 fn names_survive() {
