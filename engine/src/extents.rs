@@ -4,7 +4,8 @@
 //! ordinary extent that belongs to file 0. The first write that goes further
 //! promotes it: an extent of its own is allocated, the slot's bytes are copied,
 //! and one commit switches over. A crash before that commit leaves the slot in
-//! charge and an extent that the commit never named, so its AUs are free again.
+//! charge and an extent that the commit never named, so its AUs are free again. Bytes that were
+//! synced are flushed in their new place before that commit, and written there from the first.
 //!
 //! The layout is read-locked by reads and writes of the file, and write-locked by what
 //! changes it: allocation, promotion, truncation, holes.
@@ -330,6 +331,21 @@ impl Group {
         Ok(())
     }
 
+    /// Copies what a slot holds, with `durably` so that no loss of power undoes it. False: it holds nothing.
+    async fn copy_slot(&self, slot: &Slot, to: &Arc<Extent>, durably: bool) -> Result<bool, FileError> {
+        loop {
+            let failures = self.doubt.count();
+            let held = self.copy_piece(slot, to).await?;
+            if !held || !durably {
+                return Ok(held);
+            }
+            self.flush_disks().await?;
+            if self.doubt.count() == failures {
+                return Ok(true);
+            }
+        }
+    }
+
     /// Moves a file from its slot to an extent of its own.
     async fn promote(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
         let Some(slot) = layout.slot.clone() else { return Ok(()) };
@@ -337,7 +353,9 @@ impl Group {
         let mirrors = self.allocate(file.node, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, mirrors));
-        let held = self.copy_piece(&slot, &fresh).await;
+        // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
+        let was_written = slot.extent.state().written.has(slot.piece);
+        let held = self.copy_slot(&slot, &fresh, was_written).await;
         let held = match held {
             Ok(held) => held,
             Err(error) => {
@@ -347,20 +365,22 @@ impl Group {
         };
         let (row, owner, extents) = (Arc::clone(&fresh), Arc::clone(file), Arc::clone(&self.extents));
         let (old, piece, blocks) = (slot.extent.id, slot.piece, self.au_size / 512);
-        let written = self
-            .catalog
-            .write(false, move |connection| {
-                extent::insert(connection, &row)?;
-                if held {
-                    extent::change_marks(connection, &row, |_, pending| pending.add(0))?;
-                }
-                clear_slot(connection, &extents, old, piece)?;
-                connection
-                    .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
-                    .execute([owner.node.cast_signed()])?;
-                set_blocks(connection, &owner, blocks)
-            })
-            .await;
+        let written =
+            self.catalog
+                .write(false, move |connection| {
+                    extent::insert(connection, &row)?;
+                    if held {
+                        extent::change_marks(connection, &row, |written, pending| {
+                            if was_written { written.add(0) } else { pending.add(0) }
+                        })?;
+                    }
+                    clear_slot(connection, &extents, old, piece)?;
+                    connection
+                        .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
+                        .execute([owner.node.cast_signed()])?;
+                    set_blocks(connection, &owner, blocks)
+                })
+                .await;
         match written {
             Ok(((), commit)) => {
                 self.mirror_sets.add(fresh.disks());

@@ -841,6 +841,28 @@ fn a_sync_waits_for_times_that_are_being_stored() {
     }
 }
 
+/// Small files that were synced grow out of their slots, and the power goes when that is durable: nothing synced is lost.
+#[test]
+fn growing_out_of_a_slot_keeps_what_was_synced() {
+    for seed in 0..4 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let nodes: Vec<_> = (0..4).map(|index| lab.create_file(&format!("file{index}"))).collect();
+        for (node, seed) in nodes.iter().zip(0..) {
+            lab.write(*node, 0, &pattern(seed, 8000));
+            lab.sync(*node);
+        }
+        nodes.iter().for_each(|node| lab.write(*node, 60_000, &pattern(9, 100_000)));
+        block_on(lab.session().sync_directory(ROOT)).expect("all commits are durable");
+        lab.cut_power(seed);
+        lab.mount();
+        for index in 0..4 {
+            let node = lab.find(&format!("file{index}"));
+            assert_eq!(lab.read(node, 0, 8000), pattern(index, 8000), "seed {seed}");
+        }
+        lab.check();
+    }
+}
+
 /// Names survive a kill; a rename replaces atomically.
 #[test]
 fn names_survive() {
