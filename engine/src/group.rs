@@ -384,6 +384,36 @@ impl Group {
         );
     }
 
+    /// Calls `tell` with the reason when the catalog has stopped for good: nothing is made durable any more, and only a
+    /// mount recovers. It is called once, on the catalog's thread, and must not wait.
+    pub fn when_stopped(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        struct Told<F>(std::sync::Once, F);
+        impl<F: Fn(&str) + Send + Sync> crate::catalog::Listener for Told<F> {
+            fn durable(&self, _: crate::catalog::CommitNumber) {}
+            fn failed(&self, reason: &str) {
+                self.0.call_once(|| (self.1)(reason));
+            }
+        }
+        let told = Arc::new(Told(std::sync::Once::new(), tell));
+        self.catalog.listen(Arc::clone(&told) as Arc<dyn crate::catalog::Listener>);
+        // It may have stopped before anybody listened.
+        if let Some(reason) = self.catalog.failure() {
+            crate::catalog::Listener::failed(&*told, &reason);
+        }
+    }
+
+    /// Why the catalog has stopped, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.catalog.failure()
+    }
+
+    /// What there is to say to the next mount when the process ends without a dismount. Takes two seconds at most.
+    pub async fn last_words(&self) {
+        let words = std::pin::pin!(self.distrust_pending());
+        let _ = futures::future::select(words, self.world.sleep(PATIENCE)).await;
+    }
+
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
