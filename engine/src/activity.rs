@@ -423,21 +423,27 @@ impl Group {
     /// Writes checksum blocks, flushes, and writes the log without the regions.
     /// Returns those that were closed: one with an extent not yet compared after a crash stays.
     async fn settle_regions(&self, regions: &[Region]) -> Result<Vec<Region>, FileError> {
-        let mut closed = Vec::new();
-        for region in regions {
-            let extents = self.extents.in_run(region.first, region.count.into());
-            if self.is_suspect_region(*region) {
-                continue;
-            }
-            for extent in &extents {
-                self.write_sums(extent).await?;
-            }
-            closed.push(*region);
-        }
+        let closed: Vec<_> = regions.iter().filter(|region| !self.is_suspect_region(**region)).copied().collect();
         if closed.is_empty() {
             return Ok(closed);
         }
-        self.flush_disks().await?;
+        let extents = || closed.iter().flat_map(|region| self.extents.in_run(region.first, region.count.into()));
+        loop {
+            let failures = self.doubt.count();
+            for extent in extents() {
+                self.write_sums(&extent).await?;
+            }
+            self.flush_disks().await?;
+            // A flush of somebody else's that failed meanwhile may have lost the checksums.
+            if self.doubt.count() == failures {
+                break;
+            }
+        }
+        for extent in extents() {
+            let mut state = extent.state();
+            state.dirty = false;
+            state.fresh = Bits::default();
+        }
         let mut writer = self.activity.writer.lock().await;
         loop {
             let mut left = self.activity.lock().regions();
@@ -450,7 +456,8 @@ impl Group {
         Ok(closed)
     }
 
-    /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those.
+    /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those. They stay dirty until a
+    /// flush was good.
     async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
         let bytes = &{
             let state = extent.state();
@@ -483,23 +490,23 @@ impl Group {
                 }
             }
             if !again {
-                break;
+                return Ok(());
             }
         }
-        let mut state = extent.state();
-        state.dirty = false;
-        state.fresh = Bits::default();
-        Ok(())
     }
 
     /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets the error.
     pub(crate) async fn give_up(&self, member: &Arc<Member>, settled: &Settled) -> Result<(), FileError> {
-        match self.voters.expel(member.number, &settled.reason(), false).await {
+        self.give_up_because(member, &settled.reason()).await
+    }
+
+    pub(crate) async fn give_up_because(&self, member: &Arc<Member>, reason: &str) -> Result<(), FileError> {
+        match self.voters.expel(member.number, reason, false).await {
             Ok(()) => self.wait_settled(member).await,
             Err(Refusal::Closing) => Err(FileError::Dismounted),
             Err(refusal) => Err(FileError::Refused {
                 disk: member.name.clone(),
-                reason: settled.reason(),
+                reason: reason.to_owned(),
                 why: refusal.to_string(),
             }),
         }

@@ -414,6 +414,7 @@ impl Group {
 
     /// Makes everything written durable on every writable disk that has something to flush.
     pub(crate) async fn flush_disks(&self) -> Result<(), FileError> {
+        let era = self.doubt.begin_flush();
         loop {
             let members: Vec<_> = self.members.values().filter(|member| member.is_writable()).collect();
             let flushes = futures::future::join_all(members.iter().map(|member| member.flush())).await;
@@ -426,14 +427,30 @@ impl Group {
             for (member, settled) in bad {
                 if again {
                     self.wait_while_hung(member).await?;
-                } else if !self.give_up_or_wait(member, settled).await? {
+                } else if matches!(settled, Settled::Overdue) && !self.give_up_or_wait(member, settled).await? {
                     again = true;
+                }
+            }
+            // Whoever began it, here or for the catalog or a record of the voters: no other flush makes up for one that failed.
+            let failed =
+                |member: &Member| members.iter().zip(&flushes).find(|(other, _)| other.number == member.number);
+            for member in members.iter().filter(|member| member.is_broken() && member.is_writable()) {
+                let reason = match failed(member) {
+                    Some((_, settled @ Settled::Failed(_))) => settled.reason(),
+                    _ => "a flush failed".to_owned(),
+                };
+                if let Err(error) = self.give_up_because(member, &reason).await {
+                    if matches!(error, FileError::Refused { .. }) && member.take_broken() {
+                        self.note_failed_flush(member, &reason);
+                    }
+                    return Err(error);
                 }
             }
             if !again {
                 break;
             }
         }
+        self.doubt.flushed(era);
         for member in self.members.values() {
             self.wait_settled(member).await?;
         }

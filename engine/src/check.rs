@@ -16,7 +16,7 @@ use crate::{
     admin::{Problem, Report},
     blocks::BLOCKS_PER_PIECE,
     error::FileError,
-    extent::{self, Extent},
+    extent::Extent,
     group::Group,
     identify,
     member::Settled,
@@ -73,6 +73,18 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
+/// Who has an AU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Catalog,
+    Extent(u64),
+}
+
+type Owners = BTreeMap<(DiskNumber, u32), Owner>;
+
+/// An AU and two that seemed to have it.
+type Double = ((DiskNumber, u32), Owner, Owner);
+
 impl Group {
     pub(crate) async fn check_all(&self, repair: bool) -> Result<Report> {
         let mut report = Report::default();
@@ -82,20 +94,21 @@ impl Group {
         }
         self.check_rules(&mut report).await?;
         self.check_headers(&mut report, repair).await;
-        let mut owners: BTreeMap<(DiskNumber, u32), String> =
-            store::units(&self.voters.current()).into_iter().map(|unit| (unit, "the catalog".to_owned())).collect();
+        let mut owners: Owners =
+            store::units(&self.voters.current()).into_iter().map(|unit| (unit, Owner::Catalog)).collect();
+        let mut doubles = Vec::new();
         let mut from = 0;
         loop {
             let batch = self.batch(from).await?;
             let Some(last) = batch.last() else { break };
-            from = last.id + 1;
-            for row in batch {
-                self.check_place(&row, &mut owners, &mut report);
-                let extent = self.intern(row);
+            from = last + 1;
+            for extent in self.alive(batch).await? {
+                self.check_place(&extent, &mut owners, &mut doubles, &mut report);
                 self.check_data(&extent, repair, &mut report).await?;
                 report.extents_checked += 1;
             }
         }
+        self.check_doubles(doubles, &mut report).await?;
         self.check_space(&owners, &mut report);
         Ok(report)
     }
@@ -112,17 +125,42 @@ impl Group {
         Ok(())
     }
 
-    async fn batch(&self, from: u64) -> Result<Vec<Extent>> {
+    /// Ids of some extents, in order.
+    async fn batch(&self, from: u64) -> Result<Vec<u64>> {
         self.catalog
             .read(move |connection| {
-                let mut select = connection.prepare_cached(&format!(
-                    "SELECT {} FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2",
-                    extent::COLUMNS
-                ))?;
-                let rows = select.query_map(rusqlite::params![from.cast_signed(), BATCH], extent::from_row)?;
-                Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
+                let mut select =
+                    connection.prepare_cached("SELECT id FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2")?;
+                let rows =
+                    select.query_map(rusqlite::params![from.cast_signed(), BATCH], |row| row.get::<_, i64>(0))?;
+                Ok(rows.map(|id| id.map(i64::cast_unsigned)).collect::<rusqlite::Result<Vec<_>>>()?)
             })
             .await
+    }
+
+    /// AUs that two seemed to have: one of them may have been deleted before the other was made.
+    async fn check_doubles(&self, doubles: Vec<Double>, report: &mut Report) -> Result<()> {
+        for ((disk, au), one, other) in doubles {
+            let mut names = Vec::new();
+            for owner in [one, other] {
+                match owner {
+                    Owner::Catalog => {
+                        let units = store::units(&self.voters.current());
+                        names.extend(units.contains(&(disk, au)).then(|| "the catalog".to_owned()));
+                    }
+                    Owner::Extent(id) => {
+                        let alive = self.alive(vec![id]).await?;
+                        names.extend(
+                            alive.iter().map(|extent| format!("extent {} of file {}", extent.number, extent.file)),
+                        );
+                    }
+                }
+            }
+            if let ([one, other], Some(member)) = (&names[..], self.members.get(&disk)) {
+                report.bad(format!("AU {au} of disk {} belongs to {one} and to {other}", member.name));
+            }
+        }
+        Ok(())
     }
 
     async fn check_rules(&self, report: &mut Report) -> Result<()> {
@@ -166,7 +204,7 @@ impl Group {
         }
     }
 
-    fn check_place(&self, extent: &Extent, owners: &mut BTreeMap<(DiskNumber, u32), String>, report: &mut Report) {
+    fn check_place(&self, extent: &Extent, owners: &mut Owners, doubles: &mut Vec<Double>, report: &mut Report) {
         let name = format!("extent {} of file {}", extent.number, extent.file);
         let mut groups = BTreeSet::new();
         if extent.mirrors.is_empty() {
@@ -183,8 +221,9 @@ impl Group {
             if !member.layout.is_data(mirror.au) {
                 report.bad(format!("{name} lies in AU {} of disk {}, which holds no data", mirror.au, member.name));
             }
-            if let Some(other) = owners.insert((mirror.disk, mirror.au), name.clone()) {
-                report.bad(format!("AU {} of disk {} belongs to {other} and to {name}", mirror.au, member.name));
+            let unit = (mirror.disk, mirror.au);
+            if let Some(other) = owners.insert(unit, Owner::Extent(extent.id)) {
+                doubles.push((unit, other, Owner::Extent(extent.id)));
             }
         }
     }
@@ -267,7 +306,7 @@ impl Group {
     }
 
     /// Rule 8, for a group at rest: what is neither free, pending nor owned has leaked.
-    fn check_space(&self, owners: &BTreeMap<(DiskNumber, u32), String>, report: &mut Report) {
+    fn check_space(&self, owners: &Owners, report: &mut Report) {
         if self.has_pending() {
             return;
         }

@@ -15,6 +15,7 @@
 //! `pending` counts as data as long as the host keeps its memory: a killed engine
 //! loses nothing that was acknowledged. After a loss of power it reads as zeros,
 //! because nobody knows whether the data or an earlier owner's bytes lie there.
+//! A flush that failed covers nothing, and no later one makes up for it (`doubt.rs`).
 //!
 //! Invariants:
 //!
@@ -42,6 +43,8 @@ pub struct State {
     pub written: Bits,
     /// Pieces whose data was written but perhaps not flushed.
     pub pending: Bits,
+    /// Pending pieces that a failed flush may have lost: no later flush covers them as they are (`doubt.rs`).
+    pub doubted: Bits,
     /// One stored checksum per block, when loaded.
     pub sums: Option<Box<[u32]>>,
     /// Blocks whose checksum was computed from their bytes, not loaded from a zone, since that was last written.
@@ -127,6 +130,14 @@ impl State {
     #[must_use]
     pub fn has(&self, piece: usize) -> bool {
         self.written.has(piece) || self.pending.has(piece)
+    }
+
+    /// Pending pieces that a good flush covers.
+    #[must_use]
+    pub fn flushable(&self) -> Bits {
+        let mut pieces = self.pending.clone();
+        self.doubted.iter().for_each(|piece| pieces.remove(piece));
+        pieces
     }
 
     /// The first run of pieces in `within` that hold data, cut to `most` of them.
@@ -249,6 +260,8 @@ pub fn change_marks(
         blob(&pending)
     ])?;
     let mut state = extent.state();
+    let settled: Vec<usize> = state.doubted.iter().filter(|piece| !pending.has(*piece)).collect();
+    settled.into_iter().for_each(|piece| state.doubted.remove(piece));
     state.written = written;
     state.pending = pending;
     Ok(())

@@ -4,12 +4,14 @@
 //! ordinary extent that belongs to file 0. The first write that goes further
 //! promotes it: an extent of its own is allocated, the slot's bytes are copied,
 //! and one commit switches over. A crash before that commit leaves the slot in
-//! charge and an extent that the commit never named, so its AUs are free again.
+//! charge and an extent that the commit never named, so its AUs are free again. Bytes that were
+//! synced are flushed in their new place before that commit, and written there from the first.
 //!
 //! The layout is read-locked by reads and writes of the file, and write-locked by what
 //! changes it: allocation, promotion, truncation, holes.
 
 use crate::{
+    doubt::{Doubt, Unsynced},
     error::FileError,
     extent::{self, Extent, Extents},
     files::{self, File},
@@ -52,6 +54,7 @@ pub struct FileData {
     /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
     /// end: its bytes may be there, and its size not. Nobody knows after a mount.
     tail_is_clean: AtomicBool,
+    pub unsynced: Unsynced,
 }
 
 impl FileData {
@@ -87,6 +90,7 @@ pub struct Part {
 pub struct Releaser {
     pub extents: Arc<Extents>,
     pub freeing: Arc<Freeing>,
+    pub doubt: Arc<Doubt>,
 }
 
 impl files::Data for Releaser {
@@ -97,6 +101,9 @@ impl files::Data for Releaser {
     }
 
     fn is_idle(&self, file: &File) -> bool {
+        if !self.doubt.is_settled(&file.data.unsynced) {
+            return false;
+        }
         let Some(layout) = file.data.layout.try_read() else { return false };
         let slot = layout.slot.iter().map(|slot| &slot.extent);
         slot.chain(layout.extents.values()).all(|extent| extent.state().pending.is_empty())
@@ -227,6 +234,24 @@ impl Group {
         layout.slot = slot.map(|(extent, piece)| Slot { extent: self.intern(extent), piece });
         layout.loaded = true;
         Ok(())
+    }
+
+    /// The extents with these ids that are alive, in memory. Whoever found the ids in a snapshot comes here: an extent may
+    /// have been deleted since, and its AUs may be another's. Deleting is the writer's, and so is this.
+    pub(crate) async fn alive(&self, ids: Vec<u64>) -> Result<Vec<Arc<Extent>>, FileError> {
+        let extents = Arc::clone(&self.extents);
+        let look = move |connection: &Connection| {
+            let mut alive = Vec::with_capacity(ids.len());
+            for id in ids {
+                let found = match extents.get(id) {
+                    Some(extent) => Some(extent),
+                    None => extent::load(connection, id)?.map(|extent| extents.intern(extent)),
+                };
+                alive.extend(found);
+            }
+            Ok(alive)
+        };
+        self.catalog.release(false, look).await.map(|(alive, _)| alive)
     }
 
     /// The extent in memory for a row just read.
@@ -362,18 +387,19 @@ impl Group {
         Ok(())
     }
 
-    /// Copies a slot's bytes into piece 0 of another extent. What a sync made durable in the slot is durable there, too:
-    /// after a loss of power the slot may be gone, and a pending piece reads as zeros.
-    async fn copy_slot(&self, slot: &Slot, to: &Arc<Extent>) -> Result<Copied, FileError> {
-        let durable = slot.extent.state().written.has(slot.piece);
-        if !self.copy_piece(slot, to).await? {
-            return Ok(Copied::Nothing);
+    /// Copies what a slot holds, with `durably` so that no loss of power undoes it. False: it holds nothing.
+    async fn copy_slot(&self, slot: &Slot, to: &Arc<Extent>, durably: bool) -> Result<bool, FileError> {
+        loop {
+            let failures = self.doubt.count();
+            let held = self.copy_piece(slot, to).await?;
+            if !held || !durably {
+                return Ok(held);
+            }
+            self.flush_disks().await?;
+            if self.doubt.count() == failures {
+                return Ok(true);
+            }
         }
-        if !durable {
-            return Ok(Copied::Pending);
-        }
-        self.flush_disks().await?;
-        Ok(Copied::Durable)
     }
 
     /// Moves a file from its slot to an extent of its own.
@@ -383,8 +409,11 @@ impl Group {
         let mirrors = self.allocate(file.node, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, mirrors));
-        let copied = match self.copy_slot(&slot, &fresh).await {
-            Ok(copied) => copied,
+        // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
+        let was_written = slot.extent.state().written.has(slot.piece);
+        let held = self.copy_slot(&slot, &fresh, was_written).await;
+        let held = match held {
+            Ok(held) => held,
             Err(error) => {
                 self.unallocate(&fresh.mirrors);
                 return Err(error);
@@ -392,22 +421,22 @@ impl Group {
         };
         let (row, owner, extents) = (Arc::clone(&fresh), Arc::clone(file), Arc::clone(&self.extents));
         let (old, piece, blocks) = (slot.extent.id, slot.piece, self.au_size / 512);
-        let written = self
-            .catalog
-            .write(false, move |connection| {
-                extent::insert(connection, &row)?;
-                extent::change_marks(connection, &row, |written, pending| match copied {
-                    Copied::Nothing => {}
-                    Copied::Pending => pending.add(0),
-                    Copied::Durable => written.add(0),
-                })?;
-                clear_slot(connection, &extents, old, piece)?;
-                connection
-                    .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
-                    .execute([owner.node.cast_signed()])?;
-                set_blocks(connection, &owner, blocks)
-            })
-            .await;
+        let written =
+            self.catalog
+                .write(false, move |connection| {
+                    extent::insert(connection, &row)?;
+                    if held {
+                        extent::change_marks(connection, &row, |written, pending| {
+                            if was_written { written.add(0) } else { pending.add(0) }
+                        })?;
+                    }
+                    clear_slot(connection, &extents, old, piece)?;
+                    connection
+                        .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
+                        .execute([owner.node.cast_signed()])?;
+                    set_blocks(connection, &owner, blocks)
+                })
+                .await;
         match written {
             Ok(((), commit)) => {
                 self.mirror_sets.add(fresh.disks());
@@ -423,14 +452,6 @@ impl Group {
             }
         }
     }
-}
-
-/// What became of a slot's piece in an extent of its own.
-#[derive(Debug, Clone, Copy)]
-enum Copied {
-    Nothing,
-    Pending,
-    Durable,
 }
 
 /// Sets a file's space in its row and in memory.

@@ -19,10 +19,12 @@
 use crate::{
     activity::Active,
     api::{Allocate, Changes, Seek},
+    bits::Bits,
     blocks::BLOCKS_PER_PIECE,
     buffer::{Buffer, Slice},
+    doubt::Pending,
     error::FileError,
-    extent::{self, Extent},
+    extent::{self, Extent, State},
     extents::{Freed, Layout, Part, set_blocks},
     files::File,
     group::Group,
@@ -37,6 +39,30 @@ pub const FILE_SIZE_MAX: u64 = (1 << 62) - 1;
 
 /// Bytes read at once from one extent.
 const READ_MAX: u64 = 1 << 20;
+
+/// What a sync does about writes that a failed flush left in doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doubts {
+    /// Its caller hears of them, and that was that.
+    Told,
+    /// Its caller hears of them, and so will the file's next sync.
+    Kept,
+    /// It makes the best of it.
+    Passed,
+}
+
+/// Pieces of a file that `which` names.
+fn pieces_of(layout: &Layout, which: impl Fn(&State) -> Bits) -> Pending {
+    let slot = layout.slot.iter().map(|slot| (&slot.extent, Some(slot.piece)));
+    let own = layout.extents.values().map(|extent| (extent, None));
+    slot.chain(own)
+        .filter_map(|(extent, piece)| {
+            let mut pieces: Vec<usize> = which(&extent.state()).iter().collect();
+            pieces.retain(|other| piece.is_none_or(|piece| piece == *other));
+            (!pieces.is_empty()).then(|| (Arc::clone(extent), pieces))
+        })
+        .collect()
+}
 
 type Result<T> = std::result::Result<T, FileError>;
 
@@ -148,6 +174,7 @@ impl Group {
         if bytes.is_empty() {
             return Ok(());
         }
+        let began = self.doubt.era();
         let layout = loop {
             let layout = file.data.layout.read().await;
             let grows = end > file.attributes().size;
@@ -178,9 +205,10 @@ impl Group {
         if marks.is_empty() && !grows && !kill_set_id {
             self.write_ready(&ready).await?;
             file.touch(self.world.now());
+            file.data.unsynced.note(began, self.doubt.era());
             return Ok(());
         }
-        let now_written = self.write_and_commit(file, &ready, marks, end, kill_set_id).await;
+        let now_written = self.write_and_commit(file, &ready, marks, end, kill_set_id, began).await;
         if now_written.is_err() && grows {
             file.data.soil_tail();
         }
@@ -195,6 +223,7 @@ impl Group {
         marks: Vec<(Arc<Extent>, Vec<usize>)>,
         end: u64,
         kill_set_id: bool,
+        began: u64,
     ) -> Result<()> {
         let now = self.world.now();
         // A mark must not be seen before its data is on the disks: an earlier owner's bytes may lie there. A size may:
@@ -223,6 +252,7 @@ impl Group {
             commit.await?
         };
         file.committed(commit);
+        file.data.unsynced.note(began, self.doubt.era());
         Ok(())
     }
 
@@ -319,64 +349,105 @@ impl Group {
 
     /// Makes what was written and acknowledged durable.
     pub(crate) async fn sync_file(&self, file: &Arc<File>, data_only: bool) -> Result<()> {
+        self.sync_as(file, data_only, Doubts::Told).await.map(|_| ())
+    }
+
+    /// Whether some of it stays in doubt.
+    async fn sync_as(&self, file: &Arc<File>, data_only: bool, doubts: Doubts) -> Result<bool> {
         if !file.data.layout.read().await.loaded {
             self.load_layout(file, &mut *file.data.layout.write().await).await?;
         }
         // Held to the end: a hole punched and filled again between the flush and the
         // commit would be marked written by data that was not flushed.
         let layout = file.data.layout.read().await;
-        let slot = layout.slot.iter().map(|slot| (&slot.extent, Some(slot.piece)));
-        let own = layout.extents.values().map(|extent| (extent, None));
-        let pending: Vec<_> = slot
-            .chain(own)
-            .filter_map(|(extent, piece)| {
-                let state = extent.state();
-                let mut pieces: Vec<usize> = state.pending.iter().collect();
-                pieces.retain(|other| piece.is_none_or(|piece| piece == *other));
-                drop(state);
-                (!pieces.is_empty()).then(|| (Arc::clone(extent), pieces))
-            })
-            .collect();
-        self.flush_disks().await?;
-        let times = if data_only { None } else { file.take_times() };
-        if pending.is_empty() && times.is_none() {
-            return if self.catalog.durable() < file.last_commit() {
-                self.catalog.durable_point().await.map(|_| ())
-            } else {
-                Ok(())
-            };
+        let span = {
+            let _report = file.data.unsynced.report();
+            file.data.unsynced.span(&self.doubt)
+        };
+        self.write_doubted(&layout, doubts).await?;
+        let mut pending = pieces_of(&layout, State::flushable);
+        let flushed = self.flush_disks().await;
+        let doubted =
+            self.doubted(file, span, || pieces_of(&layout, |state| state.pending.clone()), doubts == Doubts::Told);
+        let in_doubt = doubted.is_some();
+        match (flushed, doubted) {
+            (Ok(()), None) => {}
+            (Ok(()), Some(_)) if doubts == Doubts::Passed => {
+                self.write_doubted(&layout, doubts).await?;
+                pending = pieces_of(&layout, State::flushable);
+                self.flush_disks().await?;
+            }
+            (Err(error), _) | (Ok(()), Some(error)) => return Err(error),
         }
-        let node = file.node;
-        self.catalog
-            .write(true, move |connection| {
-                settle_marks(connection, &pending)?;
-                if let Some((accessed, modified, changed)) = times {
-                    connection
-                        .prepare_cached("UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1")?
-                        .execute(params![node.cast_signed(), accessed, modified, changed])?;
-                }
-                Ok(())
-            })
-            .await?;
+        let has_times = !data_only && file.has_times();
+        if pending.is_empty() && !has_times {
+            self.catalog.make_durable(file.last_commit()).await?;
+        } else {
+            let (owner, files) = (Arc::clone(file), Arc::clone(&self.files));
+            self.catalog
+                .write(true, move |connection| {
+                    settle_marks(connection, &pending)?;
+                    let times = if has_times { owner.take_times(files.next_commit()) } else { None };
+                    if let Some((accessed, modified, changed)) = times {
+                        connection
+                            .prepare_cached(
+                                "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1",
+                            )?
+                            .execute(params![owner.node.cast_signed(), accessed, modified, changed])?;
+                    }
+                    Ok(())
+                })
+                .await?;
+        }
+        if !in_doubt {
+            self.answered(file, span);
+        }
+        Ok(in_doubt)
+    }
+
+    /// Writes the doubted pieces of a file again.
+    async fn write_doubted(&self, layout: &Layout, doubts: Doubts) -> Result<()> {
+        for (extent, pieces) in pieces_of(layout, |state| state.doubted.clone()) {
+            match self.write_again(&extent, &pieces).await {
+                // It is lost, and stays pending; the rest need not.
+                Err(FileError::ExtentLost { .. }) if doubts == Doubts::Passed => {}
+                result => result?,
+            }
+        }
         Ok(())
     }
 
-    /// Makes everything acknowledged durable.
+    /// Files whose next sync may have something to say.
+    fn unsynced_files(&self) -> Vec<Arc<File>> {
+        let mut files = self.files.all();
+        files.retain(|file| !self.files.is_idle(file));
+        files
+    }
+
+    /// Makes everything acknowledged durable. A file that owes its next sync an error goes on owing it.
     pub(crate) async fn sync_everything(&self) -> Result<()> {
         self.files.store_times(&self.catalog).await?;
-        for file in self.files.all() {
-            let layout = file.data.layout.read().await;
-            let has_pending = |extent: &Arc<Extent>| !extent.state().pending.is_empty();
-            let slot = layout.slot.iter().map(|slot| &slot.extent);
-            let any = slot.chain(layout.extents.values()).any(has_pending);
-            drop(layout);
-            if any {
-                self.sync_file(&file, true).await?;
+        let mut owed = None;
+        for file in self.unsynced_files() {
+            if let Err(error) = self.sync_as(&file, true, Doubts::Kept).await {
+                owed = Some(error);
             }
         }
         self.flush_disks().await?;
         self.catalog.durable_point().await?;
-        Ok(())
+        owed.map_or(Ok(()), Err)
+    }
+
+    /// As [`Self::sync_everything`], where nobody will sync any more: how many files are in doubt.
+    pub(crate) async fn sync_at_end(&self) -> Result<usize> {
+        self.files.store_times(&self.catalog).await?;
+        let mut in_doubt = 0;
+        for file in self.unsynced_files() {
+            in_doubt += usize::from(self.sync_as(&file, true, Doubts::Passed).await?);
+        }
+        self.flush_disks().await?;
+        self.catalog.durable_point().await?;
+        Ok(in_doubt)
     }
 
     /// Sets a file's size. Bytes that come into being read as zeros.
@@ -387,9 +458,11 @@ impl Group {
         }
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
+        let began = self.doubt.era();
         let old = file.attributes().size;
         if size < old {
             self.drop_range(file, &mut layout, size, u64::MAX, Some(size)).await?;
+            file.data.unsynced.note(began, self.doubt.era());
         } else if size > old {
             self.clean_tail(file, &layout).await?;
         }
@@ -421,6 +494,7 @@ impl Group {
         }
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
+        let began = self.doubt.era();
         let keep_size = match mode {
             Allocate::Reserve { keep_size } => {
                 self.prepare(file, &mut layout, offset, end).await?;
@@ -453,6 +527,7 @@ impl Group {
                 set_size(connection, &owner, size, mode, now)
             })
             .await?;
+        file.data.unsynced.note(began, self.doubt.era());
         file.committed(commit);
         Ok(())
     }

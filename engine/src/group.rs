@@ -16,6 +16,7 @@ use crate::{
     attributes::{self, Attributes},
     catalog::Catalog,
     choose::Decision,
+    doubt::Doubt,
     error::FileError,
     event::Severity,
     extent::Extents,
@@ -81,6 +82,7 @@ pub struct Group {
     pub(crate) files: Arc<Files>,
     pub(crate) stale: Arc<Mutex<Stale>>,
     pub(crate) suspects: Arc<Suspects>,
+    pub(crate) doubt: Arc<Doubt>,
     pub(crate) space: Arc<Mutex<Space>>,
     pub(crate) placement: Mutex<Option<(MembershipId, Arc<Placement>)>>,
     pub(crate) slots: Mutex<Slots>,
@@ -120,6 +122,7 @@ pub(crate) struct Parts {
     pub files: Arc<Files>,
     pub stale: Arc<Mutex<Stale>>,
     pub suspects: Arc<Suspects>,
+    pub doubt: Arc<Doubt>,
     pub space: Arc<Mutex<Space>>,
     pub freeing: Arc<Freeing>,
     pub slots: Slots,
@@ -144,7 +147,7 @@ impl std::fmt::Debug for Group {
 impl Group {
     /// Looks at every disk that discovery shows, without mounting anything.
     pub async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
-        crate::mount::survey(world).await
+        crate::identify::survey(world).await
     }
 
     /// Makes a group and leaves it dismounted.
@@ -158,7 +161,7 @@ impl Group {
                 scratch.set(name, value)?;
             }
         }
-        crate::mount::create(world, new).await
+        crate::create::create(world, new).await
     }
 
     /// Mounts a group. `force`: although fewer voters are in sight than it takes.
@@ -188,6 +191,7 @@ impl Group {
             files: parts.files,
             stale: parts.stale,
             suspects: parts.suspects,
+            doubt: parts.doubt,
             space: parts.space,
             placement: Mutex::new(None),
             slots: Mutex::new(parts.slots),
@@ -292,6 +296,9 @@ impl Group {
         if let Err(error) = self.close_idle(false).await {
             self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
         }
+        if let Err(error) = self.resolve_doubt().await {
+            self.tell(Severity::Warning, None, format!("what a failed flush left in doubt stays so: {error}"));
+        }
         if self.has_pending() {
             // What a busy group frees is made durable by its own syncs; an idle one needs a push.
             let result = self.reclaim(true).await;
@@ -377,6 +384,36 @@ impl Group {
         );
     }
 
+    /// Calls `tell` with the reason when the catalog has stopped for good: nothing is made durable any more, and only a
+    /// mount recovers. It is called once, on the catalog's thread, and must not wait.
+    pub fn when_stopped(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        struct Told<F>(std::sync::Once, F);
+        impl<F: Fn(&str) + Send + Sync> crate::catalog::Listener for Told<F> {
+            fn durable(&self, _: crate::catalog::CommitNumber) {}
+            fn failed(&self, reason: &str) {
+                self.0.call_once(|| (self.1)(reason));
+            }
+        }
+        let told = Arc::new(Told(std::sync::Once::new(), tell));
+        self.catalog.listen(Arc::clone(&told) as Arc<dyn crate::catalog::Listener>);
+        // It may have stopped before anybody listened.
+        if let Some(reason) = self.catalog.failure() {
+            crate::catalog::Listener::failed(&*told, &reason);
+        }
+    }
+
+    /// Why the catalog has stopped, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.catalog.failure()
+    }
+
+    /// What there is to say to the next mount when the process ends without a dismount. Takes two seconds at most.
+    pub async fn last_words(&self) {
+        let words = std::pin::pin!(self.distrust_pending());
+        let _ = futures::future::select(words, self.world.sleep(PATIENCE)).await;
+    }
+
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -451,14 +488,21 @@ impl Group {
     }
 
     async fn stop_orderly(&self) -> std::result::Result<(), FileError> {
-        self.sync_everything().await?;
+        let in_doubt = self.sync_at_end().await?;
         self.stopping.store(true, Ordering::Release);
         // Recovery and resync stop at their next step; suspect regions stay listed.
         while self.close_idle(true).await? {}
         // From now on nothing is written that the log does not list.
         let clean = self.activity.seal();
         // What was written since the first look keeps its marks.
-        self.sync_everything().await?;
+        let in_doubt = in_doubt.max(self.sync_at_end().await?);
+        if in_doubt > 0 {
+            let files = if in_doubt == 1 { "file was" } else { "files were" };
+            let text = format!(
+                "{in_doubt} {files} written before a flush failed and not synced since: some of it may be lost"
+            );
+            self.tell(Severity::Alarm, None, text);
+        }
         self.catalog.close().await?;
         if clean {
             let changed = self

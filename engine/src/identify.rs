@@ -1,8 +1,9 @@
-//! What a disk says of itself: its header, stamps and memberships.
+//! What a disk says of itself: its header, stamps and memberships; and what discovery shows of disks that nobody has mounted.
 //!
 //! Reads only. Any bytes may be there.
 
 use crate::{
+    admin::{HeaderStatus, Survey},
     buffer::Buffer,
     choose::Sighting,
     world::{Disk, Found, Io, World},
@@ -10,12 +11,12 @@ use crate::{
 use futures::future::Either;
 use plinth_format::{
     BLOCK_SIZE, FormatError,
-    header::{DiskHeader, HEADER_MAGIC},
+    header::{DiskHeader, HEADER_MAGIC, Status},
     layout::{self, HEADER_PLACE, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
     membership::Membership,
     stamp::Stamp,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The header of a disk, from its three copies.
 #[derive(Debug, Clone)]
@@ -150,4 +151,84 @@ async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<
         }
     }
     (stamps, memberships)
+}
+
+/// Looks at one match of the discovery string.
+pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey, Option<DiskHeader>) {
+    let mut survey = Survey {
+        path: found.path.clone(),
+        header: HeaderStatus::Unknown,
+        group: None,
+        group_id: None,
+        name: None,
+        failure_group: None,
+        number: None,
+        quorum: false,
+        size: 0,
+        logical_sector: 0,
+        physical_sector: 0,
+        can_discard: false,
+        remark: None,
+    };
+    let disk = match &found.disk {
+        Ok(disk) => disk,
+        Err(error) => {
+            survey.remark = Some(format!("cannot be opened: {error}"));
+            return (survey, None);
+        }
+    };
+    survey.size = disk.size();
+    survey.logical_sector = disk.sectors().logical;
+    survey.physical_sector = disk.sectors().physical;
+    survey.can_discard = disk.can_discard();
+    if let Some(header) = read_header(&**world, &**disk).await {
+        let header = header.best;
+        survey.header = match header.status {
+            Status::Member => HeaderStatus::Member,
+            Status::Former => HeaderStatus::Former,
+        };
+        survey.group = Some(header.group_name.clone());
+        survey.group_id = Some(header.group.to_string());
+        survey.name = Some(header.name.clone());
+        survey.failure_group = Some(header.failure_group.clone());
+        survey.number = Some(header.number.0);
+        survey.quorum = header.quorum;
+        return (survey, Some(header));
+    }
+    match header_trouble(&**world, &**disk).await {
+        Some(error @ FormatError::Version { .. }) => {
+            survey.header = HeaderStatus::Incompatible;
+            survey.remark = Some(error.to_string());
+        }
+        Some(error) => survey.remark = Some(format!("its header is damaged: {error}")),
+        None => match disk.occupant() {
+            Some(occupant) => {
+                survey.header = HeaderStatus::Foreign;
+                survey.remark = Some(occupant);
+            }
+            None => survey.header = HeaderStatus::Candidate,
+        },
+    }
+    (survey, None)
+}
+
+/// Looks at every disk that discovery shows, without mounting anything.
+pub(crate) async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
+    let found = world.discover().await;
+    // Together: a disk that does not answer holds up the answer once, not once each.
+    let mut seen = futures::future::join_all(found.iter().map(|one| survey_one(world, one))).await;
+    // Two devices with one disk id: neither is to be trusted until one is gone.
+    for index in 0..seen.len() {
+        let Some(header) = &seen[index].1 else { continue };
+        let twins: Vec<String> = (0..seen.len())
+            .filter(|other| found[*other].identity != found[index].identity)
+            .filter(|other| seen[*other].1.as_ref().is_some_and(|twin| twin.disk == header.disk))
+            .map(|other| found[other].path.clone())
+            .collect();
+        if !twins.is_empty() && header.status == Status::Member {
+            seen[index].0.header = HeaderStatus::Conflict;
+            seen[index].0.remark = Some(format!("{} carries the same disk id", twins.join(", ")));
+        }
+    }
+    seen.into_iter().map(|(survey, _)| survey).collect()
 }

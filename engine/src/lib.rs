@@ -27,6 +27,8 @@ mod check;
 mod check_files;
 pub mod choose;
 pub mod completion;
+mod create;
+mod doubt;
 pub mod error;
 pub mod event;
 mod extent;

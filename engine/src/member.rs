@@ -12,6 +12,7 @@
 //!   1. A write that ended well is counted in `written` before its caller hears of it,
 //!      so that a flush begun later covers it.
 //!   2. `flushed` is the value `written` had when the last good flush began.
+//!      A flush that failed is counted in `broken`, one that was given up when it ends: a later one does not make it good (R9).
 //!   3. When a disk is let go (`release`), nothing here keeps it open: its claim ends
 //!      when its last I/O has landed (R1).
 
@@ -77,6 +78,11 @@ pub struct Member {
     written: AtomicU64,
     flushed: AtomicU64,
     flushing: async_lock::Mutex<()>,
+    /// Flushes that failed; and how many of them the group knows of.
+    broken: AtomicU64,
+    noted: AtomicU64,
+    /// A flush that was given up and may still fail.
+    late_flush: Mutex<Option<Completion>>,
     unsettled: AtomicBool,
     abandoned: AtomicBool,
     settled: Event,
@@ -137,6 +143,9 @@ impl Member {
             written: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             flushing: async_lock::Mutex::new(()),
+            broken: AtomicU64::new(0),
+            noted: AtomicU64::new(0),
+            late_flush: Mutex::default(),
             unsettled: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             settled: Event::new(),
@@ -195,6 +204,7 @@ impl Member {
     /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
     pub fn release(&self) {
         lock(&self.disk).take();
+        lock(&self.late_flush).take();
         self.expire_all();
         lock(&self.overdue).clear();
         self.hung.store(false, Ordering::Relaxed);
@@ -202,6 +212,8 @@ impl Member {
 
     /// Takes a disk, opened afresh and claimed.
     pub fn attach(&self, disk: Arc<dyn Disk>) {
+        // What failed before is copied again.
+        self.take_broken();
         *lock(&self.disk) = Some(disk);
     }
 
@@ -283,15 +295,58 @@ impl Member {
     pub async fn flush(&self) -> Settled {
         let target = self.written.load(Ordering::Acquire);
         let _one_at_a_time = self.flushing.lock().await;
+        let late = lock(&self.late_flush).take();
+        if let Some(completion) = late {
+            let mut flight = Flight { member: self, purpose: Purpose::Flush, offset: 0, length: 0, completion };
+            match flight.settle_or_go_on().await {
+                Some(Settled::Ok(_)) => {}
+                Some(failed) => {
+                    self.broken.fetch_add(1, Ordering::AcqRel);
+                    return failed;
+                }
+                None => {
+                    *lock(&self.late_flush) = Some(flight.completion);
+                    return Settled::Overdue;
+                }
+            }
+        }
         if self.flushed.load(Ordering::Acquire) >= target {
             return Settled::Ok(None);
         }
         let mark = self.written.load(Ordering::Acquire);
-        let settled = self.submit(Purpose::Flush, 0, 0, Io::Flush).settle().await;
-        if matches!(settled, Settled::Ok(_)) {
-            self.flushed.store(mark, Ordering::Release);
+        let mut flight = self.submit(Purpose::Flush, 0, 0, Io::Flush);
+        match flight.settle_or_go_on().await {
+            Some(settled) => {
+                if settled.is_ok() {
+                    self.flushed.store(mark, Ordering::Release);
+                } else {
+                    self.broken.fetch_add(1, Ordering::AcqRel);
+                }
+                settled
+            }
+            None => {
+                *lock(&self.late_flush) = Some(flight.completion);
+                Settled::Overdue
+            }
         }
-        settled
+    }
+
+    /// Flushes that failed since it was first opened.
+    #[must_use]
+    pub fn broken(&self) -> u64 {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// Whether a flush has failed of which the group does not know yet.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken() > self.noted.load(Ordering::Acquire)
+    }
+
+    /// The group knows of the flushes that have failed so far. Whether there was one that it did not know.
+    pub fn take_broken(&self) -> bool {
+        let broken = self.broken();
+        self.noted.fetch_max(broken, Ordering::AcqRel) < broken
     }
 
     /// Whether I/O that was given up has not ended: what is written now could land before it.

@@ -5,12 +5,7 @@
 //! the background; until then their regions stay listed, so a crash during recovery
 //! loses nothing of it.
 
-use crate::{
-    error::FileError,
-    event::Severity,
-    extent::{self, Extent},
-    group::Group,
-};
+use crate::{error::FileError, event::Severity, extent::Extent, group::Group};
 use plinth_format::activity::Region;
 use std::{
     collections::BTreeSet,
@@ -117,10 +112,7 @@ impl Group {
     async fn recover_one(&self, id: u64) -> Result<(), FileError> {
         let extent = match self.extents.get(id) {
             Some(extent) => Some(extent),
-            None => {
-                let row = self.catalog.read(move |connection| Ok(extent::load(connection, id)?)).await?;
-                row.map(|extent| self.intern(extent))
-            }
+            None => self.alive(vec![id]).await?.pop(),
         };
         match extent {
             Some(extent) => self.recover_extent(&extent).await,

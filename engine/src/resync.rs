@@ -297,8 +297,7 @@ impl Group {
             let rows = self.extents_on(disk, start, end, BATCH).await?;
             let last = rows.len() < BATCH;
             let done = if last { end } else { rows.last().map_or(end, |extent| extent.id + 1) };
-            for row in rows {
-                let extent = self.intern(row);
+            for extent in self.alive(rows.iter().map(|row| row.id).collect()).await? {
                 let bytes = self.copy_extent(&extent, member).await?;
                 if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&disk) {
                     progress.so_far += 1;

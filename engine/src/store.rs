@@ -12,6 +12,9 @@
 //!   1. Allocate AUs on a disk of a failure group that has no mirror.
 //!   2. Copy both files from the current mirrors; flush.
 //!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
+//!
+//! A flush that fails on a disk of the catalog, whoever's it was, may have lost what the catalog wrote there since its own
+//! last flush. Such a disk goes offline, or the catalog's next flush fails although the disk would take it (R9).
 
 use crate::{
     admin::{AdminError, Code, Problem},
@@ -58,6 +61,8 @@ pub struct DiskStore {
     mended: Mutex<Vec<String>>,
     /// Sentences about what is damaged on every mirror, each told once: SQLite's own errors know no place.
     lost: Mutex<BTreeMap<u64, String>>,
+    /// While something is written and not flushed: how often each disk had gone, and failed a flush, when that began.
+    unflushed: Mutex<Option<BTreeMap<DiskNumber, (u64, u64)>>>,
 }
 
 /// A part of a request on one mirror.
@@ -90,7 +95,8 @@ impl DiskStore {
         au_size: u64,
     ) -> Self {
         let owned = Mutex::new(units(&voters.current()));
-        Self { world, members, voters, space, au_size, owned, mended: Mutex::default(), lost: Mutex::default() }
+        let (mended, lost, unflushed) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { world, members, voters, space, au_size, owned, mended, lost, unflushed }
     }
 
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
@@ -148,6 +154,9 @@ impl DiskStore {
 
     /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it.
     async fn write_to(&self, file: CatalogFile, mirrors: &[u8], runs: &[(u64, Slice)]) -> Result<(), StoreError> {
+        lock(&self.unflushed).get_or_insert_with(|| {
+            self.members.iter().map(|(disk, member)| (*disk, (member.losses(), member.broken()))).collect()
+        });
         loop {
             let mut jobs = Vec::new();
             for mirror in mirrors {
@@ -220,8 +229,28 @@ impl DiskStore {
                     failures.insert(member.number, settled);
                 }
             }
-            if failures.is_empty() || !self.drop_failed(file, "flushing", &failures).await? {
+            if !failures.is_empty() {
+                self.drop_failed(file, "flushing", &failures).await?;
+                continue;
+            }
+            // A flush for somebody else that failed meanwhile is not made good by ours.
+            let broken = {
+                let unflushed = lock(&self.unflushed);
+                let is_broken = |member: &Member| {
+                    let before = unflushed.as_ref().and_then(|unflushed| unflushed.get(&member.number));
+                    before.is_some_and(|(losses, broken)| member.losses() == *losses && member.broken() > *broken)
+                };
+                members.iter().find(|member| is_broken(member)).map(|member| member.number)
+            };
+            let Some(broken) = broken else {
+                *lock(&self.unflushed) = None;
                 return Ok(());
+            };
+            let reason = "a flush failed";
+            match self.voters.expel(broken, &format!("catalog: {reason}"), false).await {
+                Ok(()) => {}
+                Err(Refusal::Closing) => return Err(StoreError::Stopped("dismounted by force".to_owned())),
+                Err(refusal) => return Err(Self::failed(file, "flushing", 0, 0, format!("{reason}; {refusal}"))),
             }
         }
     }
@@ -295,6 +324,7 @@ impl DiskStore {
         runs: &[CatalogRun],
     ) -> Result<(), StoreError> {
         let error = |offset, reason| Self::failed(file, "copying", offset, STEP as usize, reason);
+        let broken = member.broken();
         for run in runs {
             for step in 0..u64::from(run.count) * self.au_size / STEP {
                 let offset = u64::from(run.at) * self.au_size + step * STEP;
@@ -307,7 +337,8 @@ impl DiskStore {
             }
         }
         match member.flush().await {
-            Settled::Ok(_) => Ok(()),
+            Settled::Ok(_) if member.broken() == broken => Ok(()),
+            Settled::Ok(_) => Err(error(0, "a flush failed".to_owned())),
             bad => Err(error(u64::from(units) * self.au_size, bad.reason())),
         }
     }

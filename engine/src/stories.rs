@@ -2,6 +2,7 @@
 
 mod crowd;
 mod endings;
+mod flushes;
 mod kills;
 mod noise;
 mod returning;
@@ -879,6 +880,47 @@ fn a_file_under_random_misfortune() {
         lab.dismount();
         lab.mount();
         assert_eq!(lab.read(lab.find("table"), 0, size), model, "seed {seed}");
+        lab.check();
+    }
+}
+
+/// The caretaker has taken a file's times for the catalog when a sync comes: they are durable when it returns.
+#[test]
+fn a_sync_waits_for_times_that_are_being_stored() {
+    for seed in 0..6 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, b"before");
+        block_on(lab.session().sync(node, false)).expect("it is durable");
+        lab.write(node, 0, b"after!");
+        let modified = block_on(lab.session().attributes(node)).expect("it is there").modified;
+        block_on(lab.group().files.store_times(&lab.group().catalog)).expect("they are stored");
+        block_on(lab.session().sync(node, false)).expect("it is durable");
+        lab.cut_power(seed);
+        lab.mount();
+        let found = block_on(lab.session().attributes(lab.find("table"))).expect("it is there").modified;
+        assert_eq!(found, modified, "seed {seed}");
+    }
+}
+
+/// Small files that were synced grow out of their slots, and the power goes when that is durable: nothing synced is lost.
+#[test]
+fn growing_out_of_a_slot_keeps_what_was_synced() {
+    for seed in 0..4 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let nodes: Vec<_> = (0..4).map(|index| lab.create_file(&format!("file{index}"))).collect();
+        for (node, seed) in nodes.iter().zip(0..) {
+            lab.write(*node, 0, &pattern(seed, 8000));
+            lab.sync(*node);
+        }
+        nodes.iter().for_each(|node| lab.write(*node, 60_000, &pattern(9, 100_000)));
+        block_on(lab.session().sync_directory(ROOT)).expect("all commits are durable");
+        lab.cut_power(seed);
+        lab.mount();
+        for index in 0..4 {
+            let node = lab.find(&format!("file{index}"));
+            assert_eq!(lab.read(node, 0, 8000), pattern(index, 8000), "seed {seed}");
+        }
         lab.check();
     }
 }

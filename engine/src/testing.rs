@@ -72,6 +72,8 @@ pub struct Image {
     durable: BTreeMap<u64, Box<[u8]>>,
     /// Blocks that differ, or may differ, from `durable`.
     cached: BTreeMap<u64, Box<[u8]>>,
+    /// Blocks that a failed flush has given up although reads still show them, as a page cache does.
+    ghosts: BTreeMap<u64, Box<[u8]>>,
     noise: Option<u64>,
 }
 
@@ -101,7 +103,8 @@ impl Image {
     }
 
     fn block(&self, block: u64) -> Box<[u8]> {
-        self.cached.get(&block).cloned().unwrap_or_else(|| self.durable_block(block))
+        let volatile = self.cached.get(&block).or_else(|| self.ghosts.get(&block));
+        volatile.cloned().unwrap_or_else(|| self.durable_block(block))
     }
 
     /// Fills `into` from `offset`.
@@ -123,8 +126,10 @@ impl Image {
     /// Changes bytes in the cache and on the medium: rot, or somebody's `dd`.
     pub fn corrupt(&mut self, offset: u64, bytes: &[u8]) {
         for_blocks(offset, bytes.len(), |block, inside, part| {
-            if let Some(cached) = self.cached.get_mut(&block) {
-                cached[inside.clone()].copy_from_slice(&bytes[part.clone()]);
+            for volatile in [&mut self.cached, &mut self.ghosts] {
+                if let Some(block) = volatile.get_mut(&block) {
+                    block[inside.clone()].copy_from_slice(&bytes[part.clone()]);
+                }
             }
             let mut durable = self.durable_block(block);
             durable[inside].copy_from_slice(&bytes[part]);
@@ -134,7 +139,18 @@ impl Image {
 
     /// Makes everything written durable.
     pub fn flush(&mut self) {
+        self.ghosts.retain(|block, _| !self.cached.contains_key(block));
         self.durable.append(&mut self.cached);
+    }
+
+    /// A flush fails for good: nothing of the cache will ever be durable, and nobody sees it yet.
+    pub fn give_up_cache(&mut self) {
+        self.ghosts.append(&mut self.cached);
+    }
+
+    /// What failed flushes gave up is not shown any more, either.
+    pub fn forget_given_up(&mut self) {
+        self.ghosts.clear();
     }
 
     /// Cuts the power: each unflushed sector survives or vanishes.
@@ -148,6 +164,7 @@ impl Image {
     }
 
     fn cut(&mut self, numbers: &mut Numbers, sector: usize, torn: bool) {
+        self.ghosts.clear();
         // Now and then all or nothing, which a coin per sector would never show.
         let keep = numbers.below(4);
         for (block, new) in std::mem::take(&mut self.cached) {
@@ -185,8 +202,12 @@ pub struct Faults {
     pub fail_discards: bool,
     /// I/O is taken and does not end until [`MemoryDisk::heal`].
     pub hang: bool,
+    /// So many flushes fail, and make nothing durable of what was written before them, ever.
+    pub flushes_lost: u32,
     /// Byte ranges in which reads fail.
     pub bad: Vec<std::ops::Range<u64>>,
+    /// As `bad`, until they are written.
+    pub latent: Vec<std::ops::Range<u64>>,
     /// Every I/O fails after this many more.
     pub fail_after: Option<u64>,
 }
@@ -327,6 +348,11 @@ impl MemoryDisk {
         }
     }
 
+    /// What failed flushes gave up is gone from reads, too.
+    pub fn forget_given_up(&self) {
+        lock(&self.medium).image.forget_given_up();
+    }
+
     /// Ends hung I/O with errors; the disk stays as it is otherwise.
     pub fn fail_hung(&self) {
         let hung = std::mem::take(&mut lock(&self.medium).hung);
@@ -387,10 +413,16 @@ impl MemoryDisk {
         let refused = match &io {
             Io::Read { offset, buffer } => {
                 let range = *offset..*offset + buffer.len() as u64;
-                let bad = medium.faults.bad.iter().any(|bad| bad.start < range.end && range.start < bad.end);
+                let mut ranges = medium.faults.bad.iter().chain(&medium.faults.latent);
+                let bad = ranges.any(|bad| bad.start < range.end && range.start < bad.end);
                 medium.faults.fail_reads || bad
             }
             Io::Write { .. } => medium.faults.fail_writes,
+            Io::Flush if medium.faults.flushes_lost > 0 => {
+                medium.faults.flushes_lost -= 1;
+                medium.image.give_up_cache();
+                true
+            }
             Io::Flush => medium.faults.fail_flushes,
             Io::Discard { .. } => medium.faults.fail_discards,
         };
@@ -408,6 +440,8 @@ impl MemoryDisk {
                 medium.counts.writes += 1;
                 medium.counts.bytes_written += data.len() as u64;
                 medium.image.write(offset, &data);
+                let end = offset + data.len() as u64;
+                medium.faults.latent.retain(|bad| bad.start < offset || end < bad.end);
             }
             Io::Flush => {
                 medium.counts.flushes += 1;

@@ -210,3 +210,29 @@ fn high_with_quorum_disks_serves_on() {
     instance.check("DATA");
     fs::remove_file(mount.join("file")).expect("remove");
 }
+
+/// The only disk of a group fails every I/O: the catalog stops, and its engine says so once and ends. While the disk is bad the
+/// group is shown as broken; when it is good again the group is mounted again, with all that was acknowledged as durable.
+#[test]
+fn an_engine_whose_catalog_stops_is_replaced() {
+    let mut instance = Instance::new();
+    instance.add_fault_disk("f0d0", 256 * MIB);
+    instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("file"), 6, 1_000);
+    let first = instance.engine("DATA").expect("an engine runs");
+    instance.faulty("f0d0").fail();
+    assert!(fs::File::create(mount.join("new")).and_then(|file| file.sync_all()).is_err());
+    wait_for("the end of the engine", || instance.engine("DATA") != Some(first));
+    let stops = || instance.alert_log().lines().filter(|line| line.contains("the catalog has stopped")).count();
+    assert_eq!(stops(), 1, "{}", instance.alert_log());
+    wait_for("the next try", || instance.alert_log().contains("cannot be mounted, tried again"));
+    assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "BROKEN");
+    assert!(instance.plinth(["lsdg"]).ok().contains("BROKEN"));
+    instance.faulty("f0d0").heal();
+    wait_for("the group to be mounted", || instance.text("SELECT state FROM v$asm_diskgroup") == "MOUNTED");
+    instance.mount_again("DATA");
+    blocks.must_read_right();
+    assert_eq!(stops(), 1, "{}", instance.alert_log());
+    instance.check("DATA");
+}

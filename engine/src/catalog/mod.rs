@@ -290,6 +290,18 @@ impl Catalog {
         self.ask(Request::DurablePoint).await
     }
 
+    /// Makes a commit durable, that is done or under way.
+    ///
+    /// # Errors
+    /// `CatalogStopped`.
+    pub async fn make_durable(&self, number: CommitNumber) -> Result<(), FileError> {
+        if self.durable() >= number && self.progress.failure().is_none() {
+            return Ok(());
+        }
+        // Behind it in the queue.
+        self.ask(Request::DurablePoint).await.map(|_| ())
+    }
+
     /// Brings everything into the database and restarts the log. Ends readers that stand in the way.
     ///
     /// # Errors

@@ -121,8 +121,22 @@ impl File {
         }
     }
 
-    /// Times that the catalog does not have yet: accessed, modified, changed. The caller stores them.
-    pub fn take_times(&self) -> Option<(Timestamp, Timestamp, Timestamp)> {
+    /// Whether there are times that the catalog does not have yet.
+    #[must_use]
+    pub fn has_times(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+
+    /// Inside a job that becomes part of `commit`: times that the catalog does not have yet, for the job to store: accessed,
+    /// modified, changed. Who finds none afterwards finds the commit that has them.
+    pub fn take_times(&self, commit: u64) -> Option<(Timestamp, Timestamp, Timestamp)> {
+        if self.has_times() {
+            self.committed(CommitNumber(commit));
+        }
+        self.take_newer()
+    }
+
+    fn take_newer(&self) -> Option<(Timestamp, Timestamp, Timestamp)> {
         let attributes = self.attributes();
         let taken = self.dirty.swap(false, Ordering::AcqRel);
         taken.then_some((attributes.accessed, attributes.modified, attributes.changed))
@@ -301,7 +315,7 @@ impl Files {
     }
 
     /// The commit that a job under way on the writer's thread will be part of.
-    fn next_commit(&self) -> u64 {
+    pub(crate) fn next_commit(&self) -> u64 {
         self.catalog.committed().0 + 1
     }
 
@@ -369,19 +383,25 @@ impl Files {
         lock(&self.cache).files.values().cloned().collect()
     }
 
+    /// Whether memory knows nothing of a file's data that a sync would have to do.
+    #[must_use]
+    pub fn is_idle(&self, file: &File) -> bool {
+        self.data.is_idle(file)
+    }
+
     /// Stores times that are newer in memory than in the catalog.
     ///
     /// # Errors
     /// What the catalog says; they are lost then, with the catalog.
     pub async fn store_times(&self, catalog: &Catalog) -> Result<()> {
-        let taken = |file: Arc<File>| file.take_times().map(|times| (file, times));
-        let dirty: Vec<_> = self.all().into_iter().filter_map(taken).collect();
+        let dirty: Vec<_> = self.all().into_iter().filter(|file| file.has_times()).collect();
         for some in dirty.chunks(200) {
-            let some = some.to_vec();
+            let (some, files) = (some.to_vec(), self.strong());
             let job = move |connection: &Connection| {
                 let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1";
                 let mut update = connection.prepare_cached(sql)?;
-                for (file, (accessed, modified, changed)) in some {
+                for file in some {
+                    let Some((accessed, modified, changed)) = file.take_times(files.next_commit()) else { continue };
                     update.execute(params![file.node.cast_signed(), accessed, modified, changed])?;
                 }
                 Ok(())

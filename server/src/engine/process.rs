@@ -1,4 +1,7 @@
 //! The process itself: start, mount, serve, end.
+//!
+//! When the catalog stops, nothing is made durable any more, and only a mount finds out what is on the disks. So the process
+//! says why, and ends; the instance starts another.
 
 use super::{
     files,
@@ -27,7 +30,7 @@ use std::{
     process::ExitCode,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Sender, channel},
     },
     thread,
@@ -40,6 +43,10 @@ const IDLE: Duration = Duration::from_secs(60);
 const PARTING: Duration = Duration::from_secs(10);
 /// Most connections at one time: the instance's few, and those of `plinth cp`.
 const CONNECTIONS_MAX: usize = 64;
+/// The exit code of an engine whose catalog has stopped.
+const STOPPED: i32 = 3;
+/// How long it waits until the instance has heard of it.
+const HEARD: Duration = Duration::from_secs(1);
 /// FUSE workers that are kept ready.
 const WORKERS: usize = 4;
 
@@ -59,7 +66,11 @@ struct Engine {
     group: Mutex<Option<Arc<Group>>>,
     serving: Mutex<BTreeSet<PathBuf>>,
     watchers: Mutex<Vec<Sender<Notice>>>,
+    /// Connections on which notices are told.
+    watching: AtomicUsize,
     connections: AtomicUsize,
+    /// It ends in good order: what the catalog says now is told to who asked for it.
+    leaving: AtomicBool,
     /// When somebody last wanted something.
     wanted: Mutex<Instant>,
 }
@@ -156,7 +167,9 @@ impl Engine {
             group: Mutex::default(),
             serving: Mutex::default(),
             watchers: Mutex::default(),
+            watching: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            leaving: AtomicBool::new(false),
             wanted: Mutex::new(Instant::now()),
         }))
     }
@@ -177,8 +190,37 @@ impl Engine {
         })
     }
 
+    /// The catalog has stopped: whatever is asked from now on would be answered with an error.
+    fn stop(&self, reason: &str) {
+        if self.leaving.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let name = &self.options.group;
+        let text =
+            format!("the catalog has stopped: {reason}. The engine ends; the next one recovers what the disks have");
+        self.alert.line(Severity::Alarm, name, &text);
+        self.alert.flush();
+        // Not while a mount has the lock: that one fails, and leaves.
+        let group = self.group.try_lock().ok().and_then(|group| group.clone());
+        if let Some(group) = group {
+            block_on(group.last_words());
+        }
+        {
+            let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+            for watcher in watchers.drain(..) {
+                let _ = watcher.send(Notice::Stopped(reason.to_owned()));
+            }
+        }
+        let began = Instant::now();
+        while self.watching.load(Ordering::SeqCst) > 0 && began.elapsed() < HEARD {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.leave(STOPPED)
+    }
+
     /// Ends the process in good order, on a signal.
     fn end(&self) {
+        self.leaving.store(true, Ordering::SeqCst);
         let group = self.group().take();
         if let Some(group) = group {
             let name = &self.options.group;
@@ -307,12 +349,21 @@ impl Engine {
 
     /// Does what leaves the engine without a group, answers, and leaves.
     fn finish(&self, frames: &Frames, what: impl FnOnce(&Self) -> Result<(), AdminError>) -> io::Result<()> {
+        let alone = self.leaving.swap(true, Ordering::SeqCst);
         match what(self) {
             Ok(()) => {
                 *self.group() = None;
                 self.part(frames, &Answer::Done, 0)
             }
-            Err(error) => frames.send(&Answer::Refused(error), &[], None),
+            Err(error) => {
+                let sent = frames.send(&Answer::Refused(error), &[], None);
+                self.leaving.store(alone, Ordering::SeqCst);
+                let failure = self.group().as_ref().and_then(|group| group.failure());
+                if let Some(reason) = failure {
+                    self.stop(&reason);
+                }
+                sent
+            }
         }
     }
 
@@ -334,14 +385,24 @@ impl Engine {
         }
     }
 
-    fn mount(&self, force: bool) -> Result<(), AdminError> {
+    fn mount(self: &Arc<Self>, force: bool) -> Result<(), AdminError> {
         let name = &self.options.group;
         let mut group = self.group();
         if group.is_some() {
             return Err(AdminError::new(Code::AlreadyMounted, format!("disk group {name} is mounted already")));
         }
         let world: Arc<dyn World> = self.world.clone();
-        *group = Some(block_on(Group::mount(world, name, force))?);
+        let mounted = block_on(Group::mount(world, name, force))?;
+        let engine = Arc::downgrade(self);
+        mounted.when_stopped(move |reason| {
+            let (engine, reason) = (engine.clone(), reason.to_owned());
+            let stop = move || engine.upgrade().into_iter().for_each(|engine| engine.stop(&reason));
+            // Without a thread to say it on, dying is all that is left; the next engine recovers.
+            if thread::Builder::new().name("stop".into()).spawn(stop).is_err() {
+                std::process::exit(STOPPED);
+            }
+        });
+        *group = Some(mounted);
         Ok(())
     }
 
@@ -395,11 +456,12 @@ impl Engine {
     /// Tells notices until either side is gone. The connection's end tells the watcher that this process ended.
     fn watch(&self, frames: &Frames) -> io::Result<()> {
         let (sender, notices) = channel();
+        self.watching.fetch_add(1, Ordering::SeqCst);
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
-        frames.send(&Answer::Done, &[], None)?;
-        for notice in notices {
-            frames.send(&Answer::Notice(notice), &[], None)?;
-        }
-        Ok(())
+        let told = frames
+            .send(&Answer::Done, &[], None)
+            .and_then(|()| notices.into_iter().try_for_each(|notice| frames.send(&Answer::Notice(notice), &[], None)));
+        self.watching.fetch_sub(1, Ordering::SeqCst);
+        told
     }
 }

@@ -114,6 +114,8 @@ pub struct Status {
 pub enum Notice {
     /// A mount is gone: somebody unmounted it.
     Unmounted(PathBuf),
+    /// The catalog has stopped, for this reason, and the engine ends.
+    Stopped(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,13 @@
 //! The guard of one group: see step by step in the module above.
 
 use super::{Instance, lock};
-use crate::engine::protocol::{Notice, Request};
+use crate::engine::{
+    client::Client,
+    protocol::{Notice, Request},
+};
 use plinth_engine::event::Severity;
 use std::{
+    cell::RefCell,
     collections::BTreeSet,
     path::PathBuf,
     sync::{Arc, atomic::Ordering},
@@ -21,9 +25,29 @@ const RAN_LONG: Duration = Duration::from_secs(60);
 /// So many ends in a row are told as an alarm.
 const ALARM: u32 = 5;
 
+/// So many engines in a row whose catalog stopped before they had run long, and no more is started: each that mounts and stops
+/// tells databases that all is well, and then that it is not.
+const STOPS_MAX: u32 = 5;
+
 /// How long to wait before the next start, after `wait` before the last one, which gave an engine that ran for `ran`.
 fn next_wait(wait: Duration, ran: Duration) -> Duration {
     if ran >= RAN_WELL { Duration::ZERO } else { (wait * 2).clamp(WAIT_MIN, WAIT_MAX) }
+}
+
+/// How many engines in a row have ended because their catalog stopped, when one more has ended.
+fn next_stops(stops: u32, stopped: bool, ran: Duration) -> u32 {
+    match (stopped, ran > RAN_LONG) {
+        (true, false) => stops + 1,
+        (true, true) => 1,
+        // Killed, or dead of a bug: that says nothing about the disks.
+        (false, long) => {
+            if long {
+                0
+            } else {
+                stops
+            }
+        }
+    }
 }
 
 impl Instance {
@@ -54,7 +78,7 @@ impl Instance {
     fn watch_over(self: &Arc<Self>, group: &str) {
         let mut wait = Duration::ZERO;
         let mut first = true;
-        let mut ends = 0;
+        let (mut ends, mut stops) = (0, 0);
         let mut told = None;
         while self.still_wanted(group) {
             let began = Instant::now();
@@ -63,7 +87,11 @@ impl Instance {
                 && engine.status().is_ok_and(|status| status.mounted)
             {
                 // Returns at the engine's end.
-                let watched = engine.watch(|notice| self.noticed(group, &notice));
+                let stopped = RefCell::new(None);
+                let watched = engine.watch(|notice| match notice {
+                    Notice::Stopped(reason) => drop(stopped.replace(Some(reason))),
+                    other => self.noticed(group, &other),
+                });
                 if !self.still_wanted(group) {
                     return;
                 }
@@ -74,7 +102,15 @@ impl Instance {
                         0..ALARM => (Severity::Warning, String::new()),
                         _ => (Severity::Alarm, format!(", {ends} times in a row; see its log")),
                     };
+                    stops = next_stops(stops, stopped.borrow().is_some(), ran);
+                    if stops >= STOPS_MAX && self.give_up(group, &stopped.take().unwrap_or_default()) {
+                        return;
+                    }
                     self.alert.line(severity, group, &format!("its engine ended{times}; it is started again"));
+                    if stops > 0 {
+                        // It ended for a reason that may well be there still.
+                        ran = Duration::ZERO;
+                    }
                 }
             }
             wait = if first { Duration::ZERO } else { next_wait(wait, ran) };
@@ -93,6 +129,23 @@ impl Instance {
         }
     }
 
+    /// Starts no engine any more until somebody says so: the group is BROKEN. False: somebody has said so meanwhile.
+    fn give_up(&self, group: &str, reason: &str) -> bool {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        if self.engine(group).and_then(|engine| engine.status()).is_ok_and(|status| status.mounted) {
+            return false;
+        }
+        lock(&self.guarded).remove(group);
+        self.end_waiting(group);
+        let text = format!(
+            "its catalog stopped {STOPS_MAX} times in a row, at last because: {reason}. It is not started again. Mend the disks \
+             that the lines above name, then ALTER DISKGROUP {group} MOUNT"
+        );
+        self.alert.line(Severity::Alarm, group, &text);
+        true
+    }
+
     /// Has an engine run and serve what it should.
     fn revive(self: &Arc<Self>, group: &str) -> super::Result<()> {
         let own = self.group_lock(group);
@@ -109,14 +162,19 @@ impl Instance {
         // Until here whoever uses the dead mounts waits; and what is mounted nowhere else is not written below them.
         let engine = engine.and_then(|engine| engine.ask(&Request::Mount { force: false }).map(|()| engine));
         let engine = engine.inspect_err(|_| self.end_waiting(group))?;
+        self.serve_again(&engine, group);
+        self.alert.line(Severity::Note, group, &format!("mounted again after {} ms", began.elapsed().as_millis()));
+        Ok(())
+    }
+
+    /// Makes the mounts of a group again that it had. The caller holds the group's lock.
+    pub(super) fn serve_again(&self, engine: &Client, group: &str) {
         self.forget_mounts(group);
         for (mount_point, options) in self.mount_points(group) {
-            if let Err(error) = self.serve_directory(&engine, group, &mount_point, &options) {
+            if let Err(error) = self.serve_directory(engine, group, &mount_point, &options) {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
             }
         }
-        self.alert.line(Severity::Note, group, &format!("mounted again after {} ms", began.elapsed().as_millis()));
-        Ok(())
     }
 
     /// Takes over a group that an earlier instance left behind: its engine if it runs, with the mounts it still has.
@@ -148,6 +206,7 @@ impl Instance {
                     }
                 });
             }
+            Notice::Stopped(_) => {}
         }
     }
 }
@@ -169,5 +228,16 @@ mod tests {
             assert!((WAIT_MIN..=WAIT_MAX).contains(&wait));
         }
         assert_eq!(wait, WAIT_MAX);
+    }
+
+    /// Engines that are killed are started again for ever; those that stop are not, unless they ran long.
+    #[test]
+    fn only_engines_that_stop_again_and_again_are_given_up() {
+        let (soon, late) = (Duration::from_secs(5), Duration::from_secs(100));
+        assert_eq!((0..50).fold(0, |stops, _| next_stops(stops, false, soon)), 0);
+        assert_eq!((0..50).fold(0, |stops, _| next_stops(stops, true, late)), 1);
+        assert_eq!((0..STOPS_MAX).fold(0, |stops, _| next_stops(stops, true, soon)), STOPS_MAX);
+        assert_eq!(next_stops(next_stops(3, false, soon), true, soon), 4, "a kill between them does not hide it");
+        assert_eq!(next_stops(3, false, late), 0);
     }
 }

@@ -11,7 +11,8 @@
 //!
 //!   1. watches its engine, if one runs: the connection's end is the engine's end;
 //!   2. otherwise starts an engine, has it mount the group, takes the dead mounts away, and makes them again;
-//!   3. waits longer before each start that follows soon upon the last.
+//!   3. waits longer before each start that follows soon upon the last;
+//!   4. gives up when one engine after the other stops because of its catalog: the group is BROKEN until a statement mounts it.
 //!
 //! Invariants:
 //!
@@ -298,10 +299,10 @@ impl Instance {
     pub fn mount_group(self: &Arc<Self>, group: &str, force: bool) -> Result<()> {
         let own = self.group_lock(group);
         let _held = lock(&own);
-        match self.engine(group) {
-            Ok(engine) => engine.ask(&Request::Mount { force })?,
-            Err(_) => self.start_engine(group)?.ask(&Request::Mount { force })?,
-        }
+        let engine = self.engine(group).or_else(|_| self.start_engine(group))?;
+        engine.ask(&Request::Mount { force })?;
+        // Those that it had when its guard gave it up; after a dismount there are none.
+        self.serve_again(&engine, group);
         self.mounted(group, false)
     }
 

@@ -1,0 +1,470 @@
+//! Making a disk group, and the header copies of its disks.
+//!
+//! Create:
+//!
+//!   1. Check the request and every disk; claim the disks (R1).
+//!   2. Give the catalog its first AUs; wipe the system areas, old header copies with them.
+//!   3. Record the first membership; write the catalog; stamp the disks.
+//!   4. Write the headers, each copy flushed before the next.
+//!
+//! The headers come last: a crash before leaves disks that are still candidates.
+
+use crate::{
+    admin::{AdminError, Code, HeaderStatus, NewDisk, NewGroup},
+    attributes::{self, Attributes},
+    buffer::Buffer,
+    catalog::{Catalog, CatalogError},
+    choose,
+    group::Group,
+    identify::{self, survey_one},
+    member::{self, Member},
+    mirror_sets::MirrorSets,
+    space::Space,
+    store::{self, DiskStore},
+    voters::{Members, Voters},
+    world::{Disk, Found, World},
+};
+use plinth_format::{
+    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId,
+    header::{DiskHeader, Status},
+    is_name,
+    layout::MIB,
+    membership::{CatalogFile, DiskState, MemberDisk, Membership},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, atomic::AtomicU64},
+};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// Bytes that the catalog's log gets, and its database begins with.
+const WAL_SIZE: u64 = 16 * MIB;
+const DATABASE_SIZE: u64 = 8 * MIB;
+
+fn new_id(world: &Arc<dyn World>) -> [u8; 16] {
+    let mut id = [0; 16];
+    world.random(&mut id);
+    id
+}
+
+/// A disk that `CREATE` takes.
+struct Taken {
+    disk: Arc<dyn Disk>,
+    entry: MemberDisk,
+    layout: Layout,
+}
+
+fn check_names(new: &NewGroup) -> Result<()> {
+    let bad = |what: &str, name: &str| {
+        AdminError::new(Code::Invalid, format!("{name:?} cannot name a {what}"))
+            .hint("a name begins with a letter and has up to 30 letters, digits, _, $ or #")
+    };
+    if !is_name(&new.name) {
+        return Err(bad("disk group", &new.name));
+    }
+    for disk in &new.disks {
+        if let Some(name) = disk.name.as_deref().filter(|name| !is_name(name)) {
+            return Err(bad("disk", name));
+        }
+        if let Some(name) = disk.failure_group.as_deref().filter(|name| !is_name(name)) {
+            return Err(bad("failure group", name));
+        }
+    }
+    Ok(())
+}
+
+/// Checks one disk of a new group, and how it would be cut.
+async fn check_disk(
+    world: &Arc<dyn World>,
+    new: &NewGroup,
+    wanted: &NewDisk,
+    found: &[Found],
+) -> Result<(Arc<dyn Disk>, Layout)> {
+    let path = &wanted.path;
+    let Some(one) = found.iter().find(|one| one.path == *path) else {
+        return Err(AdminError::new(Code::UnknownDisk, format!("disk {path} is not among the disks in sight"))
+            .hint("ASM_DISKSTRING must match it; V$ASM_DISK shows what is in sight"));
+    };
+    let disk = one.disk.clone().map_err(|error| {
+        AdminError::new(Code::CannotOpen, format!("disk {path} cannot be opened: {error}"))
+            .hint("check the device and its permissions")
+    })?;
+    let (survey, header) = survey_one(world, one).await;
+    if let Some(user) = disk.user() {
+        return Err(AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {user}"))
+            .hint("end what uses it, or use another disk; FORCE does not help"));
+    }
+    let in_use = |text: String, hint: &str| Err(AdminError::new(Code::DiskInUse, text).hint(hint));
+    match survey.header {
+        HeaderStatus::Member if !wanted.force => {
+            let group = header.map_or_else(String::new, |header| header.group_name);
+            return in_use(
+                format!("disk {path} belongs to disk group {group}"),
+                "drop that disk group, or add FORCE to take the disk and lose what is on it",
+            );
+        }
+        HeaderStatus::Foreign if !wanted.force => {
+            let occupant = survey.remark.unwrap_or_default();
+            return in_use(
+                format!("disk {path} is in use: {occupant}"),
+                "wipe it (wipefs -a), or add FORCE to take the disk and lose what is on it",
+            );
+        }
+        HeaderStatus::Incompatible | HeaderStatus::Unknown if !wanted.force => {
+            let remark = survey.remark.unwrap_or_default();
+            return in_use(format!("disk {path}: {remark}"), "add FORCE to take the disk and lose what is on it");
+        }
+        _ => {}
+    }
+    let size = wanted.size.unwrap_or(disk.size());
+    if size > disk.size() {
+        let text = format!("disk {path} has {} bytes, SIZE says {size}", disk.size());
+        return Err(AdminError::new(Code::DiskTooSmall, text).hint("give a smaller SIZE, or none"));
+    }
+    let layout =
+        Layout::new(size, new.au_size).map_err(|error| match error {
+            FormatError::Field { field: "AU size", value } => {
+                AdminError::new(Code::Invalid, format!("AU size {value} is not a power of two from 1M to 64M"))
+            }
+            _ => {
+                let least = Layout::smallest(new.au_size);
+                AdminError::new(Code::DiskTooSmall, format!("disk {path} is too small: {} MB", size / MIB)).hint(
+                    format!("with an AU size of {} MB a disk needs {} MB", new.au_size / MIB, least.div_ceil(MIB)),
+                )
+            }
+        })?;
+    Ok((disk, layout))
+}
+
+/// Makes a group and leaves it dismounted.
+pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
+    check_names(&new)?;
+    let found = world.discover().await;
+    for one in &found {
+        if let Ok(disk) = &one.disk
+            && let Some(header) = identify::read_header(&**world, &**disk).await
+            && header.best.status == Status::Member
+            && header.best.group_name == new.name
+            && !new.disks.iter().any(|disk| disk.path == one.path && disk.force)
+        {
+            let text = format!("disk group {} exists: disk {} belongs to it", new.name, one.path);
+            return Err(AdminError::new(Code::GroupExists, text).hint("choose another name, or drop that disk group"));
+        }
+    }
+    let taken = take_disks(world, &new, &found).await?;
+    check_shape(&new, &taken)?;
+    let group = GroupId(new_id(world));
+    let mut membership = first_membership(world, &new, &taken);
+    let layouts: BTreeMap<_, _> = taken.iter().map(|disk| (disk.entry.number, disk.layout)).collect();
+    let mut space = Space::new();
+    taken.iter().filter(|disk| !disk.entry.quorum).for_each(|disk| space.add_disk(disk.entry.number, disk.layout));
+    place_catalog(&new, &mut membership, &mut space)?;
+    for disk in &taken {
+        wipe_system_area(&*disk.disk, disk.layout).await?;
+    }
+    let members: Members = taken
+        .iter()
+        .map(|disk| {
+            let layout = layouts[&disk.entry.number];
+            (disk.entry.number, Arc::new(Member::new(&disk.entry, layout, Some(Arc::clone(&disk.disk)))))
+        })
+        .collect();
+    let members = Arc::new(members);
+    member::watch(world, &members, &Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks)));
+    let voters = Arc::new(Voters::new(
+        Arc::clone(world),
+        group,
+        Arc::clone(&members),
+        Arc::new(MirrorSets::default()),
+        membership.clone(),
+        0,
+    ));
+    let targets: BTreeSet<_> = membership.voters().map(|disk| disk.number).collect();
+    let failed = voters.write_everywhere(&membership, &targets).await;
+    if let Some((disk, reason)) = failed.into_iter().next() {
+        let name = membership.disk(disk).map_or_else(String::new, |disk| disk.name.clone());
+        return Err(AdminError::new(Code::Io, format!("disk {name}: {reason}")).hint("replace the disk"));
+    }
+    let space = Arc::new(Mutex::new(space));
+    let store = DiskStore::new(Arc::clone(world), Arc::clone(&members), Arc::clone(&voters), space, new.au_size);
+    let catalog = Catalog::create(world, Arc::new(store)).await.map_err(|error| catalog_trouble(&new.name, &error))?;
+    let attributes = initial_attributes(&new, taken[0].disk.sectors().logical);
+    crate::files::make_root(&catalog, world.now()).await.map_err(|error| AdminError::new(Code::Io, error))?;
+    let stored = catalog
+        .write(true, move |connection| {
+            for (name, value, fixed) in attributes {
+                if fixed {
+                    attributes::store_fixed(connection, &name, &value)?;
+                } else {
+                    attributes::store(connection, &name, &value)?;
+                }
+            }
+            Ok(())
+        })
+        .await;
+    stored.map_err(|error| AdminError::new(Code::Io, error))?;
+    catalog.close().await.map_err(|error| AdminError::new(Code::Io, error))?;
+    voters.restamp(true).await;
+    let final_membership = voters.current();
+    for member in members.values() {
+        let created = membership.created;
+        let header = header_of(group, &final_membership, member, created, Status::Member, 1);
+        write_header(member, &header, &header.layout.header_places())
+            .await
+            .map_err(|reason| AdminError::new(Code::Io, format!("disk {}: {reason}", member.name)))?;
+    }
+    for member in members.values() {
+        member.release();
+    }
+    Ok(())
+}
+
+async fn take_disks(world: &Arc<dyn World>, new: &NewGroup, found: &[Found]) -> Result<Vec<Taken>> {
+    let mut taken: Vec<Taken> = Vec::new();
+    let mut identities = BTreeMap::new();
+    for (index, wanted) in new.disks.iter().enumerate() {
+        let (disk, layout) = check_disk(world, new, wanted, found).await?;
+        let identity = found.iter().find(|one| one.path == wanted.path).map(|one| one.identity.clone());
+        if let Some(other) = identities.insert(identity, wanted.path.clone()) {
+            let text = format!("{} and {other} are one device", wanted.path);
+            return Err(AdminError::new(Code::DuplicateDisk, text).hint("name each device once"));
+        }
+        let number = u16::try_from(index).map_err(|_| AdminError::new(Code::Invalid, "too many disks"))?;
+        let name = wanted.name.clone().unwrap_or_else(|| default_name(&new.name, index));
+        if taken.iter().any(|other| other.entry.name == name) {
+            return Err(AdminError::new(Code::Invalid, format!("two disks are named {name}")));
+        }
+        if let Some(first) = taken.first()
+            && first.disk.sectors().logical != disk.sectors().logical
+        {
+            let text = format!(
+                "disk {} has sectors of {} bytes, disk {} of {}",
+                wanted.path,
+                disk.sectors().logical,
+                first.disk.path(),
+                first.disk.sectors().logical
+            );
+            return Err(AdminError::new(Code::DiskMismatch, text)
+                .hint("all disks of a group have one sector size; make two groups"));
+        }
+        let entry = MemberDisk {
+            id: DiskId(new_id(world)),
+            number: DiskNumber(number),
+            state: DiskState::Online,
+            votes: false,
+            quorum: wanted.quorum,
+            copy_whole: false,
+            by_operator: false,
+            size: layout.size(),
+            stamp: 0,
+            since: 0,
+            joined: world.now(),
+            failure_group: wanted.failure_group.clone().unwrap_or_else(|| name.clone()),
+            name,
+        };
+        taken.push(Taken { disk, entry, layout });
+    }
+    for one in &taken {
+        if let Err(error) = one.disk.claim() {
+            let path = one.disk.path();
+            let header = identify::read_header(&**world, &*one.disk).await;
+            return Err(match header.filter(|header| header.best.status == Status::Member) {
+                Some(header) => {
+                    let group = header.best.group_name;
+                    let text = format!("disk {path} is in use: it belongs to disk group {group}, which is mounted");
+                    AdminError::new(Code::DiskInUse, text)
+                        .hint(format!("use another disk, or drop disk group {group} first ({error})"))
+                }
+                None => AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {error}"))
+                    .hint("end the program that holds it, or use another disk"),
+            });
+        }
+    }
+    Ok(taken)
+}
+
+/// What `V$ASM_ATTRIBUTE` shows of a new group: name, value, and whether it is fixed.
+fn initial_attributes(new: &NewGroup, sector: u32) -> Vec<(String, String, bool)> {
+    let given = |name: &str| new.attributes.iter().find(|(other, _)| other == name).map(|(_, value)| value.clone());
+    let settable = attributes::SETTABLE
+        .iter()
+        .map(|(name, default)| ((*name).to_owned(), given(name).unwrap_or_else(|| (*default).to_owned()), false));
+    let fixed = [("au_size", new.au_size.to_string()), ("sector_size", sector.to_string())]
+        .map(|(name, value)| (name.to_owned(), value, true));
+    settable.chain(fixed).collect()
+}
+
+/// `GROUP_0000`, with a long group name cut.
+fn default_name(group: &str, index: usize) -> String {
+    let cut = group.len().min(plinth_format::NAME_MAX - 5);
+    format!("{}_{index:04}", &group[..cut])
+}
+
+fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {
+    let Some(first) = taken.first() else {
+        return Err(AdminError::new(Code::Invalid, "a disk group needs a disk"));
+    };
+    if let Some((_, value)) = new.attributes.iter().find(|(name, _)| name == "sector_size") {
+        let wanted = match value.to_ascii_lowercase().as_str() {
+            "512" => 512,
+            "4096" | "4k" => 4096,
+            _ => return Err(AdminError::new(Code::Invalid, format!("sector size '{value}' is not 512 or 4096"))),
+        };
+        if wanted != first.disk.sectors().logical {
+            let text = format!(
+                "disk {} has sectors of {} bytes, sector_size says {wanted}",
+                first.disk.path(),
+                first.disk.sectors().logical
+            );
+            return Err(AdminError::new(Code::DiskMismatch, text).hint("leave sector_size out, or take other disks"));
+        }
+    }
+    let groups: BTreeSet<_> =
+        taken.iter().filter(|disk| !disk.entry.quorum).map(|disk| disk.entry.failure_group.as_str()).collect();
+    let needed = new.redundancy.mirrors();
+    if groups.len() < needed {
+        let text =
+            format!("{} redundancy needs {needed} failure groups with data, {} given", new.redundancy, groups.len());
+        return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint("name more failure groups"));
+    }
+    let mixed = taken.iter().find(|disk| {
+        taken.iter().any(|other| {
+            other.entry.failure_group == disk.entry.failure_group && other.entry.quorum != disk.entry.quorum
+        })
+    });
+    if let Some(disk) = mixed {
+        let text = format!("failure group {} is both QUORUM and not", disk.entry.failure_group);
+        return Err(AdminError::new(Code::Invalid, text));
+    }
+    Ok(())
+}
+
+fn first_membership(world: &Arc<dyn World>, new: &NewGroup, taken: &[Taken]) -> Membership {
+    let mut membership = Membership {
+        generation: 1,
+        id: MembershipId(new_id(world)),
+        created: world.now(),
+        au_size: new.au_size,
+        stamp: 0,
+        redundancy: new.redundancy,
+        mounted: false,
+        boot: world.boot_id(),
+        group_name: new.name.clone(),
+        ancestors: Vec::new(),
+        disks: taken.iter().map(|disk| disk.entry.clone()).collect(),
+        catalog: Vec::new(),
+    };
+    let voters = choose::voters(&membership.disks, membership.redundancy);
+    for disk in &mut membership.disks {
+        disk.votes = voters.contains(&disk.number);
+    }
+    membership
+}
+
+/// Gives the catalog its first AUs.
+fn place_catalog(new: &NewGroup, membership: &mut Membership, space: &mut Space) -> Result<()> {
+    for (file, size) in [(CatalogFile::Wal, WAL_SIZE), (CatalogFile::Database, DATABASE_SIZE)] {
+        // On a small disk, no more than a sixteenth of it.
+        let smallest = membership.disks.iter().filter(|disk| !disk.quorum).map(|disk| space.total(disk.number)).min();
+        let units = u32::try_from(size.div_ceil(new.au_size)).unwrap_or(1).min(smallest.unwrap_or(0) / 16).max(1);
+        let mut used = Vec::new();
+        while let Some(disk) = store::next_disk(membership, &used, |disk| space.free(disk) > units) {
+            let mut aus: Vec<_> = (0..units).filter_map(|_| space.allocate_on(disk)).collect();
+            aus.sort_unstable();
+            let mirror = u8::try_from(used.len()).expect("three at most");
+            membership.catalog.extend(store::runs_of(file, mirror, disk, 0, &aus));
+            used.push(disk);
+        }
+        if used.is_empty() {
+            return Err(AdminError::new(Code::NoSpace, "no disk has room for the catalog"));
+        }
+    }
+    Ok(())
+}
+
+async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
+    let zeros = Buffer::zeroed(MIB as usize).share();
+    let mut writes = vec![(0, zeros.clone())];
+    // Also the copies that an earlier group with another layout left: while the new first copy is damaged, they would be found.
+    let mut places = layout.header_places().to_vec();
+    places.extend(identify::old_places(disk).await);
+    writes.extend(places.into_iter().filter(|place| *place != 0).map(|place| (place, zeros.part(0..BLOCK_SIZE))));
+    for (offset, data) in writes {
+        let done = disk.submit(crate::world::Io::Write { offset, data }).await;
+        done.result.map_err(|error| {
+            AdminError::new(Code::Io, format!("disk {}: writing at {offset}: {error}", disk.path()))
+                .hint("replace the disk")
+        })?;
+    }
+    let done = disk.submit(crate::world::Io::Flush).await;
+    done.result.map_err(|error| AdminError::new(Code::Io, format!("disk {}: flushing: {error}", disk.path())))
+}
+
+fn header_of(
+    group: GroupId,
+    membership: &Membership,
+    member: &Member,
+    created: i64,
+    status: Status,
+    sequence: u64,
+) -> DiskHeader {
+    let sectors = member.disk().map(|disk| disk.sectors());
+    DiskHeader {
+        group,
+        disk: member.id,
+        sequence,
+        created,
+        layout: member.layout,
+        logical_sector: sectors.map_or(512, |sectors| sectors.logical),
+        physical_sector: sectors.map_or(512, |sectors| sectors.physical),
+        number: member.number,
+        status,
+        redundancy: membership.redundancy,
+        quorum: member.quorum,
+        group_name: membership.group_name.clone(),
+        name: member.name.clone(),
+        failure_group: member.failure_group.clone(),
+    }
+}
+
+/// Writes header copies, one after the other, each flushed before the next.
+pub(crate) async fn write_header(
+    member: &Member,
+    header: &DiskHeader,
+    places: &[u64],
+) -> std::result::Result<(), String> {
+    for place in places {
+        let block = Buffer::copy_of(&header.encode(*place)).share();
+        for settled in [member.start_write(*place, block).settle().await, member.flush().await] {
+            if !settled.is_ok() {
+                return Err(settled.reason());
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn catalog_trouble(group: &str, error: &CatalogError) -> AdminError {
+    let code = match error {
+        CatalogError::Store(_) => Code::Io,
+        _ => Code::Damaged,
+    };
+    AdminError::new(code, format!("disk group {group}: {error}"))
+        .hint("plinth check shows more; if no good mirror is left, restore the group from a backup")
+}
+
+impl Group {
+    /// Marks the headers of all disks as of a former member: they can be taken again.
+    pub(crate) async fn retire_headers(&self) -> std::result::Result<(), String> {
+        let membership = self.voters.current();
+        for member in self.members.values() {
+            let Some(disk) = member.disk() else { continue };
+            let sequence =
+                identify::read_header(&*self.world, &*disk).await.map_or(1, |header| header.best.sequence + 1);
+            let header = header_of(self.id, &membership, member, self.created, Status::Former, sequence);
+            write_header(member, &header, &header.layout.header_places()).await?;
+        }
+        Ok(())
+    }
+}

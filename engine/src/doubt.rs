@@ -1,0 +1,331 @@
+//! What a failed flush leaves in doubt (R9).
+//!
+//! A flush that fails takes its disk offline; what it did not make durable is copied when the disk returns. A disk that
+//! cannot be spared (R5: some extent has its only current mirror there) stays, and nobody knows which of the writes
+//! since the last good flush it has kept: a flush that works afterwards proves nothing about them. So:
+//!
+//!   1. Every file with a write that no good flush had covered gets an error at its next sync, whoever's flush it was
+//!      that failed. Time is cut into *eras*, one more with each flush of the disks. A write notes the era in which it
+//!      began and the one in which it ended; a failure, the last good flush's and its own. What overlaps is in doubt.
+//!   2. The file's pieces that are pending then become *doubted*. A doubted piece is never marked written as it is:
+//!      its bytes are read, checked against the checksums in memory, written again, and flushed like new ones. Bytes
+//!      that are not right any more are lost, and the file's syncs fail until they are overwritten or punched.
+//!   3. The caretaker records a boot id in the membership that is no host's: if the engine dies now, pending pieces read
+//!      as zeros, as after a loss of power. Then it writes all pending pieces again, and when a flush has covered
+//!      them the boot id is the host's.
+//!   4. The catalog looks for itself (`store.rs`): a failed flush of one of its disks, with writes of its own before it that
+//!      were not flushed, stops it. The log's checksums tell the next mount how far it got.
+//!   5. A checksum block counts as written when a good flush has followed (R10, `activity.rs`).
+//!
+//! A reader sees what the disk returns, checked against the checksums in memory: the right bytes or an error. Of a write
+//! that replaced written bytes only the file is known, not the blocks: after its error, either bytes may be there.
+//!
+//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure.
+//!
+//! What a write pays is some loads, and two stores when the era has changed.
+
+use crate::{
+    blocks::BLOCKS_PER_PIECE, error::FileError, event::Severity, extent::Extent, files::File, group::Group,
+    member::Member,
+};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Failures remembered one by one; older ones are taken together, and a file may hear of one that was not its own.
+const FAILURES_MAX: usize = 64;
+/// Rounds of the caretaker between two tries to write doubted pieces again.
+const TRY_AGAIN: u64 = 30;
+/// The boot id that no host has.
+pub const NO_BOOT: [u8; 16] = [0; 16];
+
+/// A flush that failed on a disk that stayed.
+#[derive(Debug, Clone)]
+struct Failure {
+    /// The era of the last good flush before it.
+    after: u64,
+    /// The era in which it was noticed.
+    until: u64,
+    disk: String,
+    reason: String,
+}
+
+/// The failures of a group. See the module's description.
+#[derive(Debug)]
+pub struct Doubt {
+    era: AtomicU64,
+    /// The era of the last flush that covered every disk.
+    good: AtomicU64,
+    failures: Mutex<Vec<Failure>>,
+    /// How many there were.
+    count: AtomicU64,
+    /// How many there were when all pending pieces had been written again, and in which round that was last tried.
+    resolved: AtomicU64,
+    tried: AtomicU64,
+}
+
+impl Default for Doubt {
+    fn default() -> Self {
+        Self {
+            era: AtomicU64::new(1),
+            good: AtomicU64::new(0),
+            failures: Mutex::default(),
+            count: AtomicU64::new(0),
+            resolved: AtomicU64::new(0),
+            tried: AtomicU64::new(0),
+        }
+    }
+}
+
+/// The eras of a file's writes that no sync has answered for.
+#[derive(Debug)]
+pub struct Unsynced {
+    from: AtomicU64,
+    to: AtomicU64,
+    /// Held while a sync takes over what it answers for, and while one takes pieces for doubted.
+    report: Mutex<()>,
+}
+
+impl Default for Unsynced {
+    fn default() -> Self {
+        Self { from: AtomicU64::new(u64::MAX), to: AtomicU64::new(0), report: Mutex::default() }
+    }
+}
+
+/// The eras that a sync answers for.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    from: u64,
+    to: u64,
+    /// When the sync began.
+    now: u64,
+}
+
+impl Unsynced {
+    /// A write that began in `began` has ended, its marks are committed, and it will be acknowledged.
+    pub fn note(&self, began: u64, ended: u64) {
+        if self.to.load(Ordering::Acquire) < ended {
+            self.to.fetch_max(ended, Ordering::AcqRel);
+        }
+        if self.from.load(Ordering::Acquire) > began {
+            self.from.fetch_min(began, Ordering::AcqRel);
+        }
+    }
+
+    /// Held while a sync looks at what it has to answer for.
+    pub fn report(&self) -> MutexGuard<'_, ()> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a sync that begins now answers for.
+    pub fn span(&self, doubt: &Doubt) -> Span {
+        Span { now: doubt.era(), from: self.from.load(Ordering::Acquire), to: self.to.load(Ordering::Acquire) }
+    }
+
+    /// A sync has answered for a span. What was noted since stays.
+    fn answered(&self, span: Span) {
+        if span.from == u64::MAX {
+            return;
+        }
+        let _ = self.from.compare_exchange(span.from, span.now, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+impl Doubt {
+    /// The era now.
+    #[must_use]
+    pub fn era(&self) -> u64 {
+        self.era.load(Ordering::Acquire)
+    }
+
+    /// A flush of all disks begins: what ended in an earlier era is covered by it.
+    pub fn begin_flush(&self) -> u64 {
+        self.era.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The flush that began with this era was good.
+    pub fn flushed(&self, era: u64) {
+        self.good.fetch_max(era, Ordering::AcqRel);
+    }
+
+    /// How many flushes have failed.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// A flush failed on a disk that stays.
+    fn note(&self, disk: &str, reason: &str) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever began before this moment may have been under the flush.
+        let until = self.era.fetch_add(1, Ordering::AcqRel);
+        let after = self.good.load(Ordering::Acquire);
+        match failures.last_mut() {
+            Some(last) if last.after == after => last.until = until,
+            _ => failures.push(Failure { after, until, disk: disk.to_owned(), reason: reason.to_owned() }),
+        }
+        if failures.len() > FAILURES_MAX {
+            let oldest = failures.remove(0);
+            failures[0].after = oldest.after;
+        }
+        self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn failure(&self, span: Span) -> Option<Failure> {
+        if self.count() == 0 {
+            return None;
+        }
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.iter().find(|failure| span.to >= failure.after && span.from <= failure.until).cloned()
+    }
+
+    /// Whether a file's writes are all covered by a good flush, and none is in doubt: it may leave memory.
+    #[must_use]
+    pub fn is_settled(&self, unsynced: &Unsynced) -> bool {
+        let span = unsynced.span(self);
+        span.from == u64::MAX || (span.to < self.good.load(Ordering::Acquire) && self.failure(span).is_none())
+    }
+}
+
+fn error_of(failure: &Failure) -> FileError {
+    FileError::Refused {
+        disk: failure.disk.clone(),
+        reason: format!("a flush failed, and what was written before it may be lost: {}", failure.reason),
+        why: "some extent would keep no current mirror".to_owned(),
+    }
+}
+
+impl Group {
+    /// A flush of a disk that stays has failed.
+    pub(crate) fn note_failed_flush(&self, member: &Member, reason: &str) {
+        self.doubt.note(&member.name, reason);
+        let text = format!(
+            "disk {} cannot be spared, and a flush of it failed: {reason}. What was written since the last good flush may be \
+             lost: each file concerned gets an error at its next sync. Replace the disk",
+            member.name
+        );
+        self.tell(Severity::Alarm, Some(member.number), text);
+    }
+
+    /// The error that a file's sync owes, if it owes one. Then what is pending is doubted, and with `answer`
+    /// this was the sync that told it.
+    pub(crate) fn doubted(
+        &self,
+        file: &File,
+        span: Span,
+        pending: impl Fn() -> Pending,
+        answer: bool,
+    ) -> Option<FileError> {
+        let failure = self.doubt.failure(span)?;
+        let _report = file.data.unsynced.report();
+        if answer {
+            file.data.unsynced.answered(Span { now: self.doubt.era(), ..span });
+        }
+        // After that: a write that noted itself before it has its marks in memory.
+        for (extent, pieces) in pending() {
+            let mut state = extent.state();
+            pieces.into_iter().for_each(|piece| state.doubted.add(piece));
+        }
+        Some(error_of(&failure))
+    }
+
+    /// A file's sync has told that all is durable.
+    pub(crate) fn answered(&self, file: &File, span: Span) {
+        file.data.unsynced.answered(span);
+    }
+
+    /// Writes pieces again that are pending: from now on a flush means something to them.
+    pub(crate) async fn write_again(&self, extent: &Arc<Extent>, pieces: &[usize]) -> Result<(), FileError> {
+        for piece in pieces {
+            let blocks = piece * BLOCKS_PER_PIECE..(piece + 1) * BLOCKS_PER_PIECE;
+            let _range = extent.ranges.hold(blocks.clone(), true).await;
+            if extent.is_buried() || !extent.state().pending.has(*piece) {
+                continue;
+            }
+            let active = self.activate(extent).await?;
+            self.load_sums(extent).await?;
+            let buffer = match self.try_read(extent, blocks.clone()).await? {
+                Some(read) => read.buffer,
+                None => self.repair(extent, blocks.clone(), &active).await?,
+            };
+            self.write_blocks(extent, blocks.start, buffer.share(), &active).await?;
+            extent.state().doubted.remove(*piece);
+        }
+        Ok(())
+    }
+
+    /// Whether a flush has failed, and pending pieces have not been written again since.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt.resolved.load(Ordering::Acquire) < self.doubt.count()
+    }
+
+    /// Step 3: sees to it that the next mount takes nothing for written that a failed flush may have lost.
+    pub(crate) async fn distrust_pending(&self) -> Result<(), FileError> {
+        if !self.is_in_doubt() || self.boot() == NO_BOOT {
+            return Ok(());
+        }
+        // A change that cannot be recorded holds up all others: not while a voter does not take it.
+        for disk in self.voters.current().voters() {
+            if let Some(member) = self.members.get(&disk.number)
+                && !member.flush().await.is_ok()
+                && self.voters.current().voters().count() < 3
+            {
+                return Ok(());
+            }
+        }
+        self.record_boot(NO_BOOT).await
+    }
+
+    async fn record_boot(&self, boot: [u8; 16]) -> Result<(), FileError> {
+        let changed = self
+            .voters
+            .change(move |next| {
+                let changes = next.boot != boot;
+                next.boot = boot;
+                Ok(changes)
+            })
+            .await;
+        changed.map(|_| ()).map_err(|refusal| FileError::Refused {
+            disk: self.name.clone(),
+            reason: refusal.to_string(),
+            why: "what may be lost could not be recorded".to_owned(),
+        })
+    }
+
+    /// Step 3, whole: the caretaker's.
+    pub(crate) async fn resolve_doubt(&self) -> Result<(), FileError> {
+        if !self.is_in_doubt() {
+            return Ok(());
+        }
+        self.distrust_pending().await?;
+        let (round, tried) = (self.ticks.load(Ordering::Relaxed), self.doubt.tried.load(Ordering::Relaxed));
+        if tried != 0 && round < tried + TRY_AGAIN {
+            return Ok(());
+        }
+        self.doubt.tried.store(round, Ordering::Relaxed);
+        let count = self.doubt.count();
+        let mut lost = None;
+        for extent in self.extents.all() {
+            let pieces: Vec<usize> = extent.state().pending.iter().collect();
+            if let Err(error) = self.write_again(&extent, &pieces).await {
+                lost = Some(error);
+            }
+        }
+        if let Some(error) = lost {
+            return Err(error);
+        }
+        self.flush_disks().await?;
+        if self.doubt.count() != count {
+            return Ok(());
+        }
+        self.record_boot(self.world.boot_id()).await?;
+        self.doubt.resolved.store(count, Ordering::Release);
+        self.doubt.tried.store(0, Ordering::Relaxed);
+        self.tell(Severity::Note, None, "what a failed flush left in doubt is written again and flushed".to_owned());
+        Ok(())
+    }
+}
+
+/// Extents with pieces that are pending.
+pub(crate) type Pending = Vec<(Arc<Extent>, Vec<usize>)>;

@@ -1,0 +1,257 @@
+//! A flush fails on a disk that cannot be spared: what it left in doubt is never reported as durable (R9).
+
+use super::*;
+use std::sync::atomic::Ordering;
+
+impl Lab {
+    fn try_sync(&self, node: Node) -> Result<(), FileError> {
+        block_on(self.session().sync(node, true))
+    }
+
+    /// Writes twice: when regions open for the first writing, the activity log's flushes cover some of it.
+    fn write_twice(&self, node: Node, bytes: &[u8]) {
+        self.write(node, 0, &pattern(99, bytes.len()));
+        self.write(node, 0, bytes);
+    }
+
+    /// Disks without a copy of the catalog.
+    fn plain_disk(&self) -> usize {
+        let membership = self.group().voters.current();
+        let mut numbers = membership.disks.iter().map(|disk| disk.number);
+        numbers.position(|number| membership.catalog.iter().all(|run| run.disk != number)).expect("there is one")
+    }
+
+    /// Whether the membership names the boot of this host: what is pending counts if the engine dies now.
+    fn trusts_pending(&self) -> bool {
+        self.group().voters.current().boot == self.world.boot_id()
+    }
+
+    /// All pieces of 64 KiB are as written or zeros.
+    fn assert_no_stranger(&self, node: Node, written: &[u8]) {
+        let found = self.read(node, 0, written.len());
+        for (index, (found, written)) in found.chunks(64 << 10).zip(written.chunks(64 << 10)).enumerate() {
+            assert!(found == written || found.iter().all(|byte| *byte == 0), "piece {index} is a stranger's");
+        }
+    }
+}
+
+const LENGTH: usize = 8 << 20;
+
+/// Five disks without mirrors; the one that has nothing of the catalog loses a flush. Each file with writes that no
+/// good flush had covered hears of it once, whoever's sync it was; then what a sync acknowledges is there again.
+#[test]
+fn every_file_in_doubt_hears_of_a_failed_flush() {
+    let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let plain = lab.plain_disk();
+    let names = ["first", "other", "fresh", "quiet"];
+    let [first, other, fresh, quiet] = names.map(|name| lab.create_file(name));
+    for node in [first, other, quiet] {
+        lab.write(node, 0, &pattern(1, LENGTH));
+        lab.sync(node);
+    }
+    lab.write(fresh, 0, &pattern(99, LENGTH));
+    for (node, seed) in [(first, 2), (other, 3), (fresh, 4)] {
+        lab.write(node, 0, &pattern(seed, LENGTH));
+    }
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    for node in [first, other, fresh] {
+        let error = lab.try_sync(node).expect_err("its writes may be lost");
+        assert_eq!(error.errno(), libc::EIO);
+        assert!(error.to_string().contains("flush"), "{error}");
+    }
+    lab.sync(quiet);
+    assert_eq!(lab.state(plain), DiskState::Online);
+    assert!(lab.told("cannot be spared"));
+    // Programs that go on write again what they were told is lost.
+    lab.write(first, 0, &pattern(2, LENGTH));
+    lab.write(other, 0, &pattern(3, LENGTH));
+    // These do not; but what they read is what a sync acknowledges.
+    assert_eq!(lab.read(fresh, 0, LENGTH), pattern(4, LENGTH));
+    lab.write(fresh, 100, b"hundred");
+    for node in [first, other, fresh, quiet] {
+        lab.sync(node);
+        lab.sync(node);
+    }
+    block_on(lab.session().sync_all()).expect("nothing is in doubt");
+    lab.disks[plain].forget_given_up();
+    lab.cut_power(7);
+    lab.mount();
+    let [first, other, fresh, quiet] = names.map(|name| lab.find(name));
+    assert_eq!(lab.read(first, 0, LENGTH), pattern(2, LENGTH));
+    assert_eq!(lab.read(other, 0, LENGTH), pattern(3, LENGTH));
+    let mut expected = pattern(4, LENGTH);
+    expected[100..107].copy_from_slice(b"hundred");
+    assert_eq!(lab.read(fresh, 0, LENGTH), expected);
+    assert_eq!(lab.read(quiet, 0, LENGTH), pattern(1, LENGTH));
+    lab.check();
+}
+
+/// A disk gives up what it was to flush and does not even show it any more. The file's syncs fail until it is
+/// written again; nobody ever reads what lay there before.
+#[test]
+fn what_a_failed_flush_lost_is_an_error_until_it_is_overwritten() {
+    let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let plain = lab.plain_disk();
+    let node = lab.create_file("table");
+    lab.write_twice(node, &pattern(1, LENGTH));
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    lab.try_sync(node).expect_err("it may be lost");
+    lab.disks[plain].forget_given_up();
+    for _ in 0..3 {
+        lab.try_sync(node).expect_err("it is lost");
+        lab.try_read(node, 0, LENGTH).expect_err("no other bytes are read");
+    }
+    lab.write(node, 0, &pattern(2, LENGTH));
+    lab.sync(node);
+    lab.cut_power(3);
+    lab.mount();
+    assert_eq!(lab.read(lab.find("table"), 0, LENGTH), pattern(2, LENGTH));
+}
+
+/// The engine is killed when a flush has failed, and the disk shows nothing any more of what it was to flush: a mount
+/// on the same boot does not take it for written. Later the caretaker has written it again, and nothing is missing.
+#[test]
+fn a_kill_after_a_failed_flush_shows_no_strangers_bytes() {
+    for mended in [false, true] {
+        let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+        let plain = lab.plain_disk();
+        let [synced, other] = ["synced", "other"].map(|name| lab.create_file(name));
+        for seed in [98, 99, 1] {
+            lab.write(other, 0, &pattern(seed + 1, LENGTH));
+            lab.write(synced, 0, &pattern(seed, LENGTH));
+        }
+        lab.disks[plain].faults(|faults| faults.flushes_lost = if mended { 1 } else { u32::MAX });
+        lab.try_sync(synced).expect_err("it may be lost");
+        if mended {
+            lab.wait_for("the second writing", || lab.told("written again"));
+            assert!(lab.trusts_pending());
+        } else {
+            lab.wait_for("the distrust", || !lab.trusts_pending());
+        }
+        lab.disks[plain].forget_given_up();
+        lab.kill();
+        lab.disks[plain].heal();
+        lab.mount();
+        assert!(lab.trusts_pending());
+        for (name, seed) in [("synced", 1), ("other", 2)] {
+            let node = lab.find(name);
+            lab.assert_no_stranger(node, &pattern(seed, LENGTH));
+            if mended {
+                assert_eq!(lab.read(node, 0, LENGTH), pattern(seed, LENGTH));
+            }
+        }
+        lab.check();
+    }
+}
+
+/// The disk that lost a flush has the only copy of the catalog, with commits not yet flushed: the catalog says nothing is
+/// durable any more, and the next mount takes what the log can prove.
+#[test]
+fn the_catalog_stops_when_a_flush_under_it_fails() {
+    let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
+    let [kept, node] = ["kept", "table"].map(|name| lab.create_file(name));
+    lab.write(kept, 0, &pattern(1, 300_000));
+    lab.sync(kept);
+    lab.write_twice(node, &pattern(2, 300_000));
+    lab.disks[0].faults(|faults| faults.flushes_lost = 1);
+    lab.try_sync(node).expect_err("it may be lost");
+    let error = block_on(lab.session().sync_directory(ROOT)).expect_err("commits may be lost");
+    assert!(matches!(error, FileError::CatalogStopped(_)), "{error}");
+    lab.disks[0].forget_given_up();
+    lab.kill();
+    lab.mount();
+    assert_eq!(lab.read(lab.find("kept"), 0, 300_000), pattern(1, 300_000));
+    lab.check();
+}
+
+/// Checksum blocks were written before a flush that failed: the region stays open until they are written and flushed again.
+#[test]
+fn a_region_is_not_closed_by_a_second_flush() {
+    let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let plain = lab.plain_disk();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, LENGTH));
+    lab.sync(node);
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    block_on(lab.group().close_idle(true)).expect_err("its checksums may be lost");
+    while block_on(lab.group().close_idle(true)).expect("they are written again") {}
+    assert!(lab.group().activity.regions().is_empty());
+    lab.disks[plain].forget_given_up();
+    lab.cut_power(1);
+    lab.mount();
+    assert_eq!(lab.read(lab.find("table"), 0, LENGTH), pattern(1, LENGTH));
+    assert_eq!(lab.group().members.values().map(|one| one.counters.mismatches.load(Ordering::Relaxed)).sum::<u64>(), 0);
+    lab.check();
+}
+
+/// The only disk is silent, a sync waits for it (R2), and then the flush fails after all: no other flush makes that good.
+#[test]
+fn a_late_flush_that_fails_is_heard() {
+    let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let plain = lab.plain_disk();
+    let node = lab.create_file("table");
+    lab.write_twice(node, &pattern(1, LENGTH));
+    lab.disks[plain].faults(|faults| faults.hang = true);
+    let session = lab.session();
+    let syncer = std::thread::spawn(move || block_on(session.sync(node, true)));
+    let silent = || lab.group().members.values().nth(plain).expect("it is there").is_hung();
+    lab.wait_for("the deadline", silent);
+    lab.disks[plain].faults(|faults| faults.hang = false);
+    lab.disks[plain].fail_hung();
+    syncer.join().expect("no panic").expect_err("its flush failed");
+}
+
+/// A flush that was lost and the group is dismounted: it ends in good order, and says what is in doubt.
+#[test]
+fn a_dismount_says_what_is_in_doubt() {
+    let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let plain = lab.plain_disk();
+    let [first, other] = ["first", "other"].map(|name| lab.create_file(name));
+    for node in [first, other, first, other] {
+        lab.write(node, 0, &pattern(1, LENGTH));
+    }
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    lab.try_sync(first).expect_err("it may be lost");
+    block_on(lab.session().sync_all()).expect_err("the other file has not heard of it");
+    lab.try_sync(other).expect_err("nor is it told to somebody else only");
+    lab.write(first, 0, &pattern(2, LENGTH));
+    lab.write(other, 0, &pattern(2, LENGTH));
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    lab.try_sync(first).expect_err("it may be lost");
+    lab.dismount();
+    assert!(lab.told("1 file"));
+    lab.disks[plain].forget_given_up();
+    lab.mount();
+    let found = lab.try_read(lab.find("other"), 0, LENGTH);
+    assert!(found.is_err() || found.is_ok_and(|bytes| bytes == pattern(2, LENGTH)));
+}
+
+/// A sector that cannot be read until it is written: a read finds the other mirror, the block is rewritten behind the reader's
+/// back, and that mirror will do alone again.
+#[test]
+fn a_latent_sector_is_healed_by_rewriting_it() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    let bytes = pattern(1, 500_000);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    for (index, disk) in lab.disks.iter().enumerate() {
+        let at = (0..64 * MIB).step_by(4096).find(|at| disk.peek(*at, 4096) == bytes[81_920..86_016]);
+        let at = at.expect("every mirror has the block");
+        disk.faults(|faults| faults.latent.push(at..at + 512));
+        let member = lab.group().members.values().nth(index).expect("it is there");
+        assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+        // The read may have been the other mirror's turn; a check with repair reads both.
+        lab.wait_for("the repair", || {
+            block_on(lab.group().check(true)).expect("the check runs");
+            member.counters.repaired.load(Ordering::Relaxed) > 0
+        });
+        disk.faults(|faults| assert_eq!(faults.latent, [], "the rewrite reached it"));
+        let other = &lab.disks[1 - index];
+        other.faults(|faults| faults.fail_reads = true);
+        assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+        other.heal();
+    }
+    assert!((0..2).all(|disk| lab.state(disk) == DiskState::Online));
+    lab.check();
+}
