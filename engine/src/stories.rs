@@ -6,6 +6,7 @@ mod flushes;
 mod kills;
 mod noise;
 mod returning;
+mod zones;
 
 use crate::{
     admin::{Code, NewDisk, NewGroup, Selection},
