@@ -39,7 +39,10 @@ use plinth_format::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -56,6 +59,8 @@ pub struct DiskStore {
     members: Arc<Members>,
     voters: Arc<Voters>,
     space: Arc<Mutex<Space>>,
+    /// `space` knows what the files have, too: until then nothing is allocated from it.
+    is_space_known: AtomicBool,
     au_size: u64,
     /// The AUs that are marked used on the catalog's behalf.
     owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
@@ -100,11 +105,17 @@ impl DiskStore {
             members,
             voters,
             space,
+            is_space_known: AtomicBool::new(false),
             au_size,
             owned,
             mended: Mutex::default(),
             unflushed: Mutex::default(),
         }
+    }
+
+    /// From now on the catalog may grow: what files have is marked used in the space it shares with them.
+    pub fn space_is_known(&self) {
+        self.is_space_known.store(true, Ordering::Release);
     }
 
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
@@ -506,6 +517,9 @@ impl DiskStore {
     }
 
     fn allocate(&self, disk: DiskNumber, units: u32) -> Option<Vec<u32>> {
+        if !self.is_space_known.load(Ordering::Acquire) {
+            return None;
+        }
         let mut space = lock(&self.space);
         let mut aus = Vec::new();
         for _ in 0..units {

@@ -3,6 +3,7 @@
 mod crowd;
 mod endings;
 mod flushes;
+mod growth;
 mod kills;
 mod noise;
 mod returning;
