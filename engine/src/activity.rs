@@ -30,6 +30,7 @@ use crate::{
     bits::Bits,
     buffer::Buffer,
     error::FileError,
+    event::Severity,
     extent::Extent,
     group::Group,
     member::{Member, Settled},
@@ -43,7 +44,7 @@ use plinth_format::{
     membership::DiskState,
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -90,6 +91,8 @@ struct Table {
 #[derive(Debug, Default)]
 struct Writer {
     sequence: u64,
+    /// Disks that do not take the log and cannot be spared, since it was told.
+    refusing: BTreeSet<DiskNumber>,
 }
 
 /// The table of regions. See the module's description.
@@ -146,7 +149,7 @@ impl Activity {
         Self {
             table: Mutex::new(Table { regions, scale: SCALE_MIN, sealed: false }),
             changed: Event::new(),
-            writer: async_lock::Mutex::new(Writer { sequence }),
+            writer: async_lock::Mutex::new(Writer { sequence, refusing: BTreeSet::new() }),
         }
     }
 
@@ -307,7 +310,8 @@ impl Group {
         offline.map(|member| member.number).collect()
     }
 
-    /// Marks regions stale for disks, durably, unless they are marked already.
+    /// Marks regions stale for disks, durably, unless they are marked already. A full catalog takes them: what a
+    /// disk misses must be on record.
     pub(crate) async fn mark_stale(&self, disks: &[DiskNumber], regions: &[Region]) -> Result<(), FileError> {
         let mut fresh: BTreeMap<DiskNumber, Vec<Region>> = BTreeMap::new();
         {
@@ -327,7 +331,7 @@ impl Group {
         }
         let stale = Arc::clone(&self.stale);
         self.catalog
-            .write(true, move |connection| {
+            .release(true, move |connection| {
                 for (disk, regions) in &fresh {
                     stale::mark(connection, &[*disk], regions)?;
                 }
@@ -380,8 +384,21 @@ impl Group {
                 Err(Refusal::Closing) => return Err(FileError::Dismounted),
                 Err(_) if self.voters.is_closing() => return Err(FileError::Dismounted),
                 // It cannot be spared, so writes wait until it takes the log.
-                Err(_) => self.world.sleep(Duration::from_secs(1)).await,
+                Err(refusal) => {
+                    if writer.refusing.insert(disk) {
+                        let name = self.members.get(&disk).map_or("", |member| member.name.as_str());
+                        let text = format!(
+                            "writes wait: disk {name} does not take the activity log: {reason}. It cannot go offline, because \
+                             {refusal}. Mend the disk, or bring the disks with the other mirrors ONLINE"
+                        );
+                        self.tell(Severity::Alarm, Some(disk), text);
+                    }
+                    self.world.sleep(Duration::from_secs(1)).await;
+                }
             }
+        }
+        if all_good && !std::mem::take(&mut writer.refusing).is_empty() {
+            self.tell(Severity::Note, None, "writes go on: the activity log is written again".to_owned());
         }
         // The voters may have changed under the write: then it counts for nothing.
         if !all_good || self.voters.current().id != membership.id {

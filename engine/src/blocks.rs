@@ -102,26 +102,75 @@ impl Group {
                 return Ok(());
             }
         }
-        for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
-            if let Some(sums) = self.read_zone(member, mirror).await {
-                let mut state = extent.state();
-                if state.sums.is_none() {
-                    state.sums = Some(sums);
-                }
+        let (sums, wrong) = self.read_any_zone(extent).await;
+        let mut unproved = Vec::new();
+        {
+            let mut state = extent.state();
+            if state.sums.is_some() {
                 return Ok(());
             }
+            let pieces = 0..self.blocks_per_au() / BLOCKS_PER_PIECE;
+            if sums.is_none() {
+                self.zones_lost.fetch_add(1, Ordering::Relaxed);
+                let mut at = 0;
+                while let Some(run) = state.run(at..pieces.end, STEP / BLOCKS_PER_PIECE) {
+                    at = run.end;
+                    unproved.push(run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE);
+                }
+            } else if wrong && let Some(run) = state.run(pieces, 1) {
+                unproved.push(run.start * BLOCKS_PER_PIECE..run.start * BLOCKS_PER_PIECE + 1);
+            }
+            // No zone can be read: nothing is known, and mirrors prove each other.
+            state.sums = Some(sums.unwrap_or_else(|| vec![UNKNOWN; self.blocks_per_au()].into_boxed_slice()));
         }
-        // No zone can be read: nothing is known, and mirrors prove each other.
-        extent.state().sums = Some(vec![UNKNOWN; self.blocks_per_au()].into_boxed_slice());
+        // A zone that cannot be read is written again when the region closes. A comparison opens it, of one block if
+        // another mirror's zone is good, of all to have their checksums if not.
+        if let Some(extent) = self.extents.get(extent.id) {
+            unproved.into_iter().for_each(|blocks| self.repairs.add(&extent, blocks));
+        }
         Ok(())
+    }
+
+    /// The checksums from the first zone of an extent that can be read, and whether another could not be. While none can and
+    /// some disk is only silent it is waited for: bytes must not pass unchecked for that (R2).
+    async fn read_any_zone(&self, extent: &Extent) -> (Option<Box<[u32]>>, bool) {
+        let (mut silent, mut wrong) = (Vec::new(), false);
+        for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
+            let (offset, length) = member.layout.sums_of(mirror.au);
+            let mut flight = member.start_read(offset, length);
+            match flight.settle_or_go_on().await {
+                Some(Settled::Ok(Some(buffer))) => return (Some(self.sums_in(&buffer)), wrong),
+                Some(_) => wrong = true,
+                None => silent.push(flight),
+            }
+        }
+        while !silent.is_empty() {
+            let waits = silent.iter_mut().map(|flight| Box::pin(flight.wait()));
+            let (end, index, _) = futures::future::select_all(waits).await;
+            silent.remove(index);
+            match end {
+                Settled::Ok(Some(buffer)) => return (Some(self.sums_in(&buffer)), wrong),
+                _ => wrong = true,
+            }
+        }
+        let text = format!(
+            "no checksums of extent {} of file {} can be read: bytes on which its mirrors agree are taken as they are",
+            extent.number, extent.file
+        );
+        self.tell(Severity::Warning, None, text);
+        (None, wrong)
+    }
+
+    fn sums_in(&self, zone: &[u8]) -> Box<[u32]> {
+        let sums = zone.chunks_exact(4).map(|sum| u32::from_le_bytes(sum.try_into().expect("four bytes")));
+        sums.take(self.blocks_per_au()).collect()
     }
 
     /// The stored checksums of one mirror.
     pub(crate) async fn read_zone(&self, member: &Member, mirror: Mirror) -> Option<Box<[u32]>> {
         let (offset, length) = member.layout.sums_of(mirror.au);
         let Settled::Ok(Some(buffer)) = member.start_read(offset, length).settle().await else { return None };
-        let sums = buffer.chunks_exact(4).map(|sum| u32::from_le_bytes(sum.try_into().expect("four bytes")));
-        Some(sums.take(self.blocks_per_au()).collect())
+        Some(self.sums_in(&buffer))
     }
 
     /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must look.
@@ -432,12 +481,11 @@ impl Group {
                 }
             }
             // Whoever began it, here or for the catalog or a record of the voters: no other flush makes up for one that failed.
-            let failed =
-                |member: &Member| members.iter().zip(&flushes).find(|(other, _)| other.number == member.number);
-            for member in members.iter().filter(|member| member.is_broken() && member.is_writable()) {
-                let reason = match failed(member) {
-                    Some((_, settled @ Settled::Failed(_))) => settled.reason(),
-                    _ => "a flush failed".to_owned(),
+            for (member, settled) in members.iter().zip(&flushes) {
+                let reason = match settled {
+                    Settled::Failed(_) => settled.reason(),
+                    _ if member.is_broken() => "a flush failed".to_owned(),
+                    _ => continue,
                 };
                 if let Err(error) = self.give_up_because(member, &reason).await {
                     if matches!(error, FileError::Refused { .. }) && member.take_broken() {

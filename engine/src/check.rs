@@ -118,7 +118,7 @@ impl Group {
         while let Some(offset) = from {
             let store = Arc::clone(&self.store);
             let ((problems, next), _) =
-                self.catalog.write(false, move |_| Ok(store.compare_mirrors(offset, repair))).await?;
+                self.catalog.release(false, move |_| Ok(store.compare_mirrors(offset, repair))).await?;
             report.problems.extend(problems);
             from = next;
         }

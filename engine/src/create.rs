@@ -188,6 +188,7 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     }
     let space = Arc::new(Mutex::new(space));
     let store = DiskStore::new(Arc::clone(world), Arc::clone(&members), Arc::clone(&voters), space, new.au_size);
+    store.space_is_known();
     let catalog = Catalog::create(world, Arc::new(store)).await.map_err(|error| catalog_trouble(&new.name, &error))?;
     let attributes = initial_attributes(&new, taken[0].disk.sectors().logical);
     crate::files::make_root(&catalog, world.now()).await.map_err(|error| AdminError::new(Code::Io, error))?;

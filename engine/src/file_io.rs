@@ -384,8 +384,9 @@ impl Group {
             self.catalog.make_durable(file.last_commit()).await?;
         } else {
             let (owner, files) = (Arc::clone(file), Arc::clone(&self.files));
+            // What was acknowledged needs no more room in the catalog than was made for it.
             self.catalog
-                .write(true, move |connection| {
+                .release(true, move |connection| {
                     settle_marks(connection, &pending)?;
                     let times = if has_times { owner.take_times(files.next_commit()) } else { None };
                     if let Some((accessed, modified, changed)) = times {
@@ -468,13 +469,14 @@ impl Group {
         }
         let now = self.world.now();
         let owner = Arc::clone(file);
-        let ((), commit) = self
-            .catalog
-            .write(false, move |connection| {
-                let mode = owner.attributes().mode;
-                set_size(connection, &owner, size, mode, now)
-            })
-            .await?;
+        let job = move |connection: &rusqlite::Connection| {
+            let mode = owner.attributes().mode;
+            set_size(connection, &owner, size, mode, now)
+        };
+        // A full catalog must not keep anybody from cutting a file.
+        let cut = size <= old;
+        let ((), commit) =
+            if cut { self.catalog.release(false, job).await? } else { self.catalog.write(false, job).await? };
         file.committed(commit);
         Ok(())
     }

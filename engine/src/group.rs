@@ -96,6 +96,8 @@ pub struct Group {
     /// Counts the caretaker's rounds: what `Extent::last_used` is in.
     pub(crate) ticks: AtomicU64,
     pub(crate) repairs: Repairs,
+    /// Extents whose checksums no disk could read.
+    pub(crate) zones_lost: AtomicU64,
     pub(crate) attributes: Mutex<Attributes>,
     /// The disk timeout, where the watchdog reads it: ticks.
     deadline: Arc<AtomicU64>,
@@ -203,6 +205,7 @@ impl Group {
             resyncs: Mutex::default(),
             ticks: AtomicU64::new(1),
             repairs: Repairs::default(),
+            zones_lost: AtomicU64::new(0),
             attributes: Mutex::new(parts.attributes),
             deadline: parts.deadline,
             stopping: AtomicBool::new(false),
@@ -366,7 +369,7 @@ impl Group {
     /// Gives the catalog the mirrors that it should have and for which there are disks now.
     pub(crate) async fn rebuild_catalog(&self) {
         let store = Arc::clone(&self.store);
-        let built = self.catalog.write(false, move |_| Ok(store.rebuild().err())).await;
+        let built = self.catalog.release(false, move |_| Ok(store.rebuild().err())).await;
         if let Ok((Some(error), _)) = built {
             // Its other mirrors serve; the next change of disks tries again.
             self.tell(Severity::Warning, None, format!("the catalog has a mirror less for now: {error}"));
@@ -454,6 +457,9 @@ impl Group {
         {
             self.stopping.store(false, Ordering::Release);
             self.activity.unseal();
+            if let Some(group) = self.weak.get().and_then(Weak::upgrade) {
+                group.resume_resyncs();
+            }
             return Err(AdminError::new(Code::Io, format!("disk group {} is not dismounted: {error}", self.name))
                 .hint(format!("ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers", self.name)));
         }

@@ -204,7 +204,10 @@ impl Member {
     /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
     pub fn release(&self) {
         lock(&self.disk).take();
-        lock(&self.late_flush).take();
+        if lock(&self.late_flush).take().is_some() {
+            // Nobody will hear how it ended.
+            self.broken.fetch_add(1, Ordering::AcqRel);
+        }
         self.expire_all();
         lock(&self.overdue).clear();
         self.hung.store(false, Ordering::Relaxed);
@@ -212,8 +215,6 @@ impl Member {
 
     /// Takes a disk, opened afresh and claimed.
     pub fn attach(&self, disk: Arc<dyn Disk>) {
-        // What failed before is copied again.
-        self.take_broken();
         *lock(&self.disk) = Some(disk);
     }
 

@@ -6,7 +6,8 @@
 //!   2. Decide (`choose.rs`); refuse, or complete the membership that won.
 //!   3. Record a successor: mounted, disks that are absent or not current offline.
 //!   4. Repair header copies, one after the other.
-//!   5. Open the catalog; it replays its log if the last stop was unclean.
+//!   5. Open the catalog; it replays its log if the last stop was unclean. It must not grow before
+//!      step 8: which AUs are free is known when all extents have been read from it.
 //!   6. Pending pieces: if only the process died, the disks are flushed and they are written; if
 //!      power was lost, they hold nothing. Either is made durable before the new boot id is
 //!      recorded, or a second crash would judge them by the wrong one.
@@ -271,7 +272,7 @@ async fn mount_disks(
             }
         }
         let settle = move |connection: &rusqlite::Connection| crate::extent::settle_pending(connection, kept_power);
-        catalog.write(true, settle).await.map_err(|error| failed(&error))?;
+        catalog.release(true, settle).await.map_err(|error| failed(&error))?;
     }
     let regions = if was_mounted { log.regions.clone() } else { Vec::new() };
     let whole: Vec<_> =
@@ -288,6 +289,7 @@ async fn mount_disks(
 
     let scan = scan_extents(&catalog, &regions).await.map_err(|error| failed(&error))?;
     let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| tell(Severity::Alarm, None, text));
+    store.space_is_known();
     let next_extent =
         scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
@@ -412,7 +414,7 @@ async fn note_stale(
     }
     let rows = known.clone();
     catalog
-        .write(true, move |connection| {
+        .release(true, move |connection| {
             connection.execute("DELETE FROM stale", [])?;
             for (disk, runs) in &rows {
                 stale::replace(connection, *disk, runs)?;

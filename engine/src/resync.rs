@@ -5,10 +5,13 @@
 //!   3. Stamp it; record it as SYNCING. From now on it is written, never read.
 //!   4. Copy each extent of each stale run: hold a piece's blocks, read a current mirror, checked,
 //!      write. Flush, then take the run off the list.
-//!   5. Record it as ONLINE: it may vote, and hold the catalog again.
+//!   5. On the catalog's thread, where nothing writes the catalog meanwhile: build the mirrors that the catalog should have
+//!      there, then record the disk as ONLINE, and them, in one change. It may vote from then on. So a disk that is
+//!      shown as ONLINE can carry the group alone if it can at all.
 //!
 //! A crash before 5 leaves it OFFLINE or SYNCING with what is left of its stale runs; the
 //! next mount goes on from there. Every region that was active then is stale for it as well.
+//! A dismount before 5 leaves it SYNCING.
 
 use crate::{
     activity::Active,
@@ -135,6 +138,8 @@ impl Group {
             self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
         }
         member.attach(disk);
+        // What flushes lost before is copied.
+        member.take_broken();
         if let Err(reason) = self.repair_header(member).await {
             member.release();
             return Err(failed(&reason));
@@ -154,8 +159,26 @@ impl Group {
             Some(member.number),
             format!("disk {} ({}) is back: resync begins", member.name, member.path()),
         );
-        self.spawn_resync(member, losses);
+        if member.state() == DiskState::Online {
+            // A quorum disk has nothing to copy.
+            self.tell(Severity::Note, Some(member.number), format!("disk {} is online: 0 bytes copied", member.name));
+        } else {
+            self.spawn_resync(member, losses);
+        }
         Ok(())
+    }
+
+    /// The group is not dismounted after all: resyncs that paused for that go on.
+    pub(crate) fn resume_resyncs(self: &Arc<Self>) {
+        for member in self.members.values().filter(|member| member.state() == DiskState::Syncing) {
+            let paused = {
+                let resyncs = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner);
+                resyncs.get(&member.number).is_some_and(|progress| progress.state == "WAIT")
+            };
+            if paused {
+                self.spawn_resync(member, member.losses());
+            }
+        }
     }
 
     /// `losses`: how often the disk had gone offline when it came back.
@@ -230,7 +253,7 @@ impl Group {
     pub(crate) async fn mark_everything_stale(&self, disk: DiskNumber) -> Result<(), FileError> {
         let stale = Arc::clone(&self.stale);
         self.catalog
-            .write(true, move |connection| {
+            .release(true, move |connection| {
                 let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
                 let runs = stale.entry(disk).or_default();
                 runs.add(0, EVERYTHING);
@@ -242,12 +265,24 @@ impl Group {
     }
 
     async fn resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
-        let result = self.copy_stale(member, losses).await;
-        let result = match result {
-            Ok(()) if self.is_stopping() || !is_same(member, losses) => Ok(false),
-            Ok(()) => self.finish_resync(member, losses).await.map(|()| true),
-            Err(error) => Err(error),
+        let result = loop {
+            match self.copy_stale(member, losses).await {
+                Ok(true) => break self.finish_resync(member, losses).await.map(|()| true),
+                // The dismount that ended it was none.
+                Ok(false) if !self.is_stopping() && is_same(member, losses) => {}
+                ended => break ended,
+            }
         };
+        if self.is_stopping() && !matches!(result, Ok(true)) {
+            // It stays SYNCING: the next mount goes on, or this one if it is not dismounted after all.
+            if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&member.number)
+            {
+                progress.state = "WAIT";
+            }
+            let text = format!("resync of disk {} pauses: the disk group is being dismounted", member.name);
+            self.tell(Severity::Note, Some(member.number), text);
+            return;
+        }
         let (state, error) = match &result {
             Ok(true) => ("DONE", None),
             Ok(false) => ("ERRS", Some("the disk went offline".to_owned())),
@@ -279,7 +314,8 @@ impl Group {
         }
     }
 
-    async fn copy_stale(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
+    /// False: it was ended before the end.
+    async fn copy_stale(&self, member: &Arc<Member>, losses: u64) -> Result<bool, FileError> {
         let disk = member.number;
         // A promotion that began without this disk has written an extent that no row names yet.
         drop(self.promoting.write().await);
@@ -287,13 +323,13 @@ impl Group {
         let mut cursor = 0;
         loop {
             if self.is_stopping() || !is_same(member, losses) {
-                return Ok(());
+                return Ok(false);
             }
             let next = {
                 let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
                 stale.get(&disk).and_then(|runs| runs.next(cursor))
             };
-            let Some((start, end)) = next else { return Ok(()) };
+            let Some((start, end)) = next else { return Ok(true) };
             let rows = self.extents_on(disk, start, end, BATCH).await?;
             let last = rows.len() < BATCH;
             let done = if last { end } else { rows.last().map_or(end, |extent| extent.id + 1) };
@@ -307,12 +343,12 @@ impl Group {
             let settled = member.flush().await;
             if !settled.is_ok() {
                 self.give_up(member, &settled).await?;
-                return Ok(());
+                return Ok(false);
             }
             cursor = done;
             let (stale, syncing) = (Arc::clone(&self.stale), Arc::clone(member));
             self.catalog
-                .write(false, move |connection| {
+                .release(false, move |connection| {
                     // If it has gone offline, marks set since then must stay; while it is
                     // SYNCING here, the job that sets them comes later.
                     if !is_same(&syncing, losses) {
@@ -447,16 +483,17 @@ impl Group {
 
     async fn finish_resync(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
         self.promote_disk(member, losses).await?;
+        // Where that needs more than one disk, and where a mirror could not be copied.
         self.rebuild_catalog().await;
         Ok(())
     }
 
-    /// Records a disk as ONLINE; it may vote from then on.
+    /// Records a disk as ONLINE, with the catalog's mirrors on it; it may vote from then on.
     async fn promote_disk(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
-        let (number, syncing) = (member.number, Arc::clone(member));
-        let changed = self
-            .voters
-            .change(move |next| {
+        let (store, syncing) = (Arc::clone(&self.store), Arc::clone(member));
+        let job = move |_: &rusqlite::Connection| {
+            let number = syncing.number;
+            let online = store.bring_online(number, |next| {
                 let Some(entry) = find(next, number) else { return Ok(false) };
                 if entry.state != DiskState::Syncing || !is_same(&syncing, losses) {
                     return Err(Refusal::Other("it is not SYNCING any more".to_owned()));
@@ -466,13 +503,15 @@ impl Group {
                 entry.by_operator = false;
                 entry.since = 0;
                 Ok(true)
+            });
+            online.map_err(|refusal| FileError::Refused {
+                disk: syncing.name.clone(),
+                reason: "it could not be recorded as online".to_owned(),
+                why: refusal.to_string(),
             })
-            .await;
-        changed.map(|_| ()).map_err(|refusal| FileError::Refused {
-            disk: member.name.clone(),
-            reason: "it could not be recorded as online".to_owned(),
-            why: refusal.to_string(),
-        })
+        };
+        // It needs no space in the catalog.
+        self.catalog.release(false, job).await.map(|_| ())
     }
 
     /// What `V$ASM_OPERATION` shows.

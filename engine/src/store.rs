@@ -13,6 +13,8 @@
 //!   2. Copy both files from the current mirrors; flush.
 //!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
 //!
+//! Where the disk is one that returns, that membership is the one that makes it ONLINE ([`DiskStore::bring_online`]).
+//!
 //! A flush that fails on a disk of the catalog, whoever's it was, may have lost what the catalog wrote there since its own
 //! last flush. Such a disk goes offline, or the catalog's next flush fails although the disk would take it (R9).
 
@@ -26,7 +28,7 @@ use crate::{
     event::{Event, Severity},
     member::{Member, Settled},
     space::Space,
-    voters::{Members, Refusal, Voters},
+    voters::{Members, Refusal, Voters, find},
     world::{World, wait_for},
 };
 use plinth_format::{
@@ -37,7 +39,10 @@ use plinth_format::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -54,6 +59,8 @@ pub struct DiskStore {
     members: Arc<Members>,
     voters: Arc<Voters>,
     space: Arc<Mutex<Space>>,
+    /// `space` knows what the files have, too: until then nothing is allocated from it.
+    is_space_known: AtomicBool,
     au_size: u64,
     /// The AUs that are marked used on the catalog's behalf.
     owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
@@ -95,8 +102,23 @@ impl DiskStore {
         au_size: u64,
     ) -> Self {
         let owned = Mutex::new(units(&voters.current()));
-        let (mended, lost, unflushed) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { world, members, voters, space, au_size, owned, mended, lost, unflushed }
+        Self {
+            world,
+            members,
+            voters,
+            space,
+            is_space_known: AtomicBool::new(false),
+            au_size,
+            owned,
+            mended: Mutex::default(),
+            lost: Mutex::default(),
+            unflushed: Mutex::default(),
+        }
+    }
+
+    /// From now on the catalog may grow: what files have is marked used in the space it shares with them.
+    pub fn space_is_known(&self) {
+        self.is_space_known.store(true, Ordering::Release);
     }
 
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
@@ -277,6 +299,65 @@ impl DiskStore {
             }
             Ok(())
         })
+    }
+
+    /// Builds the mirrors that the catalog should have on a SYNCING disk once that is online, and records with
+    /// `edit`, in the same change, that it is. Runs on the catalog's writer thread. A mirror that cannot be
+    /// built keeps no disk away: [`Self::rebuild`] tries again, and says why.
+    ///
+    /// # Errors
+    /// If the change is refused.
+    pub fn bring_online(
+        &self,
+        disk: DiskNumber,
+        edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
+    ) -> Result<(), Refusal> {
+        wait_for(&*self.world, async {
+            let mut runs = Vec::new();
+            let mut taken = Vec::new();
+            for file in [CatalogFile::Database, CatalogFile::Wal] {
+                let Some((aus, built)) = self.build_ahead(file, disk).await else { continue };
+                taken.extend(aus);
+                runs.extend(built);
+            }
+            let recorded = self
+                .voters
+                .change(|next| {
+                    if !edit(next)? {
+                        return Ok(false);
+                    }
+                    // Nobody else gives the catalog mirrors: this thread is the only one.
+                    next.catalog.extend(runs.iter().copied());
+                    Ok(true)
+                })
+                .await;
+            match &recorded {
+                Ok(membership) if runs.iter().all(|run| membership.catalog.contains(run)) => {
+                    lock(&self.owned).extend(taken.iter().map(|au| (disk, *au)));
+                }
+                _ => self.give_back(disk, &taken),
+            }
+            recorded.map(|_| ())
+        })
+    }
+
+    /// A mirror of one file on a disk that is about to be online: its AUs and runs.
+    async fn build_ahead(&self, file: CatalogFile, disk: DiskNumber) -> Option<(Vec<u32>, Vec<CatalogRun>)> {
+        let mut membership = (*self.voters.current()).clone();
+        find(&mut membership, disk)?.state = DiskState::Online;
+        let mirrors = self.current_mirrors(file);
+        let units = self.unit_count(&membership, file, *mirrors.keys().next()?);
+        let used: Vec<DiskNumber> = mirrors.values().copied().collect();
+        let has_room = |candidate| candidate == disk && lock(&self.space).free(disk) > units + 1;
+        next_disk(&membership, &used, has_room)?;
+        let mirror = (0..3).find(|mirror| !mirrors.contains_key(mirror))?;
+        let aus = self.allocate(disk, units)?;
+        let runs = runs_of(file, mirror, disk, 0, &aus);
+        if self.copy(file, units, self.members.get(&disk)?, &runs).await.is_err() {
+            self.give_back(disk, &aus);
+            return None;
+        }
+        Some((aus, runs))
     }
 
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
@@ -467,6 +548,9 @@ impl DiskStore {
     }
 
     fn allocate(&self, disk: DiskNumber, units: u32) -> Option<Vec<u32>> {
+        if !self.is_space_known.load(Ordering::Acquire) {
+            return None;
+        }
         let mut space = lock(&self.space);
         let mut aus = Vec::new();
         for _ in 0..units {

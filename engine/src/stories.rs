@@ -3,9 +3,11 @@
 mod crowd;
 mod endings;
 mod flushes;
+mod growth;
 mod kills;
 mod noise;
 mod returning;
+mod zones;
 
 use crate::{
     admin::{Code, NewDisk, NewGroup, Selection},
@@ -895,7 +897,10 @@ fn a_sync_waits_for_times_that_are_being_stored() {
         lab.write(node, 0, b"after!");
         let modified = block_on(lab.session().attributes(node)).expect("it is there").modified;
         block_on(lab.group().files.store_times(&lab.group().catalog)).expect("they are stored");
+        let stored = lab.group().catalog.committed();
         block_on(lab.session().sync(node, false)).expect("it is durable");
+        // By the catalog's word, too: that the flush of the data covered its log is luck.
+        assert!(lab.group().catalog.durable() >= stored);
         lab.cut_power(seed);
         lab.mount();
         let found = block_on(lab.session().attributes(lab.find("table"))).expect("it is there").modified;

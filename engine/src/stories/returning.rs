@@ -178,3 +178,93 @@ fn an_old_image_in_a_disks_place() {
     lab.silence(0);
     assert_eq!(lab.read(lab.find("table"), 0, 3_000_000), pattern(4, 3_000_000));
 }
+
+/// A disk that is online has the catalog's mirror from the same moment: the other one may fail at once.
+#[test]
+fn a_disk_comes_online_with_the_catalog() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    lab.offline(1);
+    lab.write(node, 0, &pattern(2, 300_000));
+    lab.online(1);
+    let began = std::time::Instant::now();
+    let membership = loop {
+        let membership = lab.group().voters.current();
+        if membership.disks[1].state == DiskState::Online {
+            break membership;
+        }
+        assert!(began.elapsed() < Duration::from_secs(12), "it does not come back");
+        std::thread::yield_now();
+    };
+    for file in [crate::catalog::CatalogFile::Database, crate::catalog::CatalogFile::Wal] {
+        let runs = membership.catalog.iter().filter(|run| run.file == file);
+        assert!(runs.clone().any(|run| run.disk == membership.disks[1].number), "{file:?}: {runs:?}");
+    }
+    lab.silence(0);
+    lab.write(node, 0, &pattern(3, 300_000));
+    lab.sync(node);
+    assert_eq!(lab.read(node, 0, 300_000), pattern(3, 300_000));
+    lab.disks[0].heal();
+    lab.online_all();
+    lab.check();
+}
+
+/// A group is dismounted while a disk is copied: that is no alarm, and the next mount goes on.
+#[test]
+fn a_dismount_during_a_resync() {
+    let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.offline(1);
+    lab.write(node, 0, &pattern(1, 40 << 20));
+    lab.online(1);
+    lab.dismount();
+    lab.wait_for("the end of all threads", || lab.world.running() == 0);
+    assert!(lab.told("pauses"), "the resync was over before the dismount");
+    assert!(!lab.told("resync of disk DATA_0001 ended"));
+    lab.mount();
+    lab.wait_for("the resync", || lab.state(1) == DiskState::Online);
+    lab.silence(0);
+    assert_eq!(lab.read(lab.find("table"), 0, 40 << 20), pattern(1, 40 << 20));
+}
+
+/// A quorum disk has nothing to copy when it comes back, and that is no alarm either.
+#[test]
+fn a_quorum_disk_comes_back_without_a_word_of_alarm() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "Q"]);
+    lab.offline(2);
+    lab.online(2);
+    lab.wait_for("its return", || lab.told("disk DATA_0002 is online"));
+    assert_eq!(lab.state(2), DiskState::Online);
+    assert!(!lab.told("ended"));
+}
+
+/// The only disk does not take the activity log: writers wait, one alarm says for which disk, and a note when they go on.
+#[test]
+fn writers_that_wait_for_the_activity_log_are_told_of() {
+    let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    block_on(lab.session().sync(node, false)).expect("it is durable");
+    while block_on(lab.group().close_idle(true)).expect("regions close") {}
+    lab.disks[0].faults(|faults| faults.fail_writes = true);
+    let session = lab.session();
+    let writer = std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 300_000), false)));
+    let alarms =
+        || lab.world.events().iter().filter(|event| event.text.contains("does not take the activity log")).count();
+    lab.wait_for("the alarm", || alarms() > 0);
+    let failed = || {
+        lab.group()
+            .members
+            .values()
+            .map(|one| one.counters.write_errors.load(std::sync::atomic::Ordering::Relaxed))
+            .sum::<u64>()
+    };
+    lab.wait_for("more tries", || failed() >= 3);
+    assert_eq!(alarms(), 1);
+    assert!(!writer.is_finished());
+    lab.disks[0].heal();
+    writer.join().expect("no panic").expect("the write goes on");
+    assert!(lab.told("writes go on: the activity log"));
+    assert_eq!(lab.read(node, 0, 300_000), pattern(2, 300_000));
+}

@@ -1,0 +1,111 @@
+//! The catalog grows: in a full group, and while a disk is lost.
+
+use super::*;
+use crate::{
+    api::SetXattr,
+    catalog::{CatalogFile, Store},
+};
+use std::cell::Cell;
+
+impl Lab {
+    fn catalog_size(&self) -> u64 {
+        self.group().store.capacity(CatalogFile::Database)
+    }
+
+    /// Another file that takes some KiB of the catalog.
+    fn add_weight(&self, index: usize) -> Result<(), FileError> {
+        let name = format!("weight{index}");
+        let made = block_on(self.session().create(ROOT, name.as_bytes(), NewFile::Regular, 0o644, ROOT_CALLER))?;
+        block_on(self.session().set_xattr(made.node, b"user.weight", &pattern(index as u64, 3000), SetXattr::Any))
+    }
+}
+
+/// The disks are full of data when the catalog wants to grow: who makes files hears of it, and nobody else: what was
+/// acknowledged is synced, disks go and return, the group mounts, and no AU of a file is taken for the catalog on the way. When data is removed it grows.
+#[test]
+fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("big");
+    let mut at = 0;
+    while block_on(lab.session().write(node, at, &[1; MIB as usize], false)).is_ok() {
+        at += MIB;
+    }
+    let size = lab.catalog_size();
+    let mut count = 0;
+    let refused = loop {
+        match lab.add_weight(count) {
+            Ok(()) => count += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, FileError::NoSpace), "{refused}");
+    assert_eq!(lab.catalog_size(), size);
+    assert!(lab.group().failure().is_none());
+    assert!(count > 200, "{count} files only");
+    // What was acknowledged can be made durable, a disk may go and come back, and the group be mounted.
+    lab.sync(node);
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]))).expect("it can be spared");
+    lab.write(node, 0, &pattern(5, 300_000));
+    lab.sync(node);
+    lab.kill();
+    lab.mount();
+    lab.online_all();
+    lab.check();
+    let node = lab.find("big");
+    block_on(lab.session().change(node, Changes { size: Some(at / 2), ..Changes::default() })).expect("it is cut");
+    assert_eq!(lab.read(node, 0, 300_000), pattern(5, 300_000));
+    lab.sync(node);
+    block_on(lab.session().unlink(ROOT, b"big")).expect("removing works");
+    let next = Cell::new(count + 1);
+    // What was freed is the catalog's to have when the caretaker has made that durable.
+    for _ in 0..600 {
+        lab.wait_for("the space", || lab.add_weight(next.replace(next.get() + 1)).is_ok());
+    }
+    assert!(lab.catalog_size() > size);
+    lab.check();
+    lab.dismount();
+    lab.mount();
+    lab.check();
+}
+
+/// A disk with a mirror of the catalog fails while the catalog grows, at each of its writes in turn: it goes offline on the
+/// catalog's own thread, the catalog has grown on the others, and no AU is lost or owned twice.
+#[test]
+fn a_disk_lost_while_the_catalog_grows() {
+    for left in 0..12 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+        let size = lab.catalog_size();
+        let count = Cell::new(0);
+        let add = || lab.add_weight(count.replace(count.get() + 1));
+        // It grows well before it is full.
+        let nearly = || {
+            let pages: i64 = block_on(
+                lab.group()
+                    .catalog
+                    .read(|connection| Ok(connection.pragma_query_value(None, "page_count", |row| row.get(0))?)),
+            )
+            .expect("the catalog answers");
+            pages.cast_unsigned() * 4096 + 270 * 4096 > size
+        };
+        while !nearly() {
+            add().expect("there is room");
+        }
+        assert_eq!(lab.catalog_size(), size);
+        lab.disks[2].faults(|faults| faults.fail_after = Some(left));
+        while lab.catalog_size() == size {
+            add().expect("the others take it");
+        }
+        lab.wait_for("the loss", || {
+            add().expect("the others take it");
+            lab.state(2) == DiskState::Offline
+        });
+        lab.disks[2].heal();
+        lab.check();
+        lab.online_all();
+        lab.check();
+        lab.kill();
+        lab.mount();
+        lab.find(&format!("weight{}", count.get() - 1));
+        lab.check();
+    }
+}

@@ -1,0 +1,105 @@
+//! Checksum blocks that cannot be read.
+
+use super::*;
+use std::sync::atomic::Ordering;
+
+impl Lab {
+    /// Writes a file, closes its region and mounts again, so that no checksum is in memory. Its bytes, and where the
+    /// checksum block of its first extent lies on each disk, and which of them is asked first.
+    fn file_with_cold_sums(&mut self, name: &str) -> (Vec<u8>, Vec<u64>, usize) {
+        let node = self.create_file(name);
+        let bytes = pattern(1, 500_000);
+        self.write(node, 0, &bytes);
+        self.sync(node);
+        self.dismount();
+        self.mount();
+        let group = self.group();
+        let node = self.find(name);
+        let extents = group.catalog.read(move |connection| {
+            let sql = format!("SELECT {} FROM extent WHERE file = ?1", crate::extent::COLUMNS);
+            Ok(connection.prepare(&sql)?.query_row([node.cast_signed()], crate::extent::from_row)?)
+        });
+        let extent = block_on(extents).expect("the extent's row");
+        let zone = |mirror: &crate::extent::Mirror| group.members[&mirror.disk].layout.sums_of(mirror.au).0;
+        let mut mirrors = extent.mirrors.clone();
+        mirrors.sort_by_key(|mirror| mirror.disk);
+        (bytes, mirrors.iter().map(zone).collect(), usize::from(extent.mirrors[0].disk.0))
+    }
+
+    fn zones_lost(&self) -> u64 {
+        self.group().zones_lost.load(Ordering::Relaxed)
+    }
+}
+
+/// One mirror's checksum block cannot be read until it is written: the other mirror's is used, and it is written again.
+#[test]
+fn one_checksum_block_is_enough() {
+    for disk in 0..2 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let (bytes, zones, first) = lab.file_with_cold_sums("table");
+        lab.disks[disk].faults(|faults| faults.latent.push(zones[disk]..zones[disk] + 512));
+        let node = lab.find("table");
+        assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+        assert_eq!(lab.zones_lost(), 0);
+        if disk == first {
+            lab.wait_for("the rewriting", || {
+                block_on(lab.group().close_idle(true)).is_ok() && readable(&lab.disks[disk], zones[disk])
+            });
+        }
+        // It proves what it proved: a rotten block is found.
+        let at = (0..64 * MIB).step_by(4096).find(|at| lab.disks[1].peek(*at, 4096) == bytes[4096..8192]);
+        lab.disks[1].corrupt(at.expect("the block is there"), &[9; 4096]);
+        lab.disks[0].faults(|faults| faults.fail_reads = true);
+        assert!(lab.try_read(node, 0, bytes.len()).is_err(), "no other bytes are read");
+    }
+}
+
+fn readable(disk: &MemoryDisk, offset: u64) -> bool {
+    let buffer = crate::buffer::Buffer::zeroed(4096);
+    block_on(disk.open().submit(crate::world::Io::Read { offset, buffer })).result.is_ok()
+}
+
+/// No mirror's checksum block can be read: bytes on which the mirrors agree are read, it is said and counted once, and
+/// all checksums are made and written again.
+#[test]
+fn without_checksum_blocks_mirrors_prove_each_other() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let (bytes, zones, _) = lab.file_with_cold_sums("table");
+    for (disk, zone) in lab.disks.iter().zip(&zones) {
+        disk.faults(|faults| faults.latent.push(*zone..zone + 512));
+    }
+    let node = lab.find("table");
+    for _ in 0..3 {
+        assert_eq!(lab.read(node, 0, bytes.len()), bytes);
+    }
+    assert_eq!(lab.zones_lost(), 1);
+    let told = lab.world.events().iter().filter(|event| event.text.contains("no checksums of extent 0")).count();
+    assert_eq!(told, 1);
+    lab.wait_for("the rewriting", || {
+        block_on(lab.group().close_idle(true)).is_ok()
+            && (0..2).all(|disk| readable(&lab.disks[disk], zones[disk]))
+            && block_on(lab.group().check(false)).expect("the check runs").problems.is_empty()
+    });
+}
+
+/// The only disk is silent when the checksums are wanted: they are waited for, and rotten bytes do not pass unchecked.
+#[test]
+fn a_silent_disk_is_no_disk_without_checksums() {
+    let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
+    let (bytes, ..) = lab.file_with_cold_sums("table");
+    let at = (0..64 * MIB).step_by(4096).find(|at| lab.disks[0].peek(*at, 4096) == bytes[4096..8192]);
+    lab.disks[0].corrupt(at.expect("the block is there"), &[9; 4096]);
+    let node = lab.find("table");
+    lab.disks[0].faults(|faults| faults.hang = true);
+    let session = lab.session();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = vec![0; 8192];
+        block_on(session.read(node, 0, &mut bytes)).map(|_| bytes)
+    });
+    let silent =
+        || lab.group().members.values().any(|member| member.counters.read_timeouts.load(Ordering::Relaxed) > 0);
+    lab.wait_for("the deadline", silent);
+    lab.disks[0].heal();
+    reader.join().expect("no panic").expect_err("the block is rotten");
+    assert_eq!(lab.zones_lost(), 0);
+}
