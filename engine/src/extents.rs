@@ -16,6 +16,7 @@ use crate::{
     extent::{self, Extent, Extents},
     files::{self, File},
     group::Group,
+    mirror_sets::MirrorSets,
     reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
 };
@@ -194,20 +195,41 @@ fn slot_of(connection: &Connection, node: u64) -> rusqlite::Result<Option<(u64, 
 
 /// Takes the marks off a slot whose file goes.
 fn clear_slot(connection: &Connection, extents: &Extents, id: u64, piece: usize) -> rusqlite::Result<()> {
-    let shared = match extents.get(id) {
-        Some(extent) => extent,
-        None => match extent::load(connection, id)? {
-            Some(extent) => extents.intern(extent),
-            None => return Ok(()),
-        },
-    };
+    let Some(shared) = find(connection, extents, id)? else { return Ok(()) };
     extent::change_marks(connection, &shared, |written, pending| {
         written.remove(piece);
         pending.remove(piece);
     })
 }
 
+/// The extent with an id, in memory, if it is alive. For jobs: on the writer's thread extents begin and end.
+pub(crate) fn find(connection: &Connection, extents: &Extents, id: u64) -> rusqlite::Result<Option<Arc<Extent>>> {
+    match extents.get(id) {
+        Some(extent) => Ok(Some(extent)),
+        None => Ok(extent::load(connection, id)?.map(|extent| extents.intern(extent))),
+    }
+}
+
+/// What must know of a new extent by the time that its row can be found: who came upon the row first would put a
+/// second one into memory, with locks and checksums of its own.
+struct Birth {
+    extents: Arc<Extents>,
+    mirror_sets: Arc<MirrorSets>,
+}
+
+impl Birth {
+    /// The last act of the job that inserts it.
+    fn note(&self, extent: &Arc<Extent>) {
+        self.mirror_sets.add(extent.disks());
+        self.extents.adopt(extent);
+    }
+}
+
 impl Group {
+    fn birth(&self) -> Birth {
+        Birth { extents: Arc::clone(&self.extents), mirror_sets: Arc::clone(&self.mirror_sets) }
+    }
+
     /// Loads a file's layout, unless it is in memory.
     pub(crate) async fn load_layout(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
         if layout.loaded {
@@ -243,11 +265,7 @@ impl Group {
         let look = move |connection: &Connection| {
             let mut alive = Vec::with_capacity(ids.len());
             for id in ids {
-                let found = match extents.get(id) {
-                    Some(extent) => Some(extent),
-                    None => extent::load(connection, id)?.map(|extent| extents.intern(extent)),
-                };
-                alive.extend(found);
+                alive.extend(find(connection, &extents, id)?);
             }
             Ok(alive)
         };
@@ -315,14 +333,16 @@ impl Group {
             .collect();
         let blocks = layout.blocks(self.au_size) + fresh.len() as u64 * self.au_size / 512;
         let rows = fresh.clone();
-        let owner = Arc::clone(file);
+        let (owner, birth) = (Arc::clone(file), self.birth());
         let written = self
             .catalog
             .write(false, move |connection| {
                 for extent in &rows {
                     extent::insert(connection, extent)?;
                 }
-                set_blocks(connection, &owner, blocks)
+                set_blocks(connection, &owner, blocks)?;
+                rows.iter().for_each(|extent| birth.note(extent));
+                Ok(())
             })
             .await;
         if let Err(error) = written {
@@ -332,8 +352,6 @@ impl Group {
             return Err(error);
         }
         for extent in fresh {
-            self.mirror_sets.add(extent.disks());
-            self.extents.adopt(&extent);
             layout.extents.insert(extent.number, extent);
         }
         Ok(())
@@ -347,7 +365,7 @@ impl Group {
             }
             self.add_shared_extent().await?;
         };
-        let owner = Arc::clone(file);
+        let (owner, extents) = (Arc::clone(file), Arc::clone(&self.extents));
         let written = self
             .catalog
             .write(false, move |connection| {
@@ -355,12 +373,12 @@ impl Group {
                     .prepare_cached("UPDATE file SET shared_extent = ?2, slot = ?3 WHERE number = ?1")?
                     .execute(params![owner.node.cast_signed(), id.cast_signed(), piece as i64])?;
                 set_blocks(connection, &owner, PIECE_SIZE / 512)?;
-                extent::load(connection, id).map_err(FileError::from)
+                find(connection, &extents, id).map_err(FileError::from)
             })
             .await;
         match written {
             Ok((Some(extent), _)) => {
-                layout.slot = Some(Slot { extent: self.intern(extent), piece });
+                layout.slot = Some(Slot { extent, piece });
                 Ok(())
             }
             Ok((None, _)) => Err(FileError::Invalid("the shared extent is gone")),
@@ -375,14 +393,16 @@ impl Group {
         let id = self.next_extent_ids(1);
         let mirrors = self.allocate(0, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
         let extent = Arc::new(Extent::new(id, 0, id, mirrors));
-        let row = Arc::clone(&extent);
-        let written = self.catalog.write(false, move |connection| Ok(extent::insert(connection, &row)?)).await;
-        if let Err(error) = written {
+        let (row, birth) = (Arc::clone(&extent), self.birth());
+        let insert = move |connection: &Connection| {
+            extent::insert(connection, &row)?;
+            birth.note(&row);
+            Ok(())
+        };
+        if let Err(error) = self.catalog.write(false, insert).await {
             self.unallocate(&extent.mirrors);
             return Err(error);
         }
-        self.mirror_sets.add(extent.disks());
-        self.extents.adopt(&extent);
         self.slots().add_extent(id);
         Ok(())
     }
@@ -419,7 +439,7 @@ impl Group {
                 return Err(error);
             }
         };
-        let (row, owner, extents) = (Arc::clone(&fresh), Arc::clone(file), Arc::clone(&self.extents));
+        let (row, owner, birth) = (Arc::clone(&fresh), Arc::clone(file), self.birth());
         let (old, piece, blocks) = (slot.extent.id, slot.piece, self.au_size / 512);
         let written =
             self.catalog
@@ -430,17 +450,17 @@ impl Group {
                             if was_written { written.add(0) } else { pending.add(0) }
                         })?;
                     }
-                    clear_slot(connection, &extents, old, piece)?;
+                    clear_slot(connection, &birth.extents, old, piece)?;
                     connection
                         .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
                         .execute([owner.node.cast_signed()])?;
-                    set_blocks(connection, &owner, blocks)
+                    set_blocks(connection, &owner, blocks)?;
+                    birth.note(&row);
+                    Ok(())
                 })
                 .await;
         match written {
             Ok(((), commit)) => {
-                self.mirror_sets.add(fresh.disks());
-                self.extents.adopt(&fresh);
                 layout.extents.insert(0, fresh);
                 layout.slot = None;
                 self.note_freed(commit, Freed { extents: Vec::new(), slots: vec![(old, piece)] });

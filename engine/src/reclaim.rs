@@ -13,8 +13,8 @@
 use crate::{
     catalog::CommitNumber,
     error::FileError,
-    extent::{self, Extent},
-    extents::Freed,
+    extent::Extent,
+    extents::{self, Freed},
     group::Group,
     mirror_sets::MirrorSets,
     placement::{Mirror, Placement},
@@ -220,10 +220,7 @@ impl Group {
         let (freed, commit) = self
             .catalog
             .release(false, move |connection| {
-                let extent = match extents.get(id) {
-                    Some(extent) => Some(extent),
-                    None => extent::load(connection, id)?.map(|extent| extents.intern(extent)),
-                };
+                let extent = extents::find(connection, &extents, id)?;
                 connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([id.cast_signed()])?;
                 if let Some(extent) = &extent {
                     extent.bury();
