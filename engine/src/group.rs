@@ -52,6 +52,10 @@ pub use crate::session::Session;
 
 type Result<T> = std::result::Result<T, AdminError>;
 
+/// How often and at what intervals a dismount looks again at regions in which somebody is still at work.
+const CLOSING_TRIES: usize = 500;
+const CLOSING_PAUSE: Duration = Duration::from_millis(10);
+
 /// How often the caretaker looks.
 const CARE: Duration = Duration::from_secs(1);
 /// How often the stamp is rewritten.
@@ -493,13 +497,26 @@ impl Group {
         }
     }
 
+    /// Closes all regions; from then on nothing is written. False: some stay listed, and the next mount recovers them.
+    async fn close_all(&self) -> std::result::Result<bool, FileError> {
+        for _ in 0..CLOSING_TRIES {
+            while self.close_idle(true).await? {}
+            if self.activity.seal() {
+                return Ok(true);
+            }
+            // Recovery and resync have stopped; what was not compared stays listed. A repair or a last write ends soon.
+            if self.activity.regions().iter().all(|region| self.is_suspect_region(*region)) {
+                break;
+            }
+            self.world.sleep(CLOSING_PAUSE).await;
+        }
+        Ok(false)
+    }
+
     async fn stop_orderly(&self) -> std::result::Result<(), FileError> {
         let in_doubt = self.sync_at_end().await?;
         self.stopping.store(true, Ordering::Release);
-        // Recovery and resync stop at their next step; suspect regions stay listed.
-        while self.close_idle(true).await? {}
-        // From now on nothing is written that the log does not list.
-        let clean = self.activity.seal();
+        let clean = self.close_all().await?;
         // What was written since the first look keeps its marks.
         let in_doubt = in_doubt.max(self.sync_at_end().await?);
         if in_doubt > 0 {

@@ -714,10 +714,14 @@ impl Store for DiskStore {
                         return Ok(buffer);
                     }
                     let slice = buffer.share();
-                    for mirror in &wrong {
-                        self.tell_mended(file, *mirror, offset);
+                    // Whoever reads has the right bytes, whatever becomes of the mirror that had not: it may be gone by now.
+                    if wait_for(&*self.world, self.write_to(file, &wrong, &[(offset, slice.clone())])).is_ok() {
+                        let current = self.mirrors(file);
+                        wrong
+                            .iter()
+                            .filter(|mirror| current.contains(mirror))
+                            .for_each(|mirror| self.tell_mended(file, *mirror, offset));
                     }
-                    wait_for(&*self.world, self.write_to(file, &wrong, &[(offset, slice.clone())]))?;
                     return Ok(Buffer::copy_of(&slice));
                 }
                 Ok(_) => wrong.push(mirror),
