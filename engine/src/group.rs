@@ -654,4 +654,10 @@ impl Group {
         self.stopping.store(true, Ordering::Release);
         self.voters.close();
     }
+
+    /// The disks' names and states.
+    #[must_use]
+    pub fn members(&self) -> Vec<(String, plinth_format::membership::DiskState)> {
+        self.members.values().map(|member| (member.name.to_string(), member.state())).collect()
+    }
 }

@@ -1,0 +1,519 @@
+//! One thread that runs every task of every process, in an order that the seed decides.
+//!
+//! ```text
+//!   spawn ----> tasks --wake--> ready --a draw--> polled or resumed: one step
+//!                 ^               ^
+//!   nobody is ready: the clock jumps to the next alarm, which wakes or does something
+//! ```
+//!
+//! A task is a future, or synchronous code (the catalog) on a stack of its own, which gives way whenever it waits for
+//! something: so the end of a process can fall between any two of SQLite's calls of its file system.
+//!
+//! A process ends by [`Core::kill`], or after a number of its steps ([`Core::fuse`]). Its futures are dropped.
+//! Its synchronous code cannot be, because SQLite's frames are on its stack: it is left where it stands, with what it holds.
+//!
+//! Everything that could differ from run to run is drawn from [`Core::draw`]. The trace hash covers each step, so equal
+//! hashes mean equal histories.
+
+#![allow(unsafe_code)] // synchronous code gives way through a pointer to its own coroutine; SQLite's generator is seeded
+
+use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
+use plinth_engine::{testing::Numbers, world::Task};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+/// A process of the simulated host. 0 is the world itself: whoever makes history.
+pub type ProcessId = u32;
+
+/// The process that is not one.
+pub const OUTSIDE: ProcessId = 0;
+
+/// Steps after which a history that has not ended never will.
+const STEPS_MAX: u64 = 20_000_000;
+
+/// Stack of synchronous code, in bytes: SQLite and the engine need a fraction.
+const STACK: usize = 1 << 20;
+
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type TaskId = u64;
+
+enum Alarm {
+    Wake(Waker),
+    Do(Box<dyn FnOnce() + Send>),
+}
+
+enum New {
+    Task(Task<'static, ()>),
+    Code(Box<dyn FnOnce() + Send>),
+}
+
+#[derive(Default)]
+struct Process {
+    dead: bool,
+    /// Steps left to live.
+    fuse: Option<u64>,
+}
+
+struct State {
+    /// Nanoseconds since the beginning.
+    now: u64,
+    numbers: Numbers,
+    ready: Vec<TaskId>,
+    alarms: BTreeMap<(u64, u64), Alarm>,
+    new: Vec<(TaskId, ProcessId, New)>,
+    processes: BTreeMap<ProcessId, Process>,
+    died: Vec<ProcessId>,
+    count: u64,
+    steps: u64,
+    hash: u64,
+    story: std::collections::VecDeque<String>,
+    tell: bool,
+}
+
+/// What the executor shares with the worlds of its processes.
+pub struct Core(Mutex<State>);
+
+/// Lines of the story that are kept.
+const STORY_MAX: usize = 400;
+
+impl Core {
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+
+    /// A number that the seed decides.
+    pub fn draw(&self) -> u64 {
+        self.state().numbers.draw()
+    }
+
+    /// A number below `limit`, which must not be 0.
+    pub fn below(&self, limit: u64) -> u64 {
+        self.draw() % limit
+    }
+
+    /// True once in `times`.
+    pub fn one_in(&self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    pub fn fill(&self, bytes: &mut [u8]) {
+        self.state().numbers.fill(bytes);
+    }
+
+    /// Time since the beginning.
+    pub fn now(&self) -> Duration {
+        Duration::from_nanos(self.state().now)
+    }
+
+    /// Tasks polled so far.
+    pub fn steps(&self) -> u64 {
+        self.state().steps
+    }
+
+    /// A number that stands for all that has happened.
+    pub fn hash(&self) -> u64 {
+        self.state().hash
+    }
+
+    /// Makes `fact` part of the trace hash.
+    pub fn note(&self, fact: u64) {
+        let mut state = self.state();
+        state.hash = mixed(state.hash, fact);
+    }
+
+    /// A line of the story, which is also part of the trace hash.
+    pub fn tell(&self, line: impl FnOnce() -> String) {
+        let line = line();
+        let mut state = self.state();
+        for chunk in line.as_bytes().chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            state.hash = mixed(state.hash, u64::from_le_bytes(word));
+        }
+        let line = format!("{:>12.6} {line}", state.now as f64 / 1e9);
+        if state.tell {
+            eprintln!("{line}");
+        }
+        if state.story.len() == STORY_MAX {
+            state.story.pop_front();
+        }
+        state.story.push_back(line);
+    }
+
+    /// The last lines of the story.
+    pub fn story(&self) -> Vec<String> {
+        self.state().story.iter().cloned().collect()
+    }
+
+    /// Runs a task beside the others. What a dead process asks for is not done.
+    pub fn spawn(&self, process: ProcessId, task: Task<'static, ()>) {
+        self.start(process, New::Task(task));
+    }
+
+    /// Runs synchronous code beside the tasks.
+    pub fn spawn_code(&self, process: ProcessId, code: Box<dyn FnOnce() + Send>) {
+        self.start(process, New::Code(code));
+    }
+
+    fn start(&self, process: ProcessId, new: New) {
+        let refused = {
+            let mut state = self.state();
+            if state.processes.entry(process).or_default().dead {
+                Some(new)
+            } else {
+                state.count += 1;
+                let id = state.count;
+                state.new.push((id, process, new));
+                state.ready.push(id);
+                None
+            }
+        };
+        // Dropped without the lock: whatever it holds may ask for something.
+        drop(refused);
+    }
+
+    /// Does something after a while.
+    pub fn after(&self, delay: Duration, what: impl FnOnce() + Send + 'static) {
+        self.set_alarm(delay, Alarm::Do(Box::new(what)));
+    }
+
+    fn set_alarm(&self, delay: Duration, alarm: Alarm) {
+        let mut state = self.state();
+        state.count += 1;
+        let when = state.now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
+        let key = (when, state.count);
+        state.alarms.insert(key, alarm);
+    }
+
+    /// Waits.
+    pub fn sleep(self: &Arc<Self>, delay: Duration) -> Sleep {
+        let until = self.state().now.saturating_add(u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX));
+        Sleep { core: Arc::clone(self), until, set: false }
+    }
+
+    pub fn is_dead(&self, process: ProcessId) -> bool {
+        self.state().processes.get(&process).is_some_and(|process| process.dead)
+    }
+
+    /// Ends a process now: before its next step.
+    pub fn kill(&self, process: ProcessId) {
+        let mut state = self.state();
+        kill(&mut state, process);
+    }
+
+    /// Ends a process after so many of its steps; `None`: not at all.
+    pub fn fuse(&self, process: ProcessId, steps: Option<u64>) {
+        self.state().processes.entry(process).or_default().fuse = steps;
+    }
+}
+
+fn kill(state: &mut State, process: ProcessId) {
+    let entry = state.processes.entry(process).or_default();
+    if !entry.dead {
+        entry.dead = true;
+        state.died.push(process);
+    }
+}
+
+fn mixed(hash: u64, fact: u64) -> u64 {
+    (hash.rotate_left(5) ^ fact).wrapping_mul(0x517c_c1b7_2722_0a95)
+}
+
+/// Waits for a time.
+pub struct Sleep {
+    core: Arc<Core>,
+    until: u64,
+    set: bool,
+}
+
+impl Future for Sleep {
+    type Output = ();
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let now = self.core.state().now;
+        if now >= self.until {
+            return Poll::Ready(());
+        }
+        if !self.set {
+            self.set = true;
+            let delay = Duration::from_nanos(self.until - now);
+            self.core.set_alarm(delay, Alarm::Wake(context.waker().clone()));
+        }
+        Poll::Pending
+    }
+}
+
+struct TaskWaker {
+    id: TaskId,
+    core: Arc<Core>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut state = self.core.state();
+        if !state.ready.contains(&self.id) {
+            state.ready.push(self.id);
+        }
+    }
+}
+
+type Yield = Yielder<(), ()>;
+
+thread_local! {
+    /// The coroutine that runs now, and how to wake it.
+    static CURRENT: Cell<*const Yield> = const { Cell::new(std::ptr::null()) };
+    static WAKER: RefCell<Option<Waker>> = const { RefCell::new(None) };
+}
+
+struct Fiber {
+    coroutine: Coroutine<(), (), (), DefaultStack>,
+    /// Set at its first step.
+    yielder: Rc<Cell<*const Yield>>,
+}
+
+impl Fiber {
+    fn new(code: Box<dyn FnOnce() + Send>) -> Self {
+        let yielder = Rc::new(Cell::new(std::ptr::null()));
+        let place = Rc::clone(&yielder);
+        let stack = DefaultStack::new(STACK).expect("memory for a stack");
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yield, ()| {
+            place.set(yielder);
+            CURRENT.set(yielder);
+            code();
+        });
+        Self { coroutine, yielder }
+    }
+
+    /// Whether it has ended.
+    fn resume(&mut self, waker: Waker) -> bool {
+        CURRENT.set(self.yielder.get());
+        let outer = WAKER.replace(Some(waker));
+        let result = self.coroutine.resume(());
+        WAKER.replace(outer);
+        CURRENT.set(std::ptr::null());
+        matches!(result, CoroutineResult::Return(()))
+    }
+
+    /// Leaves it where it stands: its stack cannot be unwound.
+    fn abandon(self) {
+        if !self.coroutine.done() {
+            std::mem::forget(self.coroutine);
+        }
+    }
+}
+
+/// Waits for a task from inside synchronous code.
+///
+/// # Panics
+/// If it is not called by synchronous code that was given to [`Core::spawn_code`].
+pub fn wait(mut task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
+    loop {
+        let waker = WAKER.with_borrow(|waker| waker.clone()).expect("only synchronous code waits like this");
+        if task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            return;
+        }
+        let yielder = CURRENT.get();
+        // SAFETY: `Fiber::resume` sets it to the coroutine that it resumes, which is the one this runs on; it lives
+        // on that coroutine's stack.
+        unsafe { (*yielder).suspend(()) };
+    }
+}
+
+enum Body {
+    Future(Task<'static, ()>),
+    Fiber(Box<Fiber>),
+}
+
+/// Runs the tasks. See the module's description.
+pub struct Executor {
+    core: Arc<Core>,
+    bodies: BTreeMap<TaskId, (ProcessId, Body)>,
+}
+
+/// Why a history came to no end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stuck {
+    /// Nobody is ready, and no alarm is set.
+    Deadlock,
+    /// It goes on and on.
+    Endless,
+}
+
+impl Executor {
+    pub fn new(seed: u64, tell: bool) -> Self {
+        seed_sqlite(seed);
+        let state = State {
+            now: 0,
+            numbers: Numbers::new(seed),
+            ready: Vec::new(),
+            alarms: BTreeMap::new(),
+            new: Vec::new(),
+            processes: BTreeMap::new(),
+            died: Vec::new(),
+            count: 0,
+            steps: 0,
+            hash: mixed(0, seed),
+            story: std::collections::VecDeque::new(),
+            tell,
+        };
+        Self { core: Arc::new(Core(Mutex::new(state))), bodies: BTreeMap::new() }
+    }
+
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// Runs everything until `main` has ended.
+    ///
+    /// # Errors
+    /// If it never will.
+    pub fn run<T: Send + 'static>(&mut self, main: impl Future<Output = T> + Send + 'static) -> Result<T, Stuck> {
+        let result = Arc::new(Mutex::new(None));
+        let place = Arc::clone(&result);
+        self.core.spawn(OUTSIDE, Box::pin(async move { *lock(&place) = Some(main.await) }));
+        loop {
+            if let Some(value) = lock(&result).take() {
+                return Ok(value);
+            }
+            self.bury();
+            self.take_new();
+            let next = {
+                let mut state = self.core.state();
+                if state.ready.is_empty() {
+                    None
+                } else {
+                    let count = state.ready.len() as u64;
+                    let index = usize::try_from(state.numbers.draw() % count).expect("small");
+                    Some(state.ready.swap_remove(index))
+                }
+            };
+            match next {
+                Some(id) => self.step(id)?,
+                None => self.advance()?,
+            }
+        }
+    }
+
+    fn take_new(&mut self) {
+        let new = std::mem::take(&mut self.core.state().new);
+        for (id, process, new) in new {
+            let body = match new {
+                New::Task(task) => Body::Future(task),
+                New::Code(code) => Body::Fiber(Box::new(Fiber::new(code))),
+            };
+            self.bodies.insert(id, (process, body));
+        }
+    }
+
+    fn waker(&self, id: TaskId) -> Waker {
+        Waker::from(Arc::new(TaskWaker { id, core: Arc::clone(&self.core) }))
+    }
+
+    fn step(&mut self, id: TaskId) -> Result<(), Stuck> {
+        let Some((process, mut body)) = self.bodies.remove(&id) else { return Ok(()) };
+        {
+            let mut state = self.core.state();
+            state.steps += 1;
+            if state.steps > STEPS_MAX {
+                return Err(Stuck::Endless);
+            }
+            let now = state.now;
+            state.hash = mixed(mixed(state.hash, id), now);
+            let entry = state.processes.entry(process).or_default();
+            if let Some(left) = &mut entry.fuse {
+                if *left == 0 {
+                    entry.fuse = None;
+                    kill(&mut state, process);
+                    drop(state);
+                    self.bodies.insert(id, (process, body));
+                    return Ok(());
+                }
+                *left -= 1;
+            }
+        }
+        let waker = self.waker(id);
+        let ended = match &mut body {
+            Body::Future(task) => task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready(),
+            Body::Fiber(fiber) => fiber.resume(waker),
+        };
+        if !ended {
+            self.bodies.insert(id, (process, body));
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<(), Stuck> {
+        let alarm = {
+            let mut state = self.core.state();
+            let ((when, _), alarm) = state.alarms.pop_first().ok_or(Stuck::Deadlock)?;
+            state.now = state.now.max(when);
+            alarm
+        };
+        match alarm {
+            Alarm::Wake(waker) => waker.wake(),
+            Alarm::Do(what) => what(),
+        }
+        Ok(())
+    }
+
+    /// Ends the tasks of processes that died.
+    fn bury(&mut self) {
+        loop {
+            let Some(process) = self.core.state().died.pop() else { return };
+            self.take_new();
+            let ids: Vec<TaskId> =
+                self.bodies.iter().filter(|(_, (owner, _))| *owner == process).map(|(id, _)| *id).collect();
+            let mut fibers = Vec::new();
+            for id in ids {
+                match self.bodies.remove(&id) {
+                    Some((_, Body::Future(task))) => drop(task),
+                    Some((_, Body::Fiber(fiber))) => fibers.push(fiber),
+                    None => {}
+                }
+            }
+            for fiber in fibers {
+                fiber.abandon();
+            }
+        }
+    }
+}
+
+impl Drop for Executor {
+    fn drop(&mut self) {
+        let all: Vec<ProcessId> = self.core.state().processes.keys().copied().collect();
+        for process in all {
+            self.core.kill(process);
+        }
+        self.bury();
+        // Alarms hold the core, which holds them.
+        let alarms = std::mem::take(&mut self.core.state().alarms);
+        drop(alarms);
+    }
+}
+
+/// SQLite's generator of numbers is the whole process's: it begins anew with each history.
+fn seed_sqlite(seed: u64) {
+    let word = i32::from_ne_bytes(seed.to_ne_bytes()[..4].try_into().expect("four bytes")) | 1;
+    // SAFETY: a control of SQLite that takes an int and a connection or null; no connection is at work.
+    unsafe {
+        rusqlite::ffi::sqlite3_test_control(
+            rusqlite::ffi::SQLITE_TESTCTRL_PRNG_SEED,
+            std::ffi::c_int::from(word),
+            std::ptr::null_mut::<rusqlite::ffi::sqlite3>(),
+        );
+    }
+}

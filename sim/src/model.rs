@@ -1,0 +1,256 @@
+//! What a reader may see.
+//!
+//! One client has a directory of its own to itself, and does one thing at a time; so what it did is a sequence. The
+//! model keeps, for each sector of each file and for the client's names and sizes, the states that a reader may still
+//! meet:
+//!
+//! ```text
+//!   durable base, then one state after each acknowledged operation, then perhaps the one under way
+//!   |<------------- after a loss of power: any of these ------------------------------------>|
+//!                                  after the engine's death: only the last, or the one under way
+//!                                  the engine lives: only the last
+//! ```
+//!
+//! A `sync` that is acknowledged moves the base to where it began. What was read after a mount stays as it was read.
+//! Sectors are independent: each may be old or new. Names and sizes are not: they are a prefix of what was done.
+//!
+//! A write that returned an error may have happened or not, like one that was under way, and may go on to be either
+//! until somebody has read it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The unit in which writes are atomic for the model, in bytes.
+pub const SECTOR: usize = 512;
+
+/// The bytes of one sector.
+pub type Content = Arc<[u8; SECTOR]>;
+
+/// A file, whatever its name.
+pub type FileId = u64;
+
+/// A place in the sequence of a client's operations.
+pub type Turn = u64;
+
+/// Names and sizes: what the catalog says of one client's files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Names(pub BTreeMap<String, (FileId, u64)>);
+
+#[derive(Debug, Clone)]
+struct Sector {
+    /// From the durable base on. Never empty.
+    states: Vec<(Turn, Content)>,
+    /// May be seen from now on, too, and when it could be first: writes that did not come to a good end.
+    maybe: Vec<Content>,
+}
+
+/// One client's files. See the module's description.
+#[derive(Debug)]
+pub struct Model {
+    zeros: Content,
+    turn: Turn,
+    next_file: FileId,
+    /// From the durable base on. Never empty.
+    names: Vec<(Turn, Names)>,
+    /// The operation under way.
+    under_way: Option<Names>,
+    sectors: BTreeMap<FileId, BTreeMap<u64, Sector>>,
+    writing: Option<(FileId, Vec<(u64, Content)>)>,
+}
+
+/// What a read showed that it must not have.
+pub type Wrong = String;
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            zeros: Arc::new([0; SECTOR]),
+            turn: 0,
+            next_file: 1,
+            names: vec![(0, Names::default())],
+            under_way: None,
+            sectors: BTreeMap::new(),
+            writing: None,
+        }
+    }
+}
+
+impl Model {
+    /// The names as they are now.
+    pub fn names(&self) -> &Names {
+        &self.names.last().expect("never empty").1
+    }
+
+    pub fn new_file(&mut self) -> FileId {
+        self.next_file += 1;
+        self.next_file
+    }
+
+    /// The sector as it is now, as far as that is known.
+    pub fn sector(&self, file: FileId, number: u64) -> Content {
+        let found = self.sectors.get(&file).and_then(|sectors| sectors.get(&number));
+        found
+            .map_or_else(|| Arc::clone(&self.zeros), |sector| Arc::clone(&sector.states.last().expect("never empty").1))
+    }
+
+    /// An operation begins: it will leave these names, and these sectors of a file.
+    pub fn begin(&mut self, names: Option<Names>, sectors: Option<(FileId, Vec<(u64, Content)>)>) {
+        assert!(self.under_way.is_none() && self.writing.is_none(), "one thing at a time");
+        self.turn += 1;
+        self.under_way = names;
+        self.writing = sectors;
+    }
+
+    /// It was acknowledged.
+    pub fn acknowledge(&mut self) {
+        let turn = self.turn;
+        if let Some(names) = self.under_way.take() {
+            self.names.push((turn, names));
+        }
+        if let Some((file, sectors)) = self.writing.take() {
+            for (number, content) in sectors {
+                let sector = self.entry(file, number);
+                sector.maybe.clear();
+                sector.states.push((turn, content));
+            }
+        }
+    }
+
+    /// It returned an error, and its names did not change.
+    pub fn refuse(&mut self) {
+        self.under_way = None;
+        if let Some((file, sectors)) = self.writing.take() {
+            for (number, content) in sectors {
+                self.entry(file, number).maybe.push(content);
+            }
+        }
+    }
+
+    fn entry(&mut self, file: FileId, number: u64) -> &mut Sector {
+        let zeros = &self.zeros;
+        self.sectors
+            .entry(file)
+            .or_default()
+            .entry(number)
+            .or_insert_with(|| Sector { states: vec![(0, Arc::clone(zeros))], maybe: Vec::new() })
+    }
+
+    /// The turn that a sync which begins now will make durable.
+    pub fn turn(&self) -> Turn {
+        self.turn
+    }
+
+    /// A sync of this file that began at `turn` was acknowledged: its sectors, and all names up to there, are durable.
+    pub fn synced(&mut self, file: Option<FileId>, turn: Turn) {
+        keep_from(&mut self.names, turn);
+        if let Some(sectors) = file.and_then(|file| self.sectors.get_mut(&file)) {
+            sectors.values_mut().for_each(|sector| keep_from(&mut sector.states, turn));
+        }
+    }
+
+    /// The engine died, the host did not.
+    pub fn engine_died(&mut self) {
+        let last = self.names.len() - 1;
+        self.names.drain(..last);
+        self.end_under_way();
+        for sector in self.sectors.values_mut().flat_map(BTreeMap::values_mut) {
+            let last = sector.states.len() - 1;
+            sector.states.drain(..last);
+        }
+    }
+
+    /// The power was cut.
+    pub fn power_cut(&mut self) {
+        self.end_under_way();
+    }
+
+    fn end_under_way(&mut self) {
+        let turn = self.turn;
+        if let Some(names) = self.under_way.take() {
+            self.names.push((turn, names));
+        }
+        if let Some((file, sectors)) = self.writing.take() {
+            for (number, content) in sectors {
+                self.entry(file, number).maybe.push(content);
+            }
+        }
+    }
+
+    /// The group is mounted again, and these are the names and sizes found. From now on they are what is.
+    ///
+    /// # Errors
+    /// If they are none of the states that they may be in.
+    pub fn found(&mut self, found: &BTreeMap<String, u64>) -> Result<(), Wrong> {
+        let same = |names: &Names| {
+            names.0.len() == found.len() && names.0.iter().all(|(name, (_, size))| found.get(name) == Some(size))
+        };
+        let Some((_, names)) = self.names.iter().rev().find(|(_, names)| same(names)) else {
+            let known: Vec<String> =
+                self.names.iter().map(|(turn, names)| format!("  turn {turn}: {}", names.show())).collect();
+            let shown: Vec<String> = found.iter().map(|(name, size)| format!("{name} {size}")).collect();
+            return Err(format!("found {}; possible were\n{}", shown.join(", "), known.join("\n")));
+        };
+        let names = names.clone();
+        let alive: BTreeMap<FileId, u64> = names.0.values().copied().collect();
+        self.sectors.retain(|file, _| alive.contains_key(file));
+        // What lies behind the end of a file is zeros, should it grow again.
+        for (file, size) in alive {
+            self.sectors.entry(file).or_default().retain(|number, _| *number < size / SECTOR as u64);
+        }
+        self.names = vec![(self.turn, names)];
+        Ok(())
+    }
+
+    /// A read of whole sectors showed this. Whatever was possible, from now on it is this.
+    ///
+    /// # Errors
+    /// If it is none of the states that it may be in.
+    pub fn read(&mut self, file: FileId, number: u64, bytes: &[u8], after_mount: bool) -> Result<(), Wrong> {
+        let turn = self.turn;
+        let Some(sector) = self.sectors.get_mut(&file).and_then(|sectors| sectors.get_mut(&number)) else {
+            return if bytes.iter().all(|byte| *byte == 0) {
+                Ok(())
+            } else {
+                Err(wrong(number, bytes, &[&self.zeros]))
+            };
+        };
+        let from = if after_mount { 0 } else { sector.states.len() - 1 };
+        let possible: Vec<&Content> =
+            sector.states[from..].iter().map(|(_, content)| content).chain(&sector.maybe).collect();
+        let Some(seen) = possible.iter().find(|content| content[..bytes.len()] == *bytes) else {
+            return Err(wrong(number, bytes, &possible));
+        };
+        let seen = Arc::clone(seen);
+        if after_mount {
+            sector.states = vec![(turn, seen)];
+            sector.maybe.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Names {
+    pub fn show(&self) -> String {
+        let all: Vec<String> = self.0.iter().map(|(name, (file, size))| format!("{name} {size} (#{file})")).collect();
+        all.join(", ")
+    }
+}
+
+/// Drops what lies before the last state that is not younger than `turn`.
+fn keep_from<T>(states: &mut Vec<(Turn, T)>, turn: Turn) {
+    if let Some(last) = states.iter().rposition(|(since, _)| *since <= turn) {
+        states.drain(..last);
+    }
+}
+
+fn wrong(number: u64, bytes: &[u8], possible: &[&Content]) -> Wrong {
+    let known: Vec<String> = possible.iter().map(|content| show(&content[..])).collect();
+    format!("sector {number} reads {}; possible were {}", show(bytes), known.join(", "))
+}
+
+/// The first bytes say who wrote a sector.
+fn show(bytes: &[u8]) -> String {
+    if bytes.iter().all(|byte| *byte == 0) {
+        return "zeros".to_owned();
+    }
+    bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}

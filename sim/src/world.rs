@@ -1,0 +1,149 @@
+//! The world as one process of the simulated host sees it.
+
+use crate::{
+    disk::SimDisk,
+    executor::{self, Core, ProcessId, lock},
+};
+use plinth_engine::{
+    event::{Event, Severity},
+    world::{Found, Identity, Task, Timestamp, World},
+};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicI64, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+/// The host: its disks, its clock, its boot.
+pub struct Host {
+    core: Arc<Core>,
+    disks: Mutex<Vec<SimDisk>>,
+    boot: Mutex<[u8; 16]>,
+    clock: AtomicI64,
+    processes: AtomicU32,
+    events: Mutex<Vec<Event>>,
+}
+
+/// Wall clock at the beginning of every history: some day in 2026, in nanoseconds.
+const BEGINNING: Timestamp = 1_790_000_000_000_000_000;
+
+impl Host {
+    pub fn new(core: &Arc<Core>) -> Arc<Self> {
+        let host = Self {
+            core: Arc::clone(core),
+            disks: Mutex::default(),
+            boot: Mutex::default(),
+            clock: AtomicI64::new(0),
+            processes: AtomicU32::new(1),
+            events: Mutex::default(),
+        };
+        host.reboot();
+        Arc::new(host)
+    }
+
+    pub fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    pub fn add_disk(&self, disk: SimDisk) {
+        lock(&self.disks).push(disk);
+    }
+
+    pub fn disks(&self) -> Vec<SimDisk> {
+        lock(&self.disks).clone()
+    }
+
+    /// A new boot id.
+    pub fn reboot(&self) {
+        let mut boot = [0; 16];
+        self.core.fill(&mut boot);
+        *lock(&self.boot) = boot;
+    }
+
+    /// Moves the wall clock, in nanoseconds.
+    pub fn move_clock(&self, by: i64) {
+        self.clock.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// What the operator was told so far.
+    pub fn events(&self) -> Vec<Event> {
+        lock(&self.events).clone()
+    }
+
+    /// A new process, and its view of the world.
+    pub fn process(self: &Arc<Self>) -> Arc<ProcessWorld> {
+        let process = self.processes.fetch_add(1, Ordering::Relaxed);
+        Arc::new(ProcessWorld { host: Arc::clone(self), process })
+    }
+}
+
+/// One process's view of the host.
+pub struct ProcessWorld {
+    host: Arc<Host>,
+    process: ProcessId,
+}
+
+impl ProcessWorld {
+    pub fn process(&self) -> ProcessId {
+        self.process
+    }
+}
+
+impl World for ProcessWorld {
+    fn now(&self) -> Timestamp {
+        let since = i64::try_from(self.host.core.now().as_nanos()).expect("histories are short");
+        BEGINNING + since + self.host.clock.load(Ordering::Relaxed)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.host.core.now()
+    }
+
+    fn sleep(&self, duration: Duration) -> Task<'static, ()> {
+        Box::pin(self.host.core.sleep(duration))
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        self.host.core.fill(bytes);
+    }
+
+    fn boot_id(&self) -> [u8; 16] {
+        *lock(&self.host.boot)
+    }
+
+    fn spawn(&self, _: &str, task: Task<'static, ()>) {
+        self.host.core.spawn(self.process, task);
+    }
+
+    fn spawn_synchronous(&self, _: &str, code: Box<dyn FnOnce() + Send>) {
+        self.host.core.spawn_code(self.process, code);
+    }
+
+    fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
+        executor::wait(task);
+    }
+
+    fn discover(&self) -> Task<'static, Vec<Found>> {
+        let process = self.process;
+        let found = |disk: &SimDisk| Found {
+            path: disk.path().to_owned(),
+            identity: Identity(disk.path().to_owned()),
+            disk: Ok(disk.open(process)),
+        };
+        let found: Vec<Found> = lock(&self.host.disks).iter().filter(|disk| disk.is_attached()).map(found).collect();
+        Box::pin(async move { found })
+    }
+
+    fn event(&self, event: Event) {
+        if self.host.core.is_dead(self.process) {
+            return;
+        }
+        let sign = if event.severity == Severity::Alarm { '!' } else { ' ' };
+        self.host.core.tell(|| format!("  {sign}{event}"));
+        lock(&self.host.events).push(event);
+    }
+}
