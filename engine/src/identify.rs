@@ -63,7 +63,7 @@ async fn find_header(disk: &dyn Disk) -> Option<Header> {
     // where they would be if the whole device is used; each of them says where its fellows are.
     let mut places = match &first {
         Some(header) => header.layout.header_places().to_vec(),
-        None => layout::header_places(disk.size()).to_vec(),
+        None => likely_places(disk).await,
     };
     let mut index = 0;
     while index < places.len() {
@@ -86,6 +86,23 @@ async fn find_header(disk: &dyn Disk) -> Option<Header> {
         .filter(|place| !copies.iter().any(|(other, copy)| other == place && copy.as_ref() == Some(&best)))
         .collect();
     Some(Header { best, wrong })
+}
+
+/// Where copies of the header may be: of the whole device, and, as a part of it may be in use, of every size that a
+/// membership on it names. Memberships have fixed places, on voters.
+async fn likely_places(disk: &dyn Disk) -> Vec<u64> {
+    let mut places = layout::header_places(disk.size()).to_vec();
+    for place in MEMBERSHIP_PLACES {
+        if let Some(bytes) = read(disk, place, MEMBERSHIP_SLOT).await
+            && let Ok((_, membership)) = Membership::decode(&bytes, place)
+        {
+            places.extend(membership.disks.iter().flat_map(|member| layout::header_places(member.size)));
+        }
+    }
+    places.sort_unstable();
+    places.dedup();
+    places.retain(|place| place.checked_add(BLOCK_SIZE as u64).is_some_and(|end| end <= disk.size()));
+    places
 }
 
 async fn read_copy(disk: &dyn Disk, place: u64) -> Option<DiskHeader> {

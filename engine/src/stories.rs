@@ -30,6 +30,8 @@ struct Lab {
     group: Option<Arc<Group>>,
     redundancy: Redundancy,
     groups: Vec<String>,
+    /// How much of each disk is used; all if not given.
+    used: Option<u64>,
 }
 
 impl Lab {
@@ -39,13 +41,27 @@ impl Lab {
     }
 
     fn with_sectors(redundancy: Redundancy, size: u64, failure_groups: &[&str], logical: u32, physical: u32) -> Self {
+        Self::of(redundancy, size, failure_groups, (logical, physical), None)
+    }
+
+    fn of_size(redundancy: Redundancy, size: u64, failure_groups: &[&str], used: Option<u64>) -> Self {
+        Self::of(redundancy, size, failure_groups, (512, 4096), used)
+    }
+
+    fn of(
+        redundancy: Redundancy,
+        size: u64,
+        failure_groups: &[&str],
+        (logical, physical): (u32, u32),
+        used: Option<u64>,
+    ) -> Self {
         let world = TestWorld::new();
         let disks: Vec<_> = (0..failure_groups.len())
             .map(|index| MemoryDisk::noisy(&format!("/disk{index}"), size, logical, physical, index as u64 + 1))
             .collect();
         disks.iter().for_each(|disk| world.attach(disk));
         let groups = failure_groups.iter().map(|&name| name.to_owned()).collect();
-        let mut lab = Self { world, disks, group: None, redundancy, groups };
+        let mut lab = Self { world, disks, group: None, redundancy, groups, used };
         lab.create(MIB).expect("the group is made");
         lab.mount();
         lab
@@ -73,7 +89,7 @@ impl Lab {
                 name: None,
                 failure_group: (self.redundancy != Redundancy::External).then(|| group.clone()),
                 quorum: group.starts_with('Q'),
-                size: None,
+                size: self.used,
                 force,
             })
             .collect();

@@ -25,8 +25,14 @@ fn cut_short(
         disks.iter().for_each(|disk| disk.put_fuse(&fuse));
         let world = lab.world.successor(&disks);
         let doomed_world = Arc::clone(&world);
-        let mut doomed =
-            Lab { world, disks: disks.clone(), group: None, redundancy: lab.redundancy, groups: lab.groups.clone() };
+        let mut doomed = Lab {
+            world,
+            disks: disks.clone(),
+            group: None,
+            redundancy: lab.redundancy,
+            groups: lab.groups.clone(),
+            used: lab.used,
+        };
         let worker = std::thread::spawn(move || work(&mut doomed));
         while !fuse.is_blown() && !worker.is_finished() {
             std::thread::sleep(Duration::from_millis(1));
@@ -52,7 +58,8 @@ fn cut_short(
                 End::Torn => disk.tear_and_cut_power(changes * 10 + index),
             }
         }
-        let mut heir = Lab { world, disks, group: None, redundancy: lab.redundancy, groups: lab.groups.clone() };
+        let mut heir =
+            Lab { world, disks, group: None, redundancy: lab.redundancy, groups: lab.groups.clone(), used: lab.used };
         verify(&mut heir, &format!("{end:?} after {changes} changes"));
     }
 }

@@ -41,6 +41,23 @@ fn noise_in_checksum_blocks() {
     }
 }
 
+/// Disks of which only a part is used lose their first header copies: the others are found by the size that the
+/// membership names, and the group mounts.
+#[test]
+fn a_header_copy_is_enough_on_a_part_of_a_disk() {
+    let mut lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B"], Some(48 * MIB));
+    let node = lab.create_file("table");
+    lab.write(node, 0, b"contents");
+    lab.dismount();
+    for disk in &lab.disks {
+        disk.corrupt(0, &[0; 4096]);
+    }
+    lab.mount();
+    assert_eq!(lab.read(lab.find("table"), 0, 8), b"contents");
+    assert!(lab.told("repaired the header copy"));
+    lab.check();
+}
+
 /// Every block of one disk becomes noise, a sixth of them at a time, mounted or not.
 #[test]
 fn noise_in_every_block_of_a_disk() {
