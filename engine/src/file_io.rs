@@ -26,7 +26,7 @@ use crate::{
     error::FileError,
     extent::{self, Extent, State},
     extents::{Freed, Layout, Part, set_blocks},
-    files::File,
+    files::{self, File},
     group::Group,
     ranges::RangeGuard,
 };
@@ -184,7 +184,9 @@ impl Group {
             drop(layout);
             let mut layout = file.data.layout.write().await;
             self.prepare(file, &mut layout, offset, end).await?;
-            self.clean_tail(file, &layout).await?;
+            if grows {
+                self.clean_tail(file, &layout).await?;
+            }
         };
         let parts = layout.parts(offset, bytes.len(), self.au_size);
         let mut ready = Vec::with_capacity(parts.len());
@@ -268,6 +270,11 @@ impl Group {
         }
     }
 
+    /// Writes bytes into one extent on all mirrors; marks are the caller's to commit.
+    async fn write_part(&self, extent: &Arc<Extent>, inside: Range<u64>, bytes: &[u8]) -> Result<()> {
+        self.write_ready(&[self.ready_part(extent, inside, bytes).await?]).await
+    }
+
     /// Makes bytes ready to be written into one extent; marks are the caller's to commit.
     async fn ready_part<'a>(&'a self, extent: &'a Arc<Extent>, inside: Range<u64>, bytes: &[u8]) -> Result<Ready<'a>> {
         self.recover_extent(extent).await?;
@@ -330,7 +337,7 @@ impl Group {
         self.read_part(part, &mut bytes).await?;
         if bytes.iter().any(|byte| *byte != 0) {
             bytes.fill(0);
-            self.write_ready(&[self.ready_part(extent, part.inside.clone(), &bytes).await?]).await?;
+            self.write_part(extent, part.inside.clone(), &bytes).await?;
         }
         Ok(())
     }
@@ -343,7 +350,7 @@ impl Group {
         self.recover_extent(&slot.extent).await?;
         let blocks = slot.piece * BLOCKS_PER_PIECE..(slot.piece + 1) * BLOCKS_PER_PIECE;
         let buffer = self.read_checked(&slot.extent, blocks).await?;
-        self.write_ready(&[self.ready_part(to, 0..PIECE_SIZE, &buffer).await?]).await?;
+        self.write_part(to, 0..PIECE_SIZE, &buffer).await?;
         Ok(true)
     }
 
@@ -388,13 +395,8 @@ impl Group {
             self.catalog
                 .release(true, move |connection| {
                     settle_marks(connection, &pending)?;
-                    let times = if has_times { owner.take_times(files.next_commit()) } else { None };
-                    if let Some((accessed, modified, changed)) = times {
-                        connection
-                            .prepare_cached(
-                                "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1",
-                            )?
-                            .execute(params![owner.node.cast_signed(), accessed, modified, changed])?;
+                    if has_times {
+                        files::store_times_of(connection, &owner, files.next_commit())?;
                     }
                     Ok(())
                 })
@@ -408,6 +410,9 @@ impl Group {
 
     /// Writes the doubted pieces of a file again.
     async fn write_doubted(&self, layout: &Layout, doubts: Doubts) -> Result<()> {
+        if self.doubt.count() == 0 {
+            return Ok(());
+        }
         for (extent, pieces) in pieces_of(layout, |state| state.doubted.clone()) {
             match self.write_again(&extent, &pieces).await {
                 // It is lost, and stays pending; the rest need not.
@@ -585,7 +590,7 @@ impl Group {
         freed.slots.extend(slot);
         for (extent, inside) in &edges {
             let zeros = vec![0; usize::try_from(inside.end - inside.start).expect("64 KiB at most")];
-            self.write_ready(&[self.ready_part(extent, inside.clone(), &zeros).await?]).await?;
+            self.write_part(extent, inside.clone(), &zeros).await?;
         }
         if cleared.is_empty() && freed.extents.is_empty() && freed.slots.is_empty() {
             return Ok(());

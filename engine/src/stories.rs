@@ -10,12 +10,12 @@ mod returning;
 mod zones;
 
 use crate::{
-    admin::{Code, NewDisk, NewGroup, Selection},
+    admin::{Code, Selection},
     api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
     error::FileError,
     group::Group,
     session::Session,
-    testing::{MemoryDisk, Numbers, TestWorld, block_on},
+    testing::{MemoryDisk, Numbers, TestWorld, block_on, new_group},
     world::World,
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
@@ -80,26 +80,11 @@ impl Lab {
     }
 
     fn create_with(&mut self, au_size: u64, force: bool) -> Result<(), crate::admin::AdminError> {
-        let disks = self
-            .disks
-            .iter()
-            .zip(&self.groups)
-            .map(|(disk, group)| NewDisk {
-                path: disk.path().to_owned(),
-                name: None,
-                failure_group: (self.redundancy != Redundancy::External).then(|| group.clone()),
-                quorum: group.starts_with('Q'),
-                size: self.used,
-                force,
-            })
-            .collect();
-        let new = NewGroup {
-            name: "DATA".to_owned(),
-            redundancy: self.redundancy,
-            au_size,
-            attributes: vec![("disk_timeout".to_owned(), "1".to_owned())],
-            disks,
-        };
+        let disks = self.disks.iter().map(MemoryDisk::path).zip(self.groups.iter().map(String::as_str));
+        let mut new = new_group(self.redundancy, au_size, disks);
+        for disk in &mut new.disks {
+            (disk.size, disk.force) = (self.used, force);
+        }
         block_on(Group::create(&self.world(), new))
     }
 

@@ -10,10 +10,12 @@
 //! zeros or as noise.
 
 use crate::{
+    admin::{NewDisk, NewGroup},
     completion::{Completer, Completion, Done, completion},
     event::Event,
     world::{Disk, Found, Identity, Io, Sectors, Task, Timestamp, World},
 };
+use plinth_format::Redundancy;
 use std::{
     collections::BTreeMap,
     fmt,
@@ -457,20 +459,24 @@ impl MemoryDisk {
         }
         Done { result: Ok(()), buffer: None }
     }
-
-    fn is_aligned(&self, io: &Io) -> bool {
-        let sector = u64::from(self.sectors.logical);
-        let (offset, length) = match io {
-            Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
-            Io::Write { offset, data } => (*offset, data.len() as u64),
-            Io::Flush => (0, 0),
-            Io::Discard { offset, length } => (*offset, *length),
-        };
-        offset % sector == 0 && length % sector == 0 && offset.checked_add(length).is_some_and(|end| end <= self.size)
-    }
 }
 
-fn failed(io: Io, error: io::Error) -> Done {
+/// Whether a disk of this size takes an I/O: whole sectors, inside the disk.
+#[must_use]
+pub fn fits(io: &Io, size: u64, sectors: Sectors) -> bool {
+    let sector = u64::from(sectors.logical);
+    let (offset, length) = match io {
+        Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
+        Io::Write { offset, data } => (*offset, data.len() as u64),
+        Io::Flush => (0, 0),
+        Io::Discard { offset, length } => (*offset, *length),
+    };
+    offset % sector == 0 && length % sector == 0 && offset.checked_add(length).is_some_and(|end| end <= size)
+}
+
+/// The end of an I/O that failed; a read gets its buffer back.
+#[must_use]
+pub fn failed(io: Io, error: io::Error) -> Done {
     let buffer = if let Io::Read { buffer, .. } = io { Some(buffer) } else { None };
     Done { result: Err(error), buffer }
 }
@@ -505,7 +511,7 @@ impl Disk for OpenDisk {
     }
 
     fn submit(&self, io: Io) -> Completion {
-        if !self.disk.is_aligned(&io) {
+        if !fits(&io, self.disk.size, self.disk.sectors) {
             return Completion::ready(failed(io, io::Error::from_raw_os_error(libc::EINVAL)));
         }
         let mut medium = lock(&self.disk.medium);
@@ -546,6 +552,30 @@ impl Drop for OpenDisk {
         if self.claimed.load(Ordering::Relaxed) && medium.era == self.era {
             medium.claimed = false;
         }
+    }
+}
+
+/// A group called DATA with AUs of `au_size` and a disk timeout of a second, on these disks with their failure
+/// groups; one whose name begins with Q is a quorum failure group.
+pub fn new_group<'a>(
+    redundancy: Redundancy,
+    au_size: u64,
+    disks: impl IntoIterator<Item = (&'a str, &'a str)>,
+) -> NewGroup {
+    let disk = |(path, group): (&str, &str)| NewDisk {
+        path: path.to_owned(),
+        name: None,
+        failure_group: (redundancy != Redundancy::External).then(|| group.to_owned()),
+        quorum: group.starts_with('Q'),
+        size: None,
+        force: false,
+    };
+    NewGroup {
+        name: "DATA".to_owned(),
+        redundancy,
+        au_size,
+        attributes: vec![("disk_timeout".to_owned(), "1".to_owned())],
+        disks: disks.into_iter().map(disk).collect(),
     }
 }
 

@@ -155,6 +155,11 @@ impl Client {
         format!("c{}.{name}", self.number)
     }
 
+    /// Whether an error is what a dismount does to who is at work.
+    fn is_sent_away(&self, error: &FileError) -> bool {
+        self.stop.load(Ordering::Relaxed) && matches!(error, FileError::Dismounted | FileError::CatalogStopped(_))
+    }
+
     /// What an operation's end means.
     fn end(&self, what: &str, ended: Result<()>) -> std::result::Result<(), Failure> {
         match ended {
@@ -163,7 +168,7 @@ impl Client {
                 Ok(())
             }
             // Sent away in the middle, by a dismount: whether it happened is not known. The process ends soon.
-            Err(FileError::Dismounted | FileError::CatalogStopped(_)) if self.stop.load(Ordering::Relaxed) => Ok(()),
+            Err(error) if self.is_sent_away(&error) => Ok(()),
             // A full group refuses, and nothing has changed but perhaps bytes of the write.
             Err(FileError::NoSpace) => {
                 self.model().refuse();
@@ -324,7 +329,7 @@ impl Client {
                 self.model().synced(Some(file), turn);
                 Ok(())
             }
-            Err(FileError::Dismounted | FileError::CatalogStopped(_)) if self.stop.load(Ordering::Relaxed) => Ok(()),
+            Err(error) if self.is_sent_away(&error) => Ok(()),
             Err(error) => Err(format!("sync: {error}")),
         }
     }
@@ -336,7 +341,7 @@ impl Client {
                 self.model().synced(None, turn);
                 Ok(())
             }
-            Err(FileError::Dismounted | FileError::CatalogStopped(_)) if self.stop.load(Ordering::Relaxed) => Ok(()),
+            Err(error) if self.is_sent_away(&error) => Ok(()),
             Err(error) => Err(format!("sync of the directory: {error}")),
         }
     }
@@ -358,9 +363,7 @@ impl Client {
             session.read(node, first * SECTOR as u64, &mut bytes).await
         };
         let length = match read.await {
-            Err(FileError::Dismounted | FileError::CatalogStopped(_)) if self.stop.load(Ordering::Relaxed) => {
-                return Ok(());
-            }
+            Err(error) if self.is_sent_away(&error) => return Ok(()),
             read => read.map_err(|error| format!("read of {name}: {error}"))?,
         };
         let expected = size.saturating_sub(first * SECTOR as u64).min(bytes.len() as u64);

@@ -12,7 +12,7 @@
 use crate::executor::{Core, ProcessId, lock};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
-    testing::{Image, Numbers},
+    testing::{Image, Numbers, failed, fits},
     world::{Disk, Io, Sectors},
 };
 use std::{
@@ -35,10 +35,6 @@ pub struct Faults {
     pub hang: bool,
     /// Each I/O takes so much longer.
     pub slow: Duration,
-    /// So many more writes are acknowledged and not done.
-    pub lost_writes: u32,
-    /// Sectors that cannot be read until they are rewritten.
-    pub bad_sectors: BTreeMap<u64, ()>,
 }
 
 /// One opening of a disk.
@@ -61,10 +57,6 @@ struct Medium {
     open: BTreeSet<Handle>,
     /// Who claimed the disk.
     holder: Option<(Handle, ProcessId)>,
-    /// Whether discovery shows it.
-    attached: bool,
-    reads: u64,
-    writes: u64,
 }
 
 /// A disk. Clones are the same one.
@@ -81,11 +73,6 @@ impl fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SimDisk({})", self.path)
     }
-}
-
-fn failed(io: Io, error: io::Error) -> Done {
-    let buffer = if let Io::Read { buffer, .. } = io { Some(buffer) } else { None };
-    Done { result: Err(error), buffer }
 }
 
 fn eio() -> io::Error {
@@ -109,9 +96,6 @@ impl SimDisk {
             count: 0,
             open: BTreeSet::new(),
             holder: None,
-            attached: true,
-            reads: 0,
-            writes: 0,
         };
         Self { core: Arc::clone(core), path: path.into(), size, sectors, medium: Arc::new(Mutex::new(medium)) }
     }
@@ -129,12 +113,11 @@ impl SimDisk {
         change(&mut lock(&self.medium).faults);
     }
 
-    /// Ends every fault but bad sectors; what hung is done now.
+    /// Ends every fault; what hung is done now.
     pub fn heal(&self) {
         let hung = {
             let mut medium = lock(&self.medium);
-            let bad_sectors = std::mem::take(&mut medium.faults.bad_sectors);
-            medium.faults = Faults { bad_sectors, ..Faults::default() };
+            medium.faults = Faults::default();
             std::mem::take(&mut medium.hung)
         };
         for flight in hung {
@@ -142,35 +125,9 @@ impl SimDisk {
         }
     }
 
-    /// Discovery shows it, or not. What is open stays open.
-    pub fn attach(&self, attached: bool) {
-        lock(&self.medium).attached = attached;
-    }
-
-    pub fn is_attached(&self) -> bool {
-        lock(&self.medium).attached
-    }
-
-    /// Its bytes as they are, for a copy of another day.
-    pub fn image(&self) -> Image {
-        lock(&self.medium).image.clone()
-    }
-
-    /// Puts other bytes in its place.
-    pub fn set_image(&self, image: Image) {
-        lock(&self.medium).image = image;
-    }
-
     /// Overwrites bytes behind everybody's back.
     pub fn corrupt(&self, offset: u64, bytes: &[u8]) {
         lock(&self.medium).image.corrupt(offset, bytes);
-    }
-
-    /// Reads past every fault.
-    pub fn peek(&self, offset: u64, length: usize) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        lock(&self.medium).image.read(offset, &mut bytes);
-        bytes
     }
 
     /// Cuts the power.
@@ -221,13 +178,9 @@ impl SimDisk {
 
     fn perform(&self, medium: &mut Medium, io: Io) -> Done {
         let faults = &mut medium.faults;
-        let sector = u64::from(self.sectors.logical);
         let refused = faults.gone
             || match &io {
-                Io::Read { offset, buffer } => {
-                    let range = offset / sector..(offset + buffer.len() as u64) / sector;
-                    some_left(&mut faults.failing_reads) || faults.bad_sectors.range(range).next().is_some()
-                }
+                Io::Read { .. } => some_left(&mut faults.failing_reads),
                 Io::Write { .. } => some_left(&mut faults.failing_writes),
                 Io::Flush => some_left(&mut faults.failing_flushes),
                 Io::Discard { .. } => false,
@@ -242,46 +195,27 @@ impl SimDisk {
         }
         match io {
             Io::Read { offset, mut buffer } => {
-                medium.reads += 1;
                 medium.image.read(offset, &mut buffer);
                 return Done { result: Ok(()), buffer: Some(buffer) };
             }
             Io::Write { offset, data } => {
-                medium.writes += 1;
-                if some_left(&mut faults.lost_writes) {
-                    return Done { result: Ok(()), buffer: None };
-                }
-                for sector in offset / sector..(offset + data.len() as u64) / sector {
-                    faults.bad_sectors.remove(&sector);
-                }
                 medium.image.write(offset, &data);
             }
             Io::Flush => medium.image.flush(),
             Io::Discard { offset, length } => {
                 // Zeros, what was there, or noise.
+                let mut left = vec![0; usize::try_from(length).expect("below the disk's size")];
                 match self.core.below(3) {
-                    0 => medium.image.write(offset, &vec![0; usize::try_from(length).expect("below the disk's size")]),
+                    0 => medium.image.write(offset, &left),
                     1 => {}
                     _ => {
-                        let mut noise = vec![0; usize::try_from(length).expect("below the disk's size")];
-                        self.core.fill(&mut noise);
-                        medium.image.write(offset, &noise);
+                        self.core.fill(&mut left);
+                        medium.image.write(offset, &left);
                     }
                 }
             }
         }
         Done { result: Ok(()), buffer: None }
-    }
-
-    fn is_aligned(&self, io: &Io) -> bool {
-        let sector = u64::from(self.sectors.logical);
-        let (offset, length) = match io {
-            Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
-            Io::Write { offset, data } => (*offset, data.len() as u64),
-            Io::Flush => (0, 0),
-            Io::Discard { offset, length } => (*offset, *length),
-        };
-        offset % sector == 0 && length % sector == 0 && offset.checked_add(length).is_some_and(|end| end <= self.size)
     }
 
     /// How long an I/O takes: mostly short, now and then long enough that others overtake it.
@@ -325,7 +259,7 @@ impl Disk for OpenDisk {
     }
 
     fn submit(&self, io: Io) -> Completion {
-        if !self.disk.is_aligned(&io) {
+        if !fits(&io, self.disk.size, self.disk.sectors) {
             return Completion::ready(failed(io, io::Error::from_raw_os_error(libc::EINVAL)));
         }
         let (completion, completer) = completion();

@@ -16,9 +16,10 @@ use crate::{
     world::{Host, ProcessWorld},
 };
 use plinth_engine::{
-    admin::{AdminError, Code, NewDisk, NewGroup, Selection},
+    admin::{AdminError, Code, Selection},
     group::Group,
     session::Session,
+    testing::new_group,
     world::{Sectors, World},
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
@@ -149,7 +150,7 @@ impl Story {
             6 => (Redundancy::Normal, vec!["A", "B", "C"]),
             7 => (Redundancy::Normal, vec!["A", "B", "Q"]),
             8 => (Redundancy::High, vec!["A", "B", "C"]),
-            _ => (Redundancy::High, vec!["A", "A", "B", "C", "Q", "P"]),
+            _ => (Redundancy::High, vec!["A", "A", "B", "C", "Q1", "Q2"]),
         };
         let (logical, physical) =
             [(512, 512), (512, 4096), (4096, 4096)][usize::try_from(core.below(3)).expect("small")];
@@ -279,26 +280,8 @@ impl Story {
     }
 
     async fn create(&mut self) -> Result<(), Failure> {
-        let disks = self
-            .disks
-            .iter()
-            .zip(&self.groups)
-            .map(|(disk, group)| NewDisk {
-                path: disk.path().to_owned(),
-                name: None,
-                failure_group: (self.redundancy != Redundancy::External).then(|| group.clone()),
-                quorum: matches!(group.as_str(), "Q" | "P"),
-                size: None,
-                force: false,
-            })
-            .collect();
-        let new = NewGroup {
-            name: "DATA".to_owned(),
-            redundancy: self.redundancy,
-            au_size: MIB,
-            attributes: vec![("disk_timeout".to_owned(), "1".to_owned())],
-            disks,
-        };
+        let disks = self.disks.iter().map(SimDisk::path).zip(self.groups.iter().map(String::as_str));
+        let new = new_group(self.redundancy, MIB, disks);
         let world = self.world();
         let made = self.inside(async move { Group::create(&world, new).await }).await?;
         made.ok_or("killed")?.map_err(|error| format!("create: {}", words(&error)))
@@ -423,8 +406,7 @@ impl Story {
 
     /// The failure groups that hold data.
     fn data_groups(&self) -> Vec<String> {
-        let mut names: Vec<String> =
-            self.groups.iter().filter(|name| !matches!(name.as_str(), "Q" | "P")).cloned().collect();
+        let mut names: Vec<String> = self.groups.iter().filter(|name| !name.starts_with('Q')).cloned().collect();
         names.dedup();
         names
     }

@@ -25,7 +25,6 @@ pub struct Host {
     boot: Mutex<[u8; 16]>,
     clock: AtomicI64,
     processes: AtomicU32,
-    events: Mutex<Vec<Event>>,
 }
 
 /// Wall clock at the beginning of every history: some day in 2026, in nanoseconds.
@@ -39,7 +38,6 @@ impl Host {
             boot: Mutex::default(),
             clock: AtomicI64::new(0),
             processes: AtomicU32::new(1),
-            events: Mutex::default(),
         };
         host.reboot();
         Arc::new(host)
@@ -67,11 +65,6 @@ impl Host {
     /// Moves the wall clock, in nanoseconds.
     pub fn move_clock(&self, by: i64) {
         self.clock.fetch_add(by, Ordering::Relaxed);
-    }
-
-    /// What the operator was told so far.
-    pub fn events(&self) -> Vec<Event> {
-        lock(&self.events).clone()
     }
 
     /// A new process, and its view of the world.
@@ -134,7 +127,7 @@ impl World for ProcessWorld {
             identity: Identity(disk.path().to_owned()),
             disk: Ok(disk.open(process)),
         };
-        let found: Vec<Found> = lock(&self.host.disks).iter().filter(|disk| disk.is_attached()).map(found).collect();
+        let found: Vec<Found> = lock(&self.host.disks).iter().map(found).collect();
         Box::pin(async move { found })
     }
 
@@ -144,6 +137,5 @@ impl World for ProcessWorld {
         }
         let sign = if event.severity == Severity::Alarm { '!' } else { ' ' };
         self.host.core.tell(|| format!("  {sign}{event}"));
-        lock(&self.host.events).push(event);
     }
 }

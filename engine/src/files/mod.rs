@@ -242,6 +242,14 @@ fn load(connection: &Connection, node: Node) -> rusqlite::Result<Option<Attribut
         .optional()
 }
 
+/// Inside a job that is part of `commit`: stores a file's times, if they are newer in memory than in the catalog.
+pub(crate) fn store_times_of(connection: &Connection, file: &File, commit: u64) -> rusqlite::Result<()> {
+    let Some((accessed, modified, changed)) = file.take_times(commit) else { return Ok(()) };
+    let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1";
+    connection.prepare_cached(sql)?.execute(params![file.node.cast_signed(), accessed, modified, changed])?;
+    Ok(())
+}
+
 /// Makes the root directory of a new catalog, empty, mode 0755, root's.
 ///
 /// # Errors
@@ -398,12 +406,7 @@ impl Files {
         for some in dirty.chunks(200) {
             let (some, files) = (some.to_vec(), self.strong());
             let job = move |connection: &Connection| {
-                let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1";
-                let mut update = connection.prepare_cached(sql)?;
-                for file in some {
-                    let Some((accessed, modified, changed)) = file.take_times(files.next_commit()) else { continue };
-                    update.execute(params![file.node.cast_signed(), accessed, modified, changed])?;
-                }
+                some.iter().try_for_each(|file| store_times_of(connection, file, files.next_commit()))?;
                 Ok(())
             };
             catalog.release(false, job).await?;
