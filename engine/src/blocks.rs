@@ -6,8 +6,8 @@
 //! the writer waits (R2).
 //!
 //! Reading: one online mirror, checked block by block. Bytes that do not match, or cannot
-//! be read, are looked up on the other mirrors and rewritten. For each block, from all
-//! that can be read and the stored checksums:
+//! be read, are looked up on the other mirrors and rewritten. Which of them is right, block by block, is a table:
+//! `blocks/cases.rs`, and docs/format.md, section 8. In short:
 //!
 //! ```text
 //!   known in memory, some mirror matches      that one is right
@@ -23,6 +23,8 @@
 //! Callers hold the blocks' range, exclusively where they write, and have entered the
 //! region where they write.
 
+pub(crate) mod cases;
+
 use crate::{
     activity::Active,
     buffer::{Buffer, Slice},
@@ -33,6 +35,7 @@ use crate::{
     member::{Member, Settled},
     voters::Refusal,
 };
+use cases::{Evidence, Reason};
 use plinth_format::{
     BLOCK_SIZE,
     checksum::{UNKNOWN, of_block},
@@ -48,15 +51,6 @@ use std::{
 pub const BLOCKS_PER_PIECE: usize = PIECE_SIZE as usize / BLOCK_SIZE;
 /// Blocks read and compared at once: 1 MiB.
 const STEP: usize = 256;
-
-/// Why blocks are being compared across mirrors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reason {
-    /// A read found something wrong.
-    Repair,
-    /// The region was active at a crash.
-    Crash,
-}
 
 /// Bytes that match their checksums.
 #[derive(Debug)]
@@ -287,10 +281,14 @@ impl Group {
         let mut sums = Vec::with_capacity(blocks.len());
         let mut lost = false;
         for index in 0..blocks.len() {
-            let choices: Vec<Option<&[u8]>> = images.iter().map(|image| image[index].as_deref()).collect();
-            let stored = zones.iter().flatten().map(|zone| zone[blocks.start + index]);
-            let known = known.get(index).copied().unwrap_or(UNKNOWN);
-            if let Some(winner) = decide(&choices, known, fresh[index], stored, reason) {
+            let evidence = Evidence {
+                reason,
+                mirrors: images.iter().map(|image| image[index].as_deref()).collect(),
+                known: known.get(index).copied().unwrap_or(UNKNOWN),
+                fresh: fresh[index],
+                stored: zones.iter().flatten().map(|zone| zone[blocks.start + index]).collect(),
+            };
+            if let (_, Some(winner)) = evidence.judge() {
                 result[bytes_of(index)..bytes_of(index + 1)].copy_from_slice(winner);
                 sums.push(Some(of_block(winner)));
             } else {
@@ -545,38 +543,6 @@ impl Group {
     }
 }
 
-/// The table in the module's description, for one block.
-fn decide<'a>(
-    choices: &[Option<&'a [u8]>],
-    known: u32,
-    trusted: bool,
-    mut stored: impl Iterator<Item = u32>,
-    reason: Reason,
-) -> Option<&'a [u8]> {
-    let readable: Vec<&[u8]> = choices.iter().flatten().copied().collect();
-    let first = *readable.first()?;
-    let all_equal = readable.iter().all(|image| *image == first);
-    if reason == Reason::Crash && all_equal {
-        return Some(first);
-    }
-    let with_sum = |sum: u32| readable.iter().find(|image| sum != UNKNOWN && of_block(image) == sum).copied();
-    if let Some(winner) = with_sum(known) {
-        return Some(winner);
-    }
-    if (!trusted || reason == Reason::Crash)
-        && let Some(winner) = stored.find_map(with_sum)
-    {
-        return Some(winner);
-    }
-    if all_equal && ((!trusted && readable.len() >= 2) || known == UNKNOWN) {
-        return Some(first);
-    }
-    if reason == Reason::Crash || known == UNKNOWN {
-        return Some(first);
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -590,7 +556,8 @@ mod tests {
         let (good, bad, worse) = (block(1), block(2), block(3));
         let sum = of_block(&good);
         let pick = |choices: &[Option<&[u8]>], known, trusted, stored: &[u32], reason| {
-            decide(choices, known, trusted, stored.iter().copied(), reason).map(|bytes| bytes[0])
+            let (mirrors, stored) = (choices.to_vec(), stored.to_vec());
+            Evidence { reason, mirrors, known, fresh: trusted, stored }.judge().1.map(|bytes| bytes[0])
         };
         use Reason::{Crash, Repair};
         // Known in memory.

@@ -3,7 +3,7 @@
 //! The same code serves `ALTER DISKGROUP ... CHECK`, `plinth check` and the tests. Nothing is
 //! changed unless `repair`; what a repair does is what a read of the same block would do.
 //!
-//!   1. The catalog's structure is sound, and its mirrors are equal.
+//!   1. The catalog's structure is sound, and its mirrors are equal; those of its log are what memory has.
 //!   2. Every name leads to a file, link counts are true, every extent belongs to a file.
 //!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
 //!   4. Two mirrors of an extent never share a failure group.
@@ -110,6 +110,10 @@ impl Group {
         }
         self.check_doubles(doubles, &mut report).await?;
         self.check_space(&owners, &mut report);
+        if report.problems.iter().any(|problem| problem.repaired) {
+            // What is said to be repaired stays so.
+            self.flush_disks().await?;
+        }
         Ok(report)
     }
 
@@ -122,6 +126,7 @@ impl Group {
             report.problems.extend(problems);
             from = next;
         }
+        report.problems.extend(self.catalog.compare_log(repair).await?);
         Ok(())
     }
 

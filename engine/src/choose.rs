@@ -13,26 +13,16 @@
 //!   5     does a disk off the winner's line carry one that stands alone?       TwoHistories (FORCE: the winner goes on)
 //!   6     are more than half of the winner's voters witnesses?                NoQuorum (FORCE: one current disk is enough)
 //!   7     is any ONLINE disk current, and every AU of the catalog on one?      NothingCurrent, CatalogMissing
+//!   8     did the redundancy cover the disks that were ONLINE and are not      OutOfReach (FORCE: what is in sight is
+//!         current, with those that were away before?                           mounted)
 //! ```
 //!
 //! The *line* of a membership is itself and its ancestors. A membership *stands alone* if the disks in sight whose
 //! newest it is are more than half of the voters it names. A *witness* is a voter in sight whose newest membership is on
 //! the winner's line and whose content is no old image: one that could have seen a newer membership, had there been one.
 //!
-//! What is said of each disk of the winning membership; the first row that fits:
-//!
-//! ```text
-//!   standing        when                                                               what the mount does
-//!   Absent          not in sight                                                       offline, if it was not
-//!   Duplicate       two devices carry its id                                           offline, if it was not
-//!   CopyWhole       the membership says so                                             copy whole
-//!   LosingBranch    its newest membership, or the one its newest stamp names, is off   copy whole
-//!                   the winner's line
-//!   OldImage        more than one stamp behind: an ONLINE or SYNCING disk the newest,  copy whole
-//!                   an OFFLINE disk the stamp at which it went offline
-//!   Stale           OFFLINE or SYNCING in the membership                               copy its stale regions
-//!   Current         otherwise                                                          use it
-//! ```
+//! What is said of each disk of the winning membership, its *standing*, and what becomes of the mount, its *case*, are tables of
+//! facts: in docs/format.md, section 8, and in `choose/cases.rs`.
 //!
 //! So a disk that returns is stamped before it is recorded as SYNCING, and SYNCING disks are stamped with the ONLINE ones.
 //!
@@ -55,7 +45,12 @@
 //! hold it or something newer; so one witness does, and M was not the newest in sight. And a sibling of M's line that was begun
 //! finds no majority that the first record after it did not reach.
 
+mod cases;
+
+pub use cases::{Case, Standing};
+
 use crate::world::Identity;
+use cases::{Current, Devices, DiskFacts, Facts, Groups as InSight, Held, Newest, Stamped};
 use plinth_format::{
     DiskId, DiskNumber, GroupId, MembershipId, Redundancy,
     header::{DiskHeader, Status},
@@ -83,6 +78,8 @@ pub struct Sighting {
 /// How a mount goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
+    /// [`Case::Mount`] or [`Case::Forced`].
+    pub case: Case,
     pub group: GroupId,
     pub membership: Membership,
     /// The newest stamp that counts: the next to write is one higher.
@@ -104,18 +101,6 @@ pub struct Verdict {
     pub standing: Standing,
     /// Index of the sighting to use; `None` for absent disks and duplicates.
     pub sighting: Option<usize>,
-}
-
-/// See the table at the top.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
-    Absent,
-    Duplicate,
-    CopyWhole,
-    LosingBranch,
-    OldImage,
-    Stale,
-    Current,
 }
 
 impl Standing {
@@ -175,11 +160,29 @@ pub enum Refusal {
     },
     #[error("disk group {group}: no ONLINE disk in sight is current; missing: {}", List(.missing))]
     NothingCurrent { group: String, missing: Vec<Missing>, duplicates: Vec<Vec<String>> },
+    #[error("disk group {group}: more disks are missing than its redundancy covers: {}", List(.missing))]
+    OutOfReach { group: String, missing: Vec<Missing>, duplicates: Vec<Vec<String>> },
     #[error("disk group {group}: no current disk in sight holds AU {at} of the catalog; missing: {}", List(.missing))]
     CatalogMissing { group: String, at: u32, missing: Vec<Missing>, duplicates: Vec<Vec<String>> },
 }
 
 impl Refusal {
+    /// The row of the table of mounts.
+    #[must_use]
+    pub fn case(&self) -> Case {
+        match self {
+            Self::NoDisks { .. } => Case::NoDisks,
+            Self::TwoGroups { .. } => Case::TwoGroups,
+            Self::NoMembership { .. } => Case::NoMembership,
+            Self::TwoHistories { force_helps: false, .. } => Case::Fork,
+            Self::TwoHistories { .. } => Case::TwoHistories,
+            Self::NoQuorum { .. } => Case::NoQuorum,
+            Self::NothingCurrent { .. } => Case::NothingCurrent,
+            Self::CatalogMissing { .. } => Case::CatalogMissing,
+            Self::OutOfReach { .. } => Case::OutOfReach,
+        }
+    }
+
     /// What the operator can do.
     #[must_use]
     pub fn remedy(&self) -> String {
@@ -231,6 +234,10 @@ impl Refusal {
                 }
                 text
             }
+            Self::OutOfReach { group, missing, duplicates } => {
+                let text = attach(missing, duplicates);
+                format!("{text}; {} mounts what is there: reading what only they have gives errors", force(group))
+            }
             Self::NothingCurrent { missing, duplicates, .. } | Self::CatalogMissing { missing, duplicates, .. } => {
                 attach(missing, duplicates) + "; FORCE does not help, as nothing in sight can be read from"
             }
@@ -245,123 +252,76 @@ impl Refusal {
 /// # Errors
 /// The refusal of the first step that fails.
 pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decision, Refusal> {
-    // Step 1.
     let mut groups: BTreeMap<GroupId, Vec<String>> = BTreeMap::new();
     for sighting in sightings.iter().filter(|sighting| is_member(sighting, group)) {
         groups.entry(sighting.header.group).or_default().push(sighting.path.clone());
     }
-    let Some(id) = groups.keys().next().copied() else {
-        return Err(Refusal::NoDisks { group: group.to_owned() });
+    let in_sight = match groups.len() {
+        0 => InSight::None,
+        1 => InSight::One,
+        _ => InSight::Several,
     };
-    if groups.len() > 1 {
-        return Err(Refusal::TwoGroups { group: group.to_owned(), groups: groups.into_iter().collect() });
-    }
     let sight = Sight::new(group, sightings);
-
-    // Steps 3 and 4.
-    let winner = sight.winner()?;
-    // Step 5.
-    let line = Line::new(winner);
-    let mut histories: Vec<History> = Vec::new();
-    for (index, newest) in sight.newest() {
-        let known = histories.iter().any(|history| history.id == newest.id);
-        let given_up = winner.disks.iter().any(|disk| disk.id == sightings[index].header.disk && disk.copy_whole);
-        if !known && !given_up && !line.has(newest.id) && sight.stands_alone(newest) {
-            histories.push(sight.history(newest));
-        }
-    }
-    let mut warnings = sight.warnings.clone();
-    if !histories.is_empty() {
-        histories.sort_by_key(|history| std::cmp::Reverse((history.generation, history.id)));
-        histories.insert(0, sight.history(winner));
-        if !force {
-            return Err(Refusal::TwoHistories { group: group.to_owned(), histories, force_helps: true });
-        }
-        warnings.push(format!("MOUNT FORCE gives up a history: {}", Histories(&histories)));
-    }
-
-    // The verdicts.
-    let stamp = sight.newest_stamp(winner, &line);
-    let disks: Vec<Verdict> = winner.disks.iter().map(|disk| sight.verdict(disk, &line, stamp)).collect();
-    for (disk, verdict) in winner.disks.iter().zip(&disks) {
-        warnings.extend(sight.warning(disk, *verdict));
-    }
-
-    // Step 6.
-    let voters = winner.voters().count();
-    let mut witnesses = BTreeSet::new();
-    let mut missing = Vec::new();
-    for (disk, verdict) in winner.disks.iter().zip(&disks) {
-        match sight.testimony(*verdict) {
-            Ok(()) if disk.votes => _ = witnesses.insert(disk.number),
-            Err(why) if disk.votes => {
-                missing.push(Missing { name: disk.name.clone(), failure_group: disk.failure_group.clone(), why });
-            }
-            _ => (),
-        }
-    }
-    let usable = |(disk, verdict): &(&MemberDisk, &Verdict)| {
-        disk.state == DiskState::Online && verdict.standing == Standing::Current && !disk.quorum
+    let candidates = sight.candidates();
+    let view = sight.winner(&candidates).map(|winner| View::new(&sight, winner));
+    let newest = match (&view, candidates.is_empty()) {
+        (Some(_), _) => Newest::One,
+        (None, true) => Newest::None,
+        (None, false) => Newest::Split,
     };
-    let current: BTreeSet<DiskNumber> =
-        winner.disks.iter().zip(&disks).filter(usable).map(|(disk, _)| disk.number).collect();
-    if !may_mount(voters, witnesses.len()) {
-        if !force {
-            return Err(Refusal::NoQuorum {
-                group: group.to_owned(),
-                have: witnesses.len(),
-                need: voters / 2 + 1,
-                voters,
-                missing,
-                duplicates: sight.duplicates(),
-                force_helps: !current.is_empty() && catalog_hole(winner, &current).is_none(),
-            });
+    let case = cases::decide(Facts {
+        groups: in_sight,
+        newest,
+        another: view.as_ref().is_some_and(|view| !view.others.is_empty()),
+        majority: view.as_ref().is_some_and(View::has_majority),
+        current: view.as_ref().map_or(Current::Nothing, |view| view.current_disks()),
+        force,
+    });
+    let group = group.to_owned();
+    let before = match case {
+        Case::NoDisks => Some(Refusal::NoDisks { group: group.clone() }),
+        Case::TwoGroups => {
+            Some(Refusal::TwoGroups { group: group.clone(), groups: groups.clone().into_iter().collect() })
         }
-        warnings.push(format!("MOUNT FORCE with {} of {voters} voters; missing: {}", witnesses.len(), List(&missing)));
-    }
-
-    // Step 7.
-    let out_of_reach = || {
-        let lost = winner.disks.iter().zip(&disks).filter(|(disk, _)| disk.state == DiskState::Online && !disk.quorum);
-        lost.filter_map(|(disk, verdict)| {
-            let why = match verdict.standing {
-                Standing::Current => return None,
-                _ => sight.why(*verdict),
-            };
-            Some(Missing { name: disk.name.clone(), failure_group: disk.failure_group.clone(), why })
-        })
-        .collect()
+        Case::NoMembership => {
+            Some(Refusal::NoMembership { group: group.clone(), paths: sight.paths(), duplicates: sight.duplicates() })
+        }
+        Case::Fork => Some(Refusal::TwoHistories {
+            group: group.clone(),
+            histories: candidates.iter().map(|membership| sight.history(membership)).collect(),
+            force_helps: false,
+        }),
+        _ => None,
     };
-    if current.is_empty() {
-        return Err(Refusal::NothingCurrent {
-            group: group.to_owned(),
-            missing: out_of_reach(),
-            duplicates: sight.duplicates(),
-        });
+    if let Some(refusal) = before {
+        return Err(refusal);
     }
-    if let Some(at) = catalog_hole(winner, &current) {
-        return Err(Refusal::CatalogMissing {
-            group: group.to_owned(),
-            at,
-            missing: out_of_reach(),
-            duplicates: sight.duplicates(),
-        });
-    }
-
-    let holds = |verdict: &&Verdict| {
-        let newest = verdict.sighting.and_then(|index| newest(&sightings[index]));
-        newest.is_some_and(|newest| newest.id == winner.id)
-    };
-    let complete_on = disks
-        .iter()
-        .filter(|verdict| witnesses.contains(&verdict.number) && !holds(verdict))
-        .map(|v| v.number)
-        .collect();
-    let named: BTreeSet<DiskId> = winner.disks.iter().map(|disk| disk.id).collect();
-    let strangers = (0..sightings.len())
-        .filter(|index| is_member(&sightings[*index], group) && !named.contains(&sightings[*index].header.disk))
-        .collect();
-    Ok(Decision { group: id, membership: winner.clone(), stamp, disks, strangers, complete_on, warnings })
+    let view = view.expect("the other cases have a newest membership");
+    let duplicates = sight.duplicates();
+    Err(match case {
+        Case::TwoHistories => Refusal::TwoHistories { group, histories: view.histories(), force_helps: true },
+        Case::NoQuorum => Refusal::NoQuorum {
+            group,
+            have: view.witnesses.len(),
+            need: view.voters / 2 + 1,
+            voters: view.voters,
+            missing: view.missing.clone(),
+            duplicates,
+            force_helps: matches!(view.current_disks(), Current::TooFew | Current::Enough),
+        },
+        Case::OutOfReach => Refusal::OutOfReach { group, missing: view.out_of_reach(), duplicates },
+        Case::NothingCurrent => Refusal::NothingCurrent { group, missing: view.out_of_reach(), duplicates },
+        Case::CatalogMissing => Refusal::CatalogMissing {
+            group,
+            at: view.hole.unwrap_or_default(),
+            missing: view.out_of_reach(),
+            duplicates,
+        },
+        _ => {
+            let id = groups.into_keys().next().expect("members of one group are in sight");
+            return Ok(view.decision(id, case));
+        }
+    })
 }
 
 fn is_member(sighting: &Sighting, group: &str) -> bool {
@@ -408,6 +368,178 @@ impl<'a> Line<'a> {
     fn is_beyond(&self, generation: u64) -> bool {
         let oldest = self.head.generation.saturating_sub(self.head.ancestors.len() as u64);
         generation < oldest && self.head.ancestors.len() >= ANCESTORS_MAX
+    }
+
+    fn held(&self, sighting: &Sighting) -> Held {
+        match newest(sighting) {
+            None => Held::Nothing,
+            Some(newest) if newest.id == self.head.id => Held::Newest,
+            Some(newest) if self.has(newest.id) || self.is_beyond(newest.generation) => Held::Ancestor,
+            Some(_) => Held::Other,
+        }
+    }
+
+    /// `expected`: the stamp that the disk, or one after it, should have.
+    fn step(&self, sighting: &Sighting, expected: u64) -> Stamped {
+        match newest_stamp(sighting) {
+            Some(stamp) if !self.has(stamp.membership) => Stamped::Other,
+            Some(stamp) if stamp.counter.saturating_add(1) >= expected => Stamped::InStep,
+            _ => Stamped::Behind,
+        }
+    }
+}
+
+/// What the table of disks says of one that returns to a mounted group.
+#[must_use]
+pub fn returning(sighting: &Sighting, disk: &MemberDisk, membership: &Membership) -> Standing {
+    let line = Line::new(membership);
+    cases::standing(DiskFacts {
+        devices: Devices::One,
+        marked: disk.copy_whole,
+        membership: line.held(sighting),
+        stamp: line.step(sighting, disk.stamp),
+        state: disk.state,
+    })
+}
+
+/// What the disks in sight say of the membership that a mount goes on with.
+struct View<'a> {
+    sight: &'a Sight<'a>,
+    winner: &'a Membership,
+    /// Step 5: other memberships that stand alone, and are not given up.
+    others: Vec<History>,
+    stamp: u64,
+    disks: Vec<(DiskFacts, Verdict)>,
+    voters: usize,
+    witnesses: BTreeSet<DiskNumber>,
+    missing: Vec<Missing>,
+    /// ONLINE disks with data that are current.
+    current: BTreeSet<DiskNumber>,
+    hole: Option<u32>,
+}
+
+impl<'a> View<'a> {
+    fn new(sight: &'a Sight<'a>, winner: &'a Membership) -> Self {
+        let line = Line::new(winner);
+        let mut others: Vec<History> = Vec::new();
+        for (index, newest) in sight.newest() {
+            let known = others.iter().any(|history| history.id == newest.id);
+            let id = sight.sightings[index].header.disk;
+            let given_up = winner.disks.iter().any(|disk| disk.id == id && disk.copy_whole);
+            if !known && !given_up && !line.has(newest.id) && sight.stands_alone(newest) {
+                others.push(sight.history(newest));
+            }
+        }
+        others.sort_by_key(|history| std::cmp::Reverse((history.generation, history.id)));
+        let stamp = sight.newest_stamp(winner, &line);
+        let disks: Vec<_> = winner
+            .disks
+            .iter()
+            .map(|disk| {
+                let facts = sight.facts(disk, &line, stamp);
+                let sighting = sight.disks.get(&disk.id).copied().flatten();
+                (facts, Verdict { number: disk.number, standing: cases::standing(facts), sighting })
+            })
+            .collect();
+        let (mut witnesses, mut missing) = (BTreeSet::new(), Vec::new());
+        for (disk, (facts, verdict)) in winner.disks.iter().zip(&disks).filter(|(disk, _)| disk.votes) {
+            if cases::is_witness(verdict.standing, facts.membership) {
+                witnesses.insert(disk.number);
+            } else {
+                let why = sight.why_no_witness(*verdict);
+                missing.push(Missing { name: disk.name.clone(), failure_group: disk.failure_group.clone(), why });
+            }
+        }
+        let is_current = |(disk, (_, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| {
+            disk.state == DiskState::Online && verdict.standing == Standing::Current && !disk.quorum
+        };
+        let current: BTreeSet<DiskNumber> =
+            winner.disks.iter().zip(&disks).filter(is_current).map(|(disk, _)| disk.number).collect();
+        let hole = catalog_hole(winner, &current);
+        let voters = winner.voters().count();
+        Self { sight, winner, others, stamp, disks, voters, witnesses, missing, current, hole }
+    }
+
+    fn has_majority(&self) -> bool {
+        may_mount(self.voters, self.witnesses.len())
+    }
+
+    fn current_disks(&self) -> Current {
+        match (self.current.is_empty(), self.hole) {
+            (true, _) => Current::Nothing,
+            (false, Some(_)) => Current::WithoutCatalog,
+            (false, None) if self.is_covered() => Current::Enough,
+            (false, None) => Current::TooFew,
+        }
+    }
+
+    /// Step 8: every extent has a mirror on a current disk, as far as can be known without the catalog: no disk that was
+    /// ONLINE is missing, or fewer failure groups than there are mirrors.
+    fn is_covered(&self) -> bool {
+        let away = |was_online: bool| -> BTreeSet<&str> {
+            let disks = self.winner.disks.iter().filter(|disk| !disk.quorum && !self.current.contains(&disk.number));
+            let counts = disks.filter(|disk| !was_online || disk.state == DiskState::Online);
+            counts.map(|disk| disk.failure_group.as_str()).collect()
+        };
+        away(true).is_empty() || away(false).len() < self.winner.redundancy.mirrors()
+    }
+
+    /// The winner's, and the others.
+    fn histories(&self) -> Vec<History> {
+        [self.sight.history(self.winner)].into_iter().chain(self.others.iter().cloned()).collect()
+    }
+
+    /// ONLINE disks that cannot be read from.
+    fn out_of_reach(&self) -> Vec<Missing> {
+        let online = |(disk, _): &(&MemberDisk, _)| disk.state == DiskState::Online && !disk.quorum;
+        let lost = self.winner.disks.iter().zip(&self.disks).filter(online);
+        lost.filter(|(_, (_, verdict))| verdict.standing != Standing::Current)
+            .map(|(disk, (_, verdict))| Missing {
+                name: disk.name.clone(),
+                failure_group: disk.failure_group.clone(),
+                why: self.sight.why(*verdict),
+            })
+            .collect()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = self.sight.warnings.clone();
+        if !self.others.is_empty() {
+            warnings.push(format!("MOUNT FORCE gives up a history: {}", Histories(&self.histories())));
+        }
+        let disks = self.winner.disks.iter().zip(&self.disks);
+        warnings.extend(disks.filter_map(|(disk, (_, verdict))| self.sight.warning(disk, *verdict)));
+        if self.current_disks() == Current::TooFew {
+            let missing = self.out_of_reach();
+            let text = "MOUNT FORCE with more disks missing than the redundancy covers";
+            warnings.push(format!("{text}: {}", List(&missing)));
+        }
+        if !self.has_majority() {
+            let (have, voters, missing) = (self.witnesses.len(), self.voters, List(&self.missing));
+            warnings.push(format!("MOUNT FORCE with {have} of {voters} voters; missing: {missing}"));
+        }
+        warnings
+    }
+
+    fn decision(&self, group: GroupId, case: Case) -> Decision {
+        let incomplete = |(facts, verdict): &&(DiskFacts, Verdict)| {
+            self.witnesses.contains(&verdict.number) && facts.membership != Held::Newest
+        };
+        let named: BTreeSet<DiskId> = self.winner.disks.iter().map(|disk| disk.id).collect();
+        let sightings = self.sight.sightings;
+        let is_stranger = |index: &usize| {
+            is_member(&sightings[*index], self.sight.group) && !named.contains(&sightings[*index].header.disk)
+        };
+        Decision {
+            case,
+            group,
+            membership: self.winner.clone(),
+            stamp: self.stamp,
+            disks: self.disks.iter().map(|(_, verdict)| *verdict).collect(),
+            strangers: (0..sightings.len()).filter(is_stranger).collect(),
+            complete_on: self.disks.iter().filter(incomplete).map(|(_, verdict)| verdict.number).collect(),
+            warnings: self.warnings(),
+        }
     }
 }
 
@@ -477,82 +609,64 @@ impl<'a> Sight<'a> {
         may_mount(history.voters, history.holders)
     }
 
-    /// Steps 3 and 4: the membership to go on with.
-    fn winner(&self) -> Result<&'a Membership, Refusal> {
-        let Some(generation) = self.newest().map(|(_, newest)| newest.generation).max() else {
-            let paths = self.disks.values().flatten().map(|index| self.sightings[*index].path.clone()).collect();
-            return Err(Refusal::NoMembership { group: self.group.to_owned(), paths, duplicates: self.duplicates() });
-        };
-        let candidates: BTreeMap<MembershipId, &Membership> =
-            self.newest().filter(|(_, newest)| newest.generation == generation).map(|(_, m)| (m.id, m)).collect();
-        if candidates.len() == 1 {
-            let winner = candidates.into_values().next().expect("there is one");
-            return Ok(winner);
-        }
-        let alone: Vec<&Membership> = candidates.values().copied().filter(|m| self.stands_alone(m)).collect();
-        match alone[..] {
-            // The others never came in force: they are no history to be warned of.
-            [winner] => Ok(winner),
-            _ => Err(Refusal::TwoHistories {
-                group: self.group.to_owned(),
-                histories: candidates.values().map(|membership| self.history(membership)).collect(),
-                force_helps: false,
-            }),
-        }
+    fn paths(&self) -> Vec<String> {
+        self.disks.values().flatten().map(|index| self.sightings[*index].path.clone()).collect()
     }
 
-    /// Whether a sighting's newest membership and stamp are on the line.
-    fn on_line(&self, index: usize, line: &Line<'_>) -> bool {
-        let membership = newest(&self.sightings[index])
-            .is_none_or(|newest| line.has(newest.id) || line.is_beyond(newest.generation));
-        membership && newest_stamp(&self.sightings[index]).is_none_or(|stamp| line.has(stamp.membership))
+    /// Step 3: the memberships of the highest generation in sight.
+    fn candidates(&self) -> Vec<&'a Membership> {
+        let highest = self.newest().map(|(_, newest)| newest.generation).max();
+        let found: BTreeMap<MembershipId, &Membership> =
+            self.newest().filter(|(_, newest)| Some(newest.generation) == highest).map(|(_, m)| (m.id, m)).collect();
+        found.into_values().collect()
+    }
+
+    /// Step 4: the membership to go on with, if there is one.
+    fn winner(&self, candidates: &[&'a Membership]) -> Option<&'a Membership> {
+        if let [only] = candidates {
+            return Some(only);
+        }
+        let mut alone = candidates.iter().copied().filter(|membership| self.stands_alone(membership));
+        // The others never came in force: they are no history to be warned of.
+        let winner = alone.next()?;
+        alone.next().is_none().then_some(winner)
+    }
+
+    /// What the table of disks asks.
+    fn facts(&self, disk: &MemberDisk, line: &Line<'_>, newest: u64) -> DiskFacts {
+        let sighting = self.disks.get(&disk.id).copied();
+        let devices = match sighting {
+            None => Devices::None,
+            Some(None) => Devices::Several,
+            Some(Some(_)) => Devices::One,
+        };
+        let expected = if disk.state == DiskState::Offline { disk.stamp } else { newest };
+        let seen = sighting.flatten().map(|index| &self.sightings[index]);
+        DiskFacts {
+            devices,
+            marked: disk.copy_whole,
+            membership: seen.map_or(Held::Nothing, |sighting| line.held(sighting)),
+            stamp: seen.map_or(Stamped::Behind, |sighting| line.step(sighting, expected)),
+            state: disk.state,
+        }
     }
 
     fn newest_stamp(&self, winner: &Membership, line: &Line<'_>) -> u64 {
         let counts = |disk: &&MemberDisk| !disk.copy_whole && disk.state != DiskState::Offline;
         let seen = winner.disks.iter().filter(counts).filter_map(|disk| {
-            let index = self.disks.get(&disk.id).copied().flatten()?;
-            self.on_line(index, line).then(|| newest_stamp(&self.sightings[index]))?
+            let sighting = &self.sightings[self.disks.get(&disk.id).copied().flatten()?];
+            let on_line = line.held(sighting) != Held::Other && line.step(sighting, 0) != Stamped::Other;
+            on_line.then(|| newest_stamp(sighting))?
         });
         seen.map(|stamp| stamp.counter).max().unwrap_or(0).max(winner.stamp)
     }
 
-    /// The table of standings.
-    fn verdict(&self, disk: &MemberDisk, line: &Line<'_>, newest: u64) -> Verdict {
-        let sighting = self.disks.get(&disk.id).copied();
-        let counter = |index: usize| newest_stamp(&self.sightings[index]).map_or(0, |stamp| stamp.counter);
-        let standing = match sighting {
-            None => Standing::Absent,
-            Some(None) => Standing::Duplicate,
-            Some(Some(_)) if disk.copy_whole => Standing::CopyWhole,
-            Some(Some(index)) => {
-                let offline = disk.state == DiskState::Offline;
-                let expected = if offline { disk.stamp } else { newest };
-                if !self.on_line(index, line) {
-                    Standing::LosingBranch
-                } else if counter(index).saturating_add(1) < expected {
-                    Standing::OldImage
-                } else if disk.state == DiskState::Online {
-                    Standing::Current
-                } else {
-                    Standing::Stale
-                }
-            }
-        };
-        Verdict { number: disk.number, standing, sighting: sighting.flatten() }
-    }
-
-    /// Whether a voter is a witness, or why not.
-    fn testimony(&self, verdict: Verdict) -> Result<(), String> {
+    fn why_no_witness(&self, verdict: Verdict) -> String {
         match (verdict.standing, verdict.sighting) {
             (Standing::Current | Standing::Stale, Some(index)) => {
-                let sighting = &self.sightings[index];
-                match newest(sighting) {
-                    Some(_) => Ok(()),
-                    None => Err(format!("{} holds no readable membership", sighting.path)),
-                }
+                format!("{} holds no readable membership", self.sightings[index].path)
             }
-            _ => Err(self.why(verdict)),
+            _ => self.why(verdict),
         }
     }
 

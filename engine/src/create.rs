@@ -448,11 +448,17 @@ pub(crate) async fn write_header(
 
 pub(crate) fn catalog_trouble(group: &str, error: &CatalogError) -> AdminError {
     let code = match error {
-        CatalogError::Store(_) => Code::Io,
+        CatalogError::Store(_) | CatalogError::LogHidden => Code::Io,
         _ => Code::Damaged,
     };
-    AdminError::new(code, format!("disk group {group}: {error}"))
-        .hint("plinth check shows more; if no good mirror is left, restore the group from a backup")
+    let refused = AdminError::new(code, format!("disk group {group}: {error}"));
+    if let CatalogError::LogHidden = error {
+        return refused.hint(format!(
+            "attach the disks that are missing, or make them readable; ALTER DISKGROUP {group} MOUNT FORCE does without \
+             those commits, and what was synced with them may be lost"
+        ));
+    }
+    refused.hint("plinth check shows more; if no good mirror is left, restore the group from a backup")
 }
 
 impl Group {

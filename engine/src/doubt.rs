@@ -262,7 +262,7 @@ impl Group {
 
     /// Step 3: sees to it that the next mount takes nothing for written that a failed flush may have lost.
     pub(crate) async fn distrust_pending(&self) -> Result<(), FileError> {
-        if !self.is_in_doubt() || self.boot() == NO_BOOT {
+        if !(self.is_in_doubt() || self.store.has_failed_to_flush()) || self.boot() == NO_BOOT {
             return Ok(());
         }
         // A change that cannot be recorded holds up all others: not while a voter does not take it.

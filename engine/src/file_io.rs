@@ -327,19 +327,20 @@ impl Group {
         }
     }
 
-    /// Makes bytes zeros that are not, without a mark of their own.
-    pub(crate) async fn zero_part(&self, part: &Part) -> Result<()> {
-        let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else { return Ok(()) };
+    /// Makes bytes zeros that are not, without a mark of their own. Whether there were any.
+    pub(crate) async fn zero_part(&self, part: &Part) -> Result<bool> {
+        let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else { return Ok(false) };
         if !extent.has_piece(piece_of(part.inside.start)) {
-            return Ok(());
+            return Ok(false);
         }
         let mut bytes = vec![0; part.range.len()];
         self.read_part(part, &mut bytes).await?;
-        if bytes.iter().any(|byte| *byte != 0) {
+        let dirty = bytes.iter().any(|byte| *byte != 0);
+        if dirty {
             bytes.fill(0);
             self.write_part(extent, part.inside.clone(), &bytes).await?;
         }
-        Ok(())
+        Ok(dirty)
     }
 
     /// Copies a slot's bytes into piece 0 of another extent. False: the slot holds nothing.

@@ -2,12 +2,17 @@
 //!
 //! Reads only. Any bytes may be there.
 
+mod copies;
+
+pub use copies::{Case, Header};
+
 use crate::{
     admin::{HeaderStatus, Survey},
     buffer::Buffer,
     choose::Sighting,
     world::{Disk, Found, Io, World},
 };
+use copies::Search;
 use futures::future::Either;
 use plinth_format::{
     BLOCK_SIZE, FormatError,
@@ -17,15 +22,6 @@ use plinth_format::{
     stamp::Stamp,
 };
 use std::{sync::Arc, time::Duration};
-
-/// The header of a disk, from its three copies.
-#[derive(Debug, Clone)]
-pub struct Header {
-    /// The valid copy with the highest sequence.
-    pub best: DiskHeader,
-    /// Places whose copy is missing, damaged or older.
-    pub wrong: Vec<u64>,
-}
 
 /// How long a disk may take to answer before it counts as unreadable: a hung disk must not
 /// hang discovery, nor the mount of the group it belongs to.
@@ -50,42 +46,26 @@ async fn read(disk: &dyn Disk, offset: u64, length: usize) -> Option<Buffer> {
     done.buffer
 }
 
-/// Reads the header. `None` if no copy is valid, or the disk does not answer.
+/// Reads the header. `None` if no copy is valid, or nothing says which of several is, or the disk does not answer.
 pub async fn read_header(world: &dyn World, disk: &dyn Disk) -> Option<Header> {
-    in_time(world, find_header(disk)).await
+    examine_header(world, disk).await.1
 }
 
-async fn find_header(disk: &dyn Disk) -> Option<Header> {
+/// The case of a disk's header copies, and the header, if there is one. See `copies.rs`.
+pub async fn examine_header(world: &dyn World, disk: &dyn Disk) -> (Case, Option<Header>) {
+    let found = in_time(world, async { Some(find_header(disk).await) }).await;
+    found.unwrap_or((Case::NoHeader, None))
+}
+
+async fn find_header(disk: &dyn Disk) -> (Case, Option<Header>) {
     let first = read_copy(disk, HEADER_PLACE).await;
-    let mut copies = vec![(HEADER_PLACE, first.clone())];
-    // The first copy is written first and never lost by itself: if it is valid, it says where the others are. What stands
-    // elsewhere is a leftover of a layout that the disk had before, or a file's bytes. Without it, the others are looked for
-    // where they would be if the whole device is used; each of them says where its fellows are.
-    let mut places = match &first {
-        Some(header) => header.layout.header_places().to_vec(),
-        None => likely_places(disk).await,
-    };
-    let mut index = 0;
-    while index < places.len() {
-        let place = places[index];
-        index += 1;
-        if copies.iter().any(|(other, _)| *other == place) {
-            continue;
-        }
-        let copy = read_copy(disk, place).await.filter(|copy| copy.layout.header_places().contains(&place));
-        if let (Some(header), None) = (&copy, &first) {
-            places.extend(header.layout.header_places());
-        }
-        copies.push((place, copy));
+    let guesses = if first.is_none() { likely_places(disk).await } else { Vec::new() };
+    let mut search = Search::new(first, guesses);
+    while let Some(place) = search.next() {
+        let copy = read_copy(disk, place).await;
+        search.found(place, copy);
     }
-    let best = copies.iter().filter_map(|(_, copy)| copy.clone()).max_by_key(|header| header.sequence)?;
-    let wrong = best
-        .layout
-        .header_places()
-        .into_iter()
-        .filter(|place| !copies.iter().any(|(other, copy)| other == place && copy.as_ref() == Some(&best)))
-        .collect();
-    Some(Header { best, wrong })
+    search.end(disk.size())
 }
 
 /// Where copies of the header may be: of the whole device, and, as a part of it may be in use, of every size that a
@@ -198,7 +178,8 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
     survey.logical_sector = disk.sectors().logical;
     survey.physical_sector = disk.sectors().physical;
     survey.can_discard = disk.can_discard();
-    if let Some(header) = read_header(&**world, &**disk).await {
+    let (case, header) = examine_header(&**world, &**disk).await;
+    if let Some(header) = header {
         let header = header.best;
         survey.header = match header.status {
             Status::Member => HeaderStatus::Member,
@@ -211,6 +192,10 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
         survey.number = Some(header.number.0);
         survey.quorum = header.quorum;
         return (survey, Some(header));
+    }
+    if case == Case::Contested {
+        survey.remark = Some("its header copies are of several disks, and nothing says which it is".to_owned());
+        return (survey, None);
     }
     match header_trouble(&**world, &**disk).await {
         Some(error @ FormatError::Version { .. }) => {

@@ -22,6 +22,8 @@ pub mod attributes;
 mod bits;
 mod blocks;
 pub mod buffer;
+#[cfg(test)]
+mod cases;
 pub mod catalog;
 mod check;
 mod check_files;

@@ -491,6 +491,17 @@ impl Settled {
         matches!(self, Self::Ok(_))
     }
 
+    /// The bytes, of a read; or the reason in words.
+    ///
+    /// # Errors
+    /// If it failed, or did not end in time.
+    pub fn into_result(self) -> Result<Option<Buffer>, String> {
+        match self {
+            Self::Ok(buffer) => Ok(buffer),
+            bad => Err(bad.reason()),
+        }
+    }
+
     /// In words, for the alert log.
     #[must_use]
     pub fn reason(&self) -> String {

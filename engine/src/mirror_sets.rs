@@ -7,12 +7,19 @@
 use plinth_format::DiskNumber;
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// How many extents have their mirrors on each set of disks.
 #[derive(Debug, Default)]
-pub struct MirrorSets(Mutex<BTreeMap<Vec<DiskNumber>, u64>>);
+pub struct MirrorSets {
+    sets: Mutex<BTreeMap<Vec<DiskNumber>, u64>>,
+    /// The catalog has been asked for all extents.
+    known: AtomicBool,
+}
 
 impl MirrorSets {
     fn key(disks: impl Iterator<Item = DiskNumber>) -> Vec<DiskNumber> {
@@ -21,14 +28,25 @@ impl MirrorSets {
         key
     }
 
+    /// All extents are there.
+    pub fn complete(&self) {
+        self.known.store(true, Ordering::Release);
+    }
+
+    /// Whether all extents are there: a mount does not know them before it has opened the catalog.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.known.load(Ordering::Acquire)
+    }
+
     /// One more extent has its mirrors on `disks`.
     pub fn add(&self, disks: impl Iterator<Item = DiskNumber>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(Self::key(disks)).or_default() += 1;
+        *self.sets.lock().unwrap_or_else(PoisonError::into_inner).entry(Self::key(disks)).or_default() += 1;
     }
 
     /// One extent less.
     pub fn remove(&self, disks: impl Iterator<Item = DiskNumber>) {
-        let mut sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         let key = Self::key(disks);
         if let Some(count) = sets.get_mut(&key) {
             *count -= 1;
@@ -41,7 +59,7 @@ impl MirrorSets {
     /// Whether every extent that has a mirror on `leaving` keeps one on a disk that `is_current`.
     #[must_use]
     pub fn can_spare(&self, leaving: DiskNumber, is_current: impl Fn(DiskNumber) -> bool) -> bool {
-        let sets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         sets.keys()
             .filter(|set| set.contains(&leaving))
             .all(|set| set.iter().any(|disk| *disk != leaving && is_current(*disk)))

@@ -83,8 +83,8 @@ async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
             && header.best.status == Status::Member
             && header.best.group_name == name
         {
-            let needed = header.best.layout.size();
-            if disk.size() < needed {
+            if header.case == identify::Case::Shrunk {
+                let needed = header.best.layout.size();
                 let (path, disk_name, size) = (&one.path, &header.best.name, disk.size());
                 shrunk
                     .push(format!("{path} has shrunk: {size} bytes, disk {disk_name} needs {needed}; it is not used"));
@@ -185,10 +185,10 @@ async fn mount_disks(
     let refused = choose::choose(name, &claimed.sightings, force);
     let unusable = if refused.is_err() { unusable_disks(&world).await } else { Vec::new() };
     let decision = refused.map_err(|refusal| {
-        let code = match refusal {
-            choose::Refusal::NoDisks { .. } => Code::NoGroup,
-            choose::Refusal::NoQuorum { .. } | choose::Refusal::TwoHistories { .. } => Code::NoQuorum,
-            choose::Refusal::TwoGroups { .. } => Code::DuplicateDisk,
+        let code = match refusal.case() {
+            choose::Case::NoDisks => Code::NoGroup,
+            choose::Case::NoQuorum | choose::Case::TwoHistories | choose::Case::Fork => Code::NoQuorum,
+            choose::Case::TwoGroups => Code::DuplicateDisk,
             _ => Code::WouldLoseData,
         };
         let mut text = refusal.to_string();
@@ -244,7 +244,7 @@ async fn mount_disks(
         found.au_size,
     ));
     *opened = Some(Arc::clone(&store));
-    let (catalog, recovery) = Catalog::open(&world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>)
+    let (catalog, recovery) = Catalog::open(&world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>, force)
         .await
         .map_err(|error| catalog_trouble(name, &error))?;
     if was_mounted {
@@ -290,6 +290,8 @@ async fn mount_disks(
     let scan = scan_extents(&catalog, &regions).await.map_err(|error| failed(&error))?;
     let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| tell(Severity::Alarm, None, text));
     store.space_is_known();
+    // What the catalog lost since its AUs were counted.
+    store.free_struck();
     let next_extent =
         scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
@@ -494,6 +496,7 @@ fn build_space(
             }
         }
     }
+    mirror_sets.complete();
     let per_extent = usize::try_from(au_size / plinth_format::layout::PIECE_SIZE).unwrap_or(1);
     let mut slots = Slots::new(per_extent);
     scan.shared.iter().for_each(|id| slots.add_extent(*id));

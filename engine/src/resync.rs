@@ -17,6 +17,7 @@ use crate::{
     activity::Active,
     admin::{AdminError, Code, Operation, Selection},
     blocks::BLOCKS_PER_PIECE,
+    choose::{self, Standing},
     error::FileError,
     event::Severity,
     extent::{self, Extent, Mirror},
@@ -197,7 +198,7 @@ impl Group {
             let Ok(disk) = found.disk.clone() else { continue };
             let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
             if header.best.disk == member.id && header.best.group == self.id {
-                matches.push((found, disk, header.best));
+                matches.push((found, disk, header));
             }
         }
         let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
@@ -212,7 +213,7 @@ impl Group {
             return Err(AdminError::new(Code::CannotOpen, text)
                 .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
         };
-        if disk.size() < member.layout.size() {
+        if header.case == identify::Case::Shrunk {
             let text = format!(
                 "{} has shrunk: {} bytes, disk {} needs {}",
                 found.path,
@@ -232,21 +233,14 @@ impl Group {
             }
             self.world.sleep(Duration::from_millis(100)).await;
         }
-        let sighting = identify::sight(&*self.world, &found, &*disk, header).await;
+        let sighting = identify::sight(&*self.world, &found, &*disk, header.best).await;
         let membership = self.voters.current();
-        let entry = membership.disk(member.number);
-        let line = |id| id == membership.id || membership.ancestors.contains(&id);
-        let newest = sighting.memberships.iter().max_by_key(|membership| membership.generation);
-        let stamp = sighting.stamps.iter().max_by_key(|stamp| stamp.counter);
-        let whole = if entry.is_some_and(|entry| entry.copy_whole) {
-            Some("it was marked so".to_owned())
-        } else if newest.is_some_and(|newest| !line(newest.id)) || stamp.is_some_and(|stamp| !line(stamp.membership)) {
-            Some("it went on in another history, or was away too long".to_owned())
-        } else if stamp.is_none_or(|stamp| entry.is_some_and(|entry| stamp.counter + 1 < entry.stamp)) {
-            Some("it is an old image".to_owned())
-        } else {
-            None
-        };
+        let standing = membership.disk(member.number).map(|entry| choose::returning(&sighting, entry, &membership));
+        let whole = standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
+            Standing::CopyWhole => "it was marked so".to_owned(),
+            Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
+            _ => "it is an old image".to_owned(),
+        });
         Ok((disk, whole))
     }
 

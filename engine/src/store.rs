@@ -70,6 +70,8 @@ pub struct DiskStore {
     lost: Mutex<BTreeMap<u64, String>>,
     /// While something is written and not flushed: how often each disk had gone, and failed a flush, when that began.
     unflushed: Mutex<Option<BTreeMap<DiskNumber, (u64, u64)>>>,
+    /// A flush failed on a disk that stayed.
+    flush_failed: AtomicBool,
 }
 
 /// A part of a request on one mirror.
@@ -108,6 +110,7 @@ impl DiskStore {
             voters,
             space,
             is_space_known: AtomicBool::new(false),
+            flush_failed: AtomicBool::new(false),
             au_size,
             owned,
             mended: Mutex::default(),
@@ -160,6 +163,11 @@ impl DiskStore {
 
     fn failed(file: CatalogFile, doing: &'static str, offset: u64, length: usize, reason: String) -> StoreError {
         StoreError::Failed { file: FileName(file), doing, offset, length, reason }
+    }
+
+    /// Whether a flush has failed on a disk that stayed: what else was written to it may be lost, too.
+    pub fn has_failed_to_flush(&self) -> bool {
+        self.flush_failed.load(Ordering::Relaxed)
     }
 
     async fn read_parts(&self, parts: &[Part], length: usize) -> Result<Buffer, (Arc<Member>, Settled)> {
@@ -252,7 +260,9 @@ impl DiskStore {
                 }
             }
             if !failures.is_empty() {
-                self.drop_failed(file, "flushing", &failures).await?;
+                let dropped = self.drop_failed(file, "flushing", &failures).await;
+                self.flush_failed.fetch_or(dropped.is_err(), Ordering::Relaxed);
+                dropped?;
                 continue;
             }
             // A flush for somebody else that failed meanwhile is not made good by ours.
@@ -272,7 +282,10 @@ impl DiskStore {
             match self.voters.expel(broken, &format!("catalog: {reason}"), false).await {
                 Ok(()) => {}
                 Err(Refusal::Closing) => return Err(StoreError::Stopped("dismounted by force".to_owned())),
-                Err(refusal) => return Err(Self::failed(file, "flushing", 0, 0, format!("{reason}; {refusal}"))),
+                Err(refusal) => {
+                    self.flush_failed.store(true, Ordering::Relaxed);
+                    return Err(Self::failed(file, "flushing", 0, 0, format!("{reason}; {refusal}")));
+                }
             }
         }
     }
@@ -409,7 +422,7 @@ impl DiskStore {
         for run in runs {
             for step in 0..u64::from(run.count) * self.au_size / STEP {
                 let offset = u64::from(run.at) * self.au_size + step * STEP;
-                let buffer = self.read_any(file, offset, STEP as usize).await?;
+                let buffer = self.read_best(file, offset, STEP as usize).await?;
                 let target = member.layout.au_offset(run.first) + step * STEP;
                 let settled = member.start_write(target, buffer.share()).settle().await;
                 if !settled.is_ok() {
@@ -484,7 +497,7 @@ impl DiskStore {
     /// Runs on the catalog's writer thread, where nobody else writes them.
     ///
     /// A page that is good nowhere is none that the database uses, or its own check finds it. Of pages that
-    /// are good and differ the first is what the catalog reads.
+    /// are good and differ the one that was written last is what the catalog reads.
     pub fn compare_mirrors(&self, offset: u64, repair: bool) -> (Vec<Problem>, Option<u64>) {
         let file = CatalogFile::Database;
         let pages = match database_pages(self) {
@@ -510,15 +523,19 @@ impl DiskStore {
         }
         for (at, number) in (0..length).step_by(PAGE_SIZE).zip(offset / PAGE_SIZE as u64 + 1..) {
             let range = at..at + PAGE_SIZE;
-            let is_good = |page: &[u8]| u32::try_from(number).is_ok_and(|number| page::is_good(page, number));
+            let age = |page: &[u8]| u32::try_from(number).ok().and_then(|number| page::written(page, number));
             let page = |copy: &Option<Buffer>| copy.as_ref().map(|copy| copy[range.clone()].to_vec());
-            let Some(source) = copies.iter().filter_map(|(_, copy)| page(copy)).find(|page| is_good(page)) else {
+            let good = copies.iter().filter_map(|(_, copy)| page(copy).and_then(|page| Some((age(&page)?, page))));
+            let Some((_, source)) = good.reduce(|best, other| if other.0 > best.0 { other } else { best }) else {
                 continue;
             };
             for (mirror, copy) in &copies {
                 let Some(found) = page(copy).filter(|found| *found != source) else { continue };
                 let at = offset + at as u64;
-                let what = if is_good(&found) { "is not the other mirror's" } else { "does not match its checksum" };
+                let what = match age(&found) {
+                    Some(_) => "is older than on the other mirror",
+                    None => "does not match its checksum",
+                };
                 let text = format!("{}: page {number} of the catalog {what}", self.place(file, *mirror, at));
                 let repaired = repair && self.write_mirror(file, *mirror, at, Buffer::copy_of(&source).share()).is_ok();
                 problems.push(Problem { text, repaired });
@@ -530,16 +547,49 @@ impl DiskStore {
         (problems, Some(offset + length as u64))
     }
 
-    async fn read_any(&self, file: CatalogFile, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+    /// Reads what a new mirror is to hold: of each page of the database the newest that is good, if one is.
+    async fn read_best(&self, file: CatalogFile, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+        let mut best: Option<Buffer> = None;
         let mut tried = 0;
         for mirror in self.mirrors(file) {
             let Some(parts) = self.parts(file, mirror, offset, length) else { continue };
             tried += 1;
-            if let Ok(buffer) = self.read_parts(&parts, length).await {
-                return Ok(buffer);
+            let Ok(buffer) = self.read_parts(&parts, length).await else { continue };
+            let Some(best) = &mut best else {
+                best = Some(buffer);
+                continue;
+            };
+            if file != CatalogFile::Database {
+                continue;
+            }
+            for (at, number) in (0..length).step_by(PAGE_SIZE).zip(offset / PAGE_SIZE as u64 + 1..) {
+                let range = at..at + PAGE_SIZE;
+                let Ok(number) = u32::try_from(number) else { break };
+                if page::written(&buffer[range.clone()], number) > page::written(&best[range.clone()], number) {
+                    best[range.clone()].copy_from_slice(&buffer[range]);
+                }
             }
         }
-        Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
+        best.ok_or(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
+    }
+
+    /// Rewrites the mirrors on which a read found something wrong with what is right.
+    fn mend(&self, file: CatalogFile, wrong: &[u8], offset: u64, right: Buffer) -> Buffer {
+        if wrong.is_empty() {
+            return right;
+        }
+        let slice = right.share();
+        // Whoever reads has the right bytes, whatever becomes of the mirror that had not: it may be gone by now.
+        if wait_for(&*self.world, self.write_to(file, wrong, &[(offset, slice.clone())])).is_ok() {
+            // The other mirror may be the next to go.
+            let _ = self.flush();
+            let current = self.mirrors(file);
+            wrong
+                .iter()
+                .filter(|mirror| current.contains(mirror))
+                .for_each(|mirror| self.tell_mended(file, *mirror, offset));
+        }
+        Buffer::copy_of(&slice)
     }
 
     fn unit_count(&self, membership: &Membership, file: CatalogFile, mirror: u8) -> u32 {
@@ -696,49 +746,66 @@ impl Store for DiskStore {
         self.current_mirrors(file).into_keys().collect()
     }
 
+    fn epoch(&self) -> u64 {
+        // Grows with every mount.
+        self.voters.current().generation
+    }
+
     fn read(
         &self,
         file: CatalogFile,
         offset: u64,
         length: usize,
-        good: &mut dyn FnMut(&[u8]) -> bool,
+        age: &dyn Fn(&[u8]) -> Option<u64>,
     ) -> Result<Buffer, StoreError> {
-        let mut wrong = Vec::new();
-        let (mut tried, mut unread) = (0, 0);
-        for mirror in self.mirrors(file) {
-            let Some(parts) = self.parts(file, mirror, offset, length) else { continue };
-            tried += 1;
-            match wait_for(&*self.world, self.read_parts(&parts, length)) {
-                Ok(buffer) if good(&buffer) => {
-                    if wrong.is_empty() {
-                        return Ok(buffer);
+        loop {
+            let mirrors: Vec<_> = self
+                .mirrors(file)
+                .into_iter()
+                .filter_map(|mirror| Some((mirror, self.parts(file, mirror, offset, length)?)))
+                .collect();
+            let reads = mirrors.iter().map(|(_, parts)| self.read_parts(parts, length));
+            let copies = wait_for(&*self.world, futures::future::join_all(reads));
+            let mut silent = Vec::new();
+            let mut good: Vec<(u64, u8, Buffer)> = Vec::new();
+            let (mut wrong, mut unread) = (Vec::new(), 0);
+            for ((mirror, _), copy) in mirrors.iter().zip(copies) {
+                match copy {
+                    Ok(buffer) => match age(&buffer) {
+                        Some(age) => good.push((age, *mirror, buffer)),
+                        None => wrong.push(*mirror),
+                    },
+                    Err((member, settled @ Settled::Overdue)) => {
+                        unread += 1;
+                        let reason = settled.reason();
+                        let expelled = wait_for(&*self.world, self.voters.expel(member.number, &reason, false));
+                        silent.extend(expelled.is_err().then_some(member));
                     }
-                    let slice = buffer.share();
-                    // Whoever reads has the right bytes, whatever becomes of the mirror that had not: it may be gone by now.
-                    if wait_for(&*self.world, self.write_to(file, &wrong, &[(offset, slice.clone())])).is_ok() {
-                        let current = self.mirrors(file);
-                        wrong
-                            .iter()
-                            .filter(|mirror| current.contains(mirror))
-                            .for_each(|mirror| self.tell_mended(file, *mirror, offset));
+                    Err(_) => {
+                        unread += 1;
+                        wrong.push(*mirror);
                     }
-                    return Ok(Buffer::copy_of(&slice));
-                }
-                Ok(_) => wrong.push(mirror),
-                Err((member, settled @ Settled::Overdue)) => {
-                    unread += 1;
-                    let _ = wait_for(&*self.world, self.voters.expel(member.number, &settled.reason(), false));
-                }
-                Err(_) => {
-                    unread += 1;
-                    wrong.push(mirror);
                 }
             }
+            if let Some(newest) = good.iter().map(|(age, ..)| *age).max() {
+                let (newer, older): (Vec<_>, Vec<_>) = good.into_iter().partition(|(age, ..)| *age == newest);
+                wrong.extend(older.iter().map(|(_, mirror, _)| *mirror));
+                let (.., right) = newer.into_iter().next().expect("one has this age");
+                return Ok(self.mend(file, &wrong, offset, right));
+            }
+            if silent.is_empty() || self.voters.is_closing() {
+                if file == CatalogFile::Database && !mirrors.is_empty() && unread == 0 {
+                    self.tell_lost(&wrong, offset);
+                }
+                return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried: mirrors.len() });
+            }
+            // R2: where nothing else is left, wait until one that is silent has answered.
+            wait_for(&*self.world, async {
+                while silent.iter().all(|member| member.is_hung()) && !self.voters.is_closing() {
+                    self.world.sleep(Duration::from_millis(50)).await;
+                }
+            });
         }
-        if file == CatalogFile::Database && tried > 0 && unread == 0 {
-            self.tell_lost(&wrong, offset);
-        }
-        Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
     }
 
     fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError> {

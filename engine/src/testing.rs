@@ -68,14 +68,17 @@ impl Numbers {
     }
 }
 
+/// A block of an image. Images that were cloned share what neither has changed.
+type Block = Arc<[u8]>;
+
 /// The bytes of one device, with a volatile cache. See the module's description.
 #[derive(Debug, Clone, Default)]
 pub struct Image {
-    durable: BTreeMap<u64, Box<[u8]>>,
+    durable: BTreeMap<u64, Block>,
     /// Blocks that differ, or may differ, from `durable`.
-    cached: BTreeMap<u64, Box<[u8]>>,
+    cached: BTreeMap<u64, Block>,
     /// Blocks that a failed flush has given up although reads still show them, as a page cache does.
-    ghosts: BTreeMap<u64, Box<[u8]>>,
+    ghosts: BTreeMap<u64, Block>,
     noise: Option<u64>,
 }
 
@@ -92,19 +95,19 @@ impl Image {
         Self { noise: Some(seed), ..Self::default() }
     }
 
-    fn untouched(&self, block: u64) -> Box<[u8]> {
-        let mut bytes = vec![0; BLOCK].into_boxed_slice();
+    fn untouched(&self, block: u64) -> Block {
+        let mut bytes = [0; BLOCK];
         if let Some(seed) = self.noise {
             Numbers::new(seed ^ block.wrapping_mul(0x2545_f491_4f6c_dd1d)).fill(&mut bytes);
         }
-        bytes
+        Arc::new(bytes)
     }
 
-    fn durable_block(&self, block: u64) -> Box<[u8]> {
+    fn durable_block(&self, block: u64) -> Block {
         self.durable.get(&block).cloned().unwrap_or_else(|| self.untouched(block))
     }
 
-    fn block(&self, block: u64) -> Box<[u8]> {
+    fn block(&self, block: u64) -> Block {
         let volatile = self.cached.get(&block).or_else(|| self.ghosts.get(&block));
         volatile.cloned().unwrap_or_else(|| self.durable_block(block))
     }
@@ -121,7 +124,7 @@ impl Image {
         for_blocks(offset, bytes.len(), |block, inside, part| {
             let old = self.block(block);
             let cached = self.cached.entry(block).or_insert(old);
-            cached[inside].copy_from_slice(&bytes[part]);
+            Arc::make_mut(cached)[inside].copy_from_slice(&bytes[part]);
         });
     }
 
@@ -130,13 +133,35 @@ impl Image {
         for_blocks(offset, bytes.len(), |block, inside, part| {
             for volatile in [&mut self.cached, &mut self.ghosts] {
                 if let Some(block) = volatile.get_mut(&block) {
-                    block[inside.clone()].copy_from_slice(&bytes[part.clone()]);
+                    Arc::make_mut(block)[inside.clone()].copy_from_slice(&bytes[part.clone()]);
                 }
             }
             let mut durable = self.durable_block(block);
-            durable[inside].copy_from_slice(&bytes[part]);
+            Arc::make_mut(&mut durable)[inside].copy_from_slice(&bytes[part]);
             self.durable.insert(block, durable);
         });
+    }
+
+    /// Forgets what was written to a range; what is in its blocks instead, `left` says. Blocks that were never written
+    /// stay so.
+    pub fn discard(&mut self, offset: u64, length: u64, mut left: impl FnMut(&mut [u8])) {
+        let blocks = offset.div_ceil(BLOCK as u64)..(offset + length) / BLOCK as u64;
+        let maps = [&self.durable, &self.cached, &self.ghosts];
+        let held: std::collections::BTreeSet<u64> =
+            maps.iter().flat_map(|map| map.range(blocks.clone()).map(|(block, _)| *block)).collect();
+        for block in held {
+            let mut bytes = [0; BLOCK];
+            left(&mut bytes);
+            self.cached.insert(block, Arc::new(bytes));
+        }
+    }
+
+    /// The blocks, by number, that read differently than in an earlier image of the device.
+    #[must_use]
+    pub fn changed_since(&self, earlier: &Self) -> Vec<u64> {
+        let mine = self.durable.keys().chain(self.cached.keys()).chain(self.ghosts.keys());
+        let touched: std::collections::BTreeSet<u64> = mine.copied().collect();
+        touched.into_iter().filter(|block| self.block(*block) != earlier.block(*block)).collect()
     }
 
     /// Makes everything written durable.
@@ -170,7 +195,8 @@ impl Image {
         // Now and then all or nothing, which a coin per sector would never show.
         let keep = numbers.below(4);
         for (block, new) in std::mem::take(&mut self.cached) {
-            let mut kept = self.durable_block(block);
+            let mut durable = self.durable_block(block);
+            let kept = Arc::make_mut(&mut durable);
             for at in (0..BLOCK).step_by(sector) {
                 let range = at..at + sector;
                 if torn && kept[range.clone()] != new[range.clone()] && numbers.below(6) == 0 {
@@ -179,7 +205,7 @@ impl Image {
                     kept[range.clone()].copy_from_slice(&new[range]);
                 }
             }
-            self.durable.insert(block, kept);
+            self.durable.insert(block, durable);
         }
     }
 }

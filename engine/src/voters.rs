@@ -25,7 +25,7 @@ use crate::{
     choose,
     event::{Event, Severity},
     identify,
-    member::{Member, Settled},
+    member::Member,
     mirror_sets::MirrorSets,
     world::World,
 };
@@ -299,9 +299,15 @@ impl Voters {
             membership.catalog.is_empty()
                 || runs.any(|run| run.disk != number && is_whole(membership, file, run.mirror, number))
         };
-        self.mirror_sets.can_spare(number, is_current)
-            && has_catalog(CatalogFile::Database)
-            && has_catalog(CatalogFile::Wal)
+        let has_extents = if self.mirror_sets.is_complete() {
+            self.mirror_sets.can_spare(number, is_current)
+        } else {
+            // Nobody knows yet where extents are, but that no two mirrors are in one failure group.
+            let leaves = |disk: &&MemberDisk| !disk.quorum && (disk.number == number || !is_current(disk.number));
+            let away: BTreeSet<_> = membership.disks.iter().filter(leaves).map(|disk| &disk.failure_group).collect();
+            away.len() < membership.redundancy.mirrors() || membership.disk(number).is_some_and(|disk| disk.quorum)
+        };
+        has_extents && has_catalog(CatalogFile::Database) && has_catalog(CatalogFile::Wal)
     }
 
     /// Makes the change `edit`, and those that failing disks force. `edit` runs once, on the
@@ -506,7 +512,7 @@ impl Voters {
             .await
     }
 
-    /// Writes a record to each target and flushes it; returns those that failed and why.
+    /// Writes a record to each target, flushes it and reads it back; returns those that failed and why.
     pub(crate) async fn write_records(
         &self,
         targets: &BTreeSet<DiskNumber>,
@@ -519,13 +525,21 @@ impl Voters {
             if member.is_hung() {
                 return Some("I/O that was given up is still under way".to_owned());
             }
-            match member.start_write(place, Buffer::copy_of(&record(member)).share()).settle().await {
-                Settled::Ok(_) => match member.flush().await {
-                    Settled::Ok(_) => None,
-                    bad => Some(bad.reason()),
-                },
-                bad => Some(bad.reason()),
+            let bytes = Buffer::copy_of(&record(member)).share();
+            // What a disk says it has written is looked at: no other copy on it would tell.
+            for _ in 0..2 {
+                let written = async {
+                    member.start_write(place, bytes.clone()).settle().await.into_result()?;
+                    member.flush().await.into_result()?;
+                    member.start_read(place, bytes.len()).settle().await.into_result()
+                };
+                match written.await {
+                    Ok(Some(found)) if found[..] == bytes[..] => return None,
+                    Ok(_) => {}
+                    Err(reason) => return Some(reason),
+                }
             }
+            Some(format!("what was written at {place} is not there"))
         });
         let results = futures::future::join_all(writes).await;
         for (member, result) in members.iter().zip(results) {

@@ -451,7 +451,8 @@ fn a_page_knows_its_number() {
     let mut bytes = vec![0; page::PAGE_SIZE];
     random.fill(&mut bytes);
     assert!(!page::is_good(&bytes, 1));
-    page::seal(&mut bytes, 7);
+    page::seal(&mut bytes, 7, 99);
+    assert_eq!(page::written(&bytes, 7), Some(99));
     assert!(page::is_good(&bytes, 7));
     assert!(!page::is_good(&bytes, 8));
     assert!(!page::is_good(&bytes[..page::PAGE_SIZE - 1], 7));

@@ -19,7 +19,10 @@ use super::{
     store::{CatalogFile, Store, StoreError},
     wal,
 };
-use crate::buffer::{Buffer, Slice};
+use crate::{
+    admin::Problem,
+    buffer::{Buffer, Slice},
+};
 use plinth_format::page::{self, PAGE_SIZE};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -95,6 +98,8 @@ pub(super) struct Image {
     log: Mutex<Log>,
     /// Held while something is being pushed: one run of writes at a time.
     pushing: Mutex<()>,
+    /// The number of the last write of pages.
+    writes: AtomicU64,
     /// Capacities last seen, which never shrink: asked for again only when they are reached.
     room: [AtomicU64; 2],
     /// The last thing that went wrong, for messages: SQLite passes on only a number.
@@ -113,8 +118,10 @@ impl Image {
     /// `pages`: how many the database has.
     pub(super) fn new(store: Arc<dyn Store>, pages: u32) -> Self {
         let pages = Pages { size: u64::from(pages) * PAGE_SIZE as u64, ..Pages::default() };
+        let writes = AtomicU64::new(wal::first_write(&*store));
         Self {
             store,
+            writes,
             pages: Mutex::new(pages),
             log: Mutex::default(),
             pushing: Mutex::default(),
@@ -179,8 +186,8 @@ impl Image {
             pages.changes
         };
         let offset = u64::from(number - 1) * PAGE_SIZE as u64;
-        let mut good = |bytes: &[u8]| page::is_good(bytes, number);
-        let buffer = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &mut good))?;
+        let age = |bytes: &[u8]| page::written(bytes, number);
+        let buffer = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
         use_it(&buffer);
         let mut pages = lock(&self.pages);
         if pages.changes == changes {
@@ -300,9 +307,46 @@ impl Image {
         written
     }
 
+    /// Compares each mirror of the log, as far as it was pushed, with memory. Nobody must write the log meanwhile.
+    pub(super) fn compare_log(&self, repair: bool) -> Vec<Problem> {
+        let _one_at_a_time = lock(&self.pushing);
+        let (blocks, dirty) = {
+            let log = lock(&self.log);
+            (log.blocks[..to_usize(log.position).div_ceil(BLOCK)].to_vec(), log.dirty.clone())
+        };
+        let mut problems = Vec::new();
+        let mut wrong = |mirror: u8, offset: u64, right: &[Box<[u8]>], what: String| {
+            let bytes = Buffer::copy_of(&right.concat()).share();
+            let repaired = repair && self.store.write_mirror(CatalogFile::Wal, mirror, offset, bytes).is_ok();
+            problems.push(Problem { text: format!("mirror {mirror} of the catalog's log {what}"), repaired });
+        };
+        for mirror in self.store.mirrors(CatalogFile::Wal) {
+            for (at, run) in blocks.chunks(RUN_BYTES / BLOCK).enumerate() {
+                let first = at * (RUN_BYTES / BLOCK);
+                let offset = (first * BLOCK) as u64;
+                match self.store.read_mirror(CatalogFile::Wal, mirror, offset, run.len() * BLOCK) {
+                    Ok(found) => {
+                        for (index, (block, found)) in run.iter().zip(found.chunks_exact(BLOCK)).enumerate() {
+                            if !dirty.contains(&(first + index)) && block[..] != *found {
+                                let what = format!("is not what was written at {}", offset + (index * BLOCK) as u64);
+                                wrong(mirror, offset + (index * BLOCK) as u64, &run[index..=index], what);
+                            }
+                        }
+                    }
+                    Err(error) => wrong(mirror, offset, run, format!("cannot be read: {error}")),
+                }
+            }
+        }
+        if problems.iter().any(|problem| problem.repaired) && self.note(self.store.flush()).is_err() {
+            problems.iter_mut().for_each(|problem| problem.repaired = false);
+        }
+        problems
+    }
+
     /// Hands dirty pages to the store.
     pub(super) fn push_database(&self) -> Result<(), StoreError> {
         let _one_at_a_time = lock(&self.pushing);
+        let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         let (dirty, runs) = {
             let mut pages = lock(&self.pages);
             pages.changes += 1;
@@ -311,7 +355,7 @@ impl Image {
             let runs = runs(&blocks, |block, into| {
                 let number = u32::try_from(block + 1).expect("a page number");
                 into.copy_from_slice(&pages.cached[&number].bytes);
-                page::seal(into, number);
+                page::seal(into, number, write);
             });
             (dirty, runs)
         };

@@ -191,26 +191,34 @@ impl Store for MemoryStore {
         current.map(|mirror| u8::try_from(mirror).expect("few")).collect()
     }
 
+    fn epoch(&self) -> u64 {
+        self.operations()
+    }
+
     fn read(
         &self,
         file: CatalogFile,
         offset: u64,
         length: usize,
-        good: &mut dyn FnMut(&[u8]) -> bool,
+        age: &dyn Fn(&[u8]) -> Option<u64>,
     ) -> Result<Buffer, StoreError> {
         let mirrors = self.mirrors(file);
-        for (tried, mirror) in mirrors.iter().enumerate() {
-            let buffer = self.read_mirror(file, *mirror, offset, length)?;
-            if good(&buffer) {
-                let mut state = self.lock();
-                state.repairs += tried as u64;
-                for bad in &mirrors[..tried] {
-                    state.mirrors[usize::from(*bad)][index(file)].write(offset, &buffer);
-                }
-                return Ok(buffer);
+        let mut copies = Vec::new();
+        for mirror in &mirrors {
+            copies.push((*mirror, self.read_mirror(file, *mirror, offset, length)?));
+        }
+        let newest = copies.iter().filter_map(|(_, copy)| Some((age(copy)?, copy))).max_by_key(|(age, _)| *age);
+        let Some((_, newest)) = newest else {
+            return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried: mirrors.len() });
+        };
+        let mut state = self.lock();
+        for (mirror, copy) in &copies {
+            if copy[..] != newest[..] {
+                state.repairs += 1;
+                state.mirrors[usize::from(*mirror)][index(file)].write(offset, newest);
             }
         }
-        Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried: mirrors.len() })
+        Ok(Buffer::copy_of(newest))
     }
 
     fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError> {

@@ -38,7 +38,7 @@ pub mod wal;
 mod writer;
 
 use crate::{
-    admin::{AdminError, Code, Rows},
+    admin::{AdminError, Code, Problem, Rows},
     error::FileError,
     world::World,
 };
@@ -82,6 +82,8 @@ pub enum CatalogError {
     Newer { found: i64 },
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
+    #[error("the catalog's log cannot be read to its end on any disk in sight, and may hold commits there")]
+    LogHidden,
 }
 
 /// Hears of the writer's progress, on the writer's thread; must not call the catalog and wait.
@@ -134,15 +136,20 @@ impl Catalog {
         .map(|(catalog, _)| catalog)
     }
 
-    /// Opens the catalog on `store`; replays its log if it was not closed in good order.
+    /// Opens the catalog on `store`; replays its log if it was not closed in good order. `force`: does without the part of
+    /// the log that no disk can read.
     ///
     /// # Errors
     /// If the store fails, the catalog is damaged, or of a later version.
-    pub async fn open(world: &Arc<dyn World>, store: Arc<dyn Store>) -> Result<(Arc<Self>, Recovery), CatalogError> {
+    pub async fn open(
+        world: &Arc<dyn World>,
+        store: Arc<dyn Store>,
+        force: bool,
+    ) -> Result<(Arc<Self>, Recovery), CatalogError> {
         let outside = Arc::clone(world);
         on_thread(&outside, "catalog", move |world, opened| {
             Self::start(world, opened, || {
-                let recovery = wal::recover(&*store)?;
+                let recovery = wal::recover(&*store, force)?;
                 let pages = database_pages(&*store)?;
                 if let Some(expected) = recovery.pages
                     && expected != pages
@@ -393,6 +400,16 @@ impl Catalog {
         self.read(job).await
     }
 
+    /// Compares the mirrors of the log with what memory has of it; `repair`: rewrites what differs.
+    ///
+    /// # Errors
+    /// If the catalog has stopped.
+    pub async fn compare_log(&self, repair: bool) -> Result<Vec<Problem>, FileError> {
+        let vfs = Arc::clone(&self.vfs);
+        // On the writer's thread, where nobody else writes it.
+        self.release(false, move |_| Ok(vfs.image().compare_log(repair))).await.map(|(problems, _)| problems)
+    }
+
     /// Bytes of the log in use.
     #[must_use]
     pub fn log_bytes(&self) -> u64 {
@@ -453,8 +470,7 @@ fn checkpoint_all(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Pages of the database, from its first page.
 pub(crate) fn database_pages(store: &dyn Store) -> Result<u32, CatalogError> {
-    let mut good = |bytes: &[u8]| page::is_good(bytes, 1);
-    let first = store.read(CatalogFile::Database, 0, PAGE_SIZE, &mut good)?;
+    let first = store.read(CatalogFile::Database, 0, PAGE_SIZE, &|bytes| page::written(bytes, 1))?;
     let field = |at: usize| u32::from_be_bytes([first[at], first[at + 1], first[at + 2], first[at + 3]]);
     let page_size = usize::from(u16::from_be_bytes([first[16], first[17]]));
     if first[..16] != *b"SQLite format 3\0" || page_size != PAGE_SIZE || usize::from(first[20]) != RESERVED {

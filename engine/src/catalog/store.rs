@@ -56,17 +56,20 @@ pub trait Store: Send + Sync {
     /// The mirrors that are current, in a stable order.
     fn mirrors(&self, file: CatalogFile) -> Vec<u8>;
 
-    /// Reads from one mirror after the other until `good` accepts the bytes, and
-    /// then repairs the mirrors that were tried before.
+    /// A number that is higher than in any engine before, on the same disks.
+    fn epoch(&self) -> u64;
+
+    /// Reads from every mirror, takes what is newest by `age`, which says `None` of what is damaged, and repairs
+    /// the mirrors that have something else: one of them may have lost a write and not know it.
     ///
     /// # Errors
-    /// `NoGoodMirror` if none was accepted.
+    /// `NoGoodMirror` if none is good.
     fn read(
         &self,
         file: CatalogFile,
         offset: u64,
         length: usize,
-        good: &mut dyn FnMut(&[u8]) -> bool,
+        age: &dyn Fn(&[u8]) -> Option<u64>,
     ) -> Result<Buffer, StoreError>;
 
     /// Reads from one mirror, as it is.

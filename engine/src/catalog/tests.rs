@@ -22,7 +22,7 @@ fn create(store: &Arc<MemoryStore>) -> Arc<Catalog> {
 }
 
 fn open(store: &Arc<MemoryStore>) -> Result<Arc<Catalog>, CatalogError> {
-    block_on(Catalog::open(&world(), Arc::clone(store) as Arc<dyn Store>)).map(|(catalog, _)| catalog)
+    block_on(Catalog::open(&world(), Arc::clone(store) as Arc<dyn Store>, false)).map(|(catalog, _)| catalog)
 }
 
 type Job<T> = Box<dyn FnOnce(&Connection) -> Result<T, FileError> + Send>;
@@ -64,7 +64,7 @@ fn what_was_committed_is_there_after_a_clean_stop() {
     assert!(block_on(catalog.verify()).unwrap().is_empty());
     block_on(catalog.close()).unwrap();
     assert!(block_on(catalog.write(false, set(1, 1, 0))).is_err());
-    let (catalog, recovery) = block_on(Catalog::open(&world(), store.reconnect())).unwrap();
+    let (catalog, recovery) = block_on(Catalog::open(&world(), store.reconnect(), false)).unwrap();
     assert_eq!(recovery, Recovery::default());
     assert_eq!(all(&catalog).unwrap(), (0..50).map(|name| (name, name * 2)).collect());
 }
@@ -274,7 +274,8 @@ fn the_longest_log_of_the_mirrors_counts() {
         }
         store.corrupt(CatalogFile::Wal, bad, 9000, &[1; 100]);
         let store = store.reconnect();
-        let (catalog, recovery) = block_on(Catalog::open(&world(), Arc::clone(&store) as Arc<dyn Store>)).unwrap();
+        let (catalog, recovery) =
+            block_on(Catalog::open(&world(), Arc::clone(&store) as Arc<dyn Store>, false)).unwrap();
         assert_eq!(recovery.mirrors_repaired, 1);
         assert!(recovery.commits >= 20);
         assert_eq!(all(&catalog).unwrap().len(), 20);

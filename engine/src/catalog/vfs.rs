@@ -186,7 +186,7 @@ impl Link {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags_and_vfs(DATABASE, flags, vfs.name.as_c_str())?;
         if new {
-            let mut reserved = c_int::try_from(plinth_format::page::RESERVED).expect("8");
+            let mut reserved = c_int::try_from(plinth_format::page::RESERVED).expect("16");
             // SAFETY: the connection is open, and `reserved` is the int this operation reads and writes.
             let result = unsafe {
                 let pointer = ptr::from_mut(&mut reserved).cast();

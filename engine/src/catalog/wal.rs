@@ -4,8 +4,9 @@
 //! Mirrors of the log may differ: the last writes reached some of them, or parts
 //! of them. What was acknowledged is on each, within its longest valid prefix.
 //!
-//!   1. Read the log of each mirror as far as its checksums hold, and cut it after the last commit.
-//!   2. Take the longest; copy it to the other mirrors, flush.
+//!   1. Read the log of each mirror as far as its checksums hold, and cut it after the last commit. Where no mirror shows
+//!      its end, because it cannot be read so far, there may be more of it that was acknowledged: refuse, unless FORCE.
+//!   2. Take the one that counts ([`decide`]), as a rule the longest; copy it to the other mirrors, flush.
 //!   3. Write the pages of its last commits into the database, flush.
 //!   4. Write zeros over the log's header, flush. Now it is empty.
 //!
@@ -21,7 +22,10 @@
 //! header of 32 bytes, then frames of 24 + 4096 bytes; checksums run on from
 //! frame to frame; a commit's last frame has the database's size in pages.
 
-use super::store::{CatalogFile, Store, StoreError};
+use super::{
+    CatalogError,
+    store::{CatalogFile, Store, StoreError},
+};
 use crate::buffer::Buffer;
 use plinth_format::page::{self, PAGE_SIZE};
 use std::collections::BTreeMap;
@@ -38,6 +42,7 @@ const WINDOW: usize = 1 << 20;
 /// What recovery did, for the alert log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recovery {
+    pub case: Case,
     /// Commits replayed from the log.
     pub commits: u64,
     pub frames: u64,
@@ -53,6 +58,12 @@ struct Prefix {
     frames: usize,
     commits: u64,
     pages: u32,
+}
+
+impl Prefix {
+    fn log(&self) -> Log {
+        Log { header: self.bytes[..HEADER].try_into().expect("a header"), frames: self.frames }
+    }
 }
 
 fn be32(bytes: &[u8], at: usize) -> u32 {
@@ -72,8 +83,22 @@ fn sum(big_endian: bool, mut state: (u32, u32), bytes: &[u8]) -> (u32, u32) {
     state
 }
 
-/// Reads one mirror's log as far as it is valid. `None` if it holds no commit.
-fn scan(mut read: impl FnMut(u64, usize) -> Option<Buffer>, capacity: u64) -> Option<Prefix> {
+/// What one mirror's log is found to be.
+struct Scanned {
+    /// `None` if it holds no commit.
+    prefix: Option<Prefix>,
+    /// The end of what is valid was seen; otherwise it cannot be read there.
+    whole: bool,
+}
+
+/// Reads one mirror's log as far as it is valid.
+fn scan(mut read: impl FnMut(u64, usize) -> Option<Buffer>, capacity: u64) -> Scanned {
+    let mut hidden = false;
+    let prefix = prefix_of(&mut read, capacity, &mut hidden);
+    Scanned { prefix, whole: !hidden }
+}
+
+fn prefix_of(read: &mut impl FnMut(u64, usize) -> Option<Buffer>, capacity: u64, hidden: &mut bool) -> Option<Prefix> {
     let mut bytes: Vec<u8> = Vec::new();
     // Makes `bytes` reach `end`; false if the mirror does not have them.
     let mut reach = |bytes: &mut Vec<u8>, end: usize| {
@@ -83,9 +108,14 @@ fn scan(mut read: impl FnMut(u64, usize) -> Option<Buffer>, capacity: u64) -> Op
             if length == 0 {
                 return false;
             }
-            match read(bytes.len() as u64, length) {
+            // A block that cannot be read hides none before it.
+            let at = bytes.len() as u64;
+            match read(at, length).or_else(|| read(at, BLOCK)) {
                 Some(more) => bytes.extend_from_slice(&more),
-                None => return false,
+                None => {
+                    *hidden = true;
+                    return false;
+                }
             }
         }
         true
@@ -127,54 +157,151 @@ fn scan(mut read: impl FnMut(u64, usize) -> Option<Buffer>, capacity: u64) -> Op
     Some(Prefix { bytes, frames: committed, commits, pages })
 }
 
-/// Whether `one` is to be believed rather than `other`.
-///
-/// Logs with one header differ in length alone. A log that was restarted has the salt that
-/// follows its predecessor's, and its first commit is younger than all of that.
-fn is_newer(one: &Prefix, other: &Prefix) -> bool {
-    let salt = |prefix: &Prefix| be32(&prefix.bytes, 16);
-    if one.bytes[..HEADER] != other.bytes[..HEADER] {
-        if salt(one) == salt(other).wrapping_add(1) {
-            return true;
-        }
-        if salt(other) == salt(one).wrapping_add(1) {
-            return false;
-        }
+/// How many mirrors hold a log with a commit in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holders {
+    None,
+    Some,
+    All,
+}
+
+/// How the logs are related.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Relation {
+    /// One log, as far as it goes.
+    Same,
+    /// One was begun anew after the other: its salt follows the other's, and its first commit is younger than all of that.
+    Restarted,
+    /// Nothing says which is younger.
+    Unrelated,
+}
+
+/// Whether the end of the log is known: acknowledged commits are on every mirror, so one that ends tells of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    Seen,
+    /// No mirror can be read so far.
+    Hidden,
+    /// The same, and the operator does without what may be there.
+    Waived,
+}
+
+/// The facts of the table of logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Facts {
+    pub holders: Holders,
+    pub relation: Relation,
+    /// Their committed parts differ in length.
+    pub lengths_differ: bool,
+    pub end: End,
+}
+
+/// Which log counts: a row of the table of logs in docs/format.md, section 8.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Case {
+    /// No mirror has a commit: the database is whole without a log.
+    #[default]
+    Empty,
+    /// Every mirror has the same.
+    Agreed,
+    /// The longest of one log.
+    Longest,
+    /// The log that was begun last, however short.
+    Youngest,
+    /// The longest of logs that have nothing to do with each other.
+    Unrelated,
+    /// None: commits may be missing in each.
+    HiddenEnd,
+}
+
+/// The table.
+#[must_use]
+pub fn decide(facts: Facts) -> Case {
+    if facts.end == End::Hidden {
+        return Case::HiddenEnd;
     }
-    one.frames > other.frames
+    match (facts.holders, facts.relation, facts.lengths_differ) {
+        (Holders::None, ..) => Case::Empty,
+        (Holders::All, Relation::Same, false) => Case::Agreed,
+        (_, Relation::Same, _) => Case::Longest,
+        (_, Relation::Restarted, _) => Case::Youngest,
+        (_, Relation::Unrelated, _) => Case::Unrelated,
+    }
+}
+
+/// What the table asks of one mirror's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Log {
+    header: [u8; HEADER],
+    frames: usize,
+}
+
+impl Log {
+    fn salt(&self) -> u32 {
+        be32(&self.header, 16)
+    }
+
+    fn follows(&self, other: &Self) -> bool {
+        self.header != other.header && self.salt() == other.salt().wrapping_add(1)
+    }
+}
+
+/// The case, and which mirror's log counts.
+fn choose(mirrors: &[Option<Log>], end: End) -> (Case, Option<usize>) {
+    let logs: Vec<(usize, Log)> = mirrors.iter().enumerate().filter_map(|(at, log)| Some((at, (*log)?))).collect();
+    let unsurpassed: Vec<_> =
+        logs.iter().filter(|(_, log)| !logs.iter().any(|(_, other)| other.follows(log))).collect();
+    let one_header = |logs: &[&(usize, Log)]| logs.windows(2).all(|pair| pair[0].1.header == pair[1].1.header);
+    let relation = match (one_header(&logs.iter().collect::<Vec<_>>()), one_header(&unsurpassed)) {
+        (true, _) => Relation::Same,
+        (false, true) => Relation::Restarted,
+        (false, false) => Relation::Unrelated,
+    };
+    let holders = match logs.len() {
+        0 => Holders::None,
+        count if count == mirrors.len() => Holders::All,
+        _ => Holders::Some,
+    };
+    let lengths_differ = logs.windows(2).any(|pair| pair[0].1.frames != pair[1].1.frames);
+    let case = decide(Facts { holders, relation, lengths_differ, end });
+    let longest = unsurpassed.iter().rev().max_by_key(|(_, log)| log.frames);
+    (case, longest.map(|(at, _)| *at))
 }
 
 /// Brings the database up to the last commit in any mirror's log, and empties the log.
 ///
 /// # Errors
-/// If no mirror can be written.
-pub fn recover(store: &dyn Store) -> Result<Recovery, StoreError> {
+/// If no mirror can be written, or read as far as the log's end; with `force` that is done without.
+pub fn recover(store: &dyn Store, force: bool) -> Result<Recovery, CatalogError> {
     let file = CatalogFile::Wal;
     let capacity = store.capacity(file);
     let mirrors = store.mirrors(file);
-    let mut best: Option<Prefix> = None;
-    let mut found: Vec<(u8, Option<Vec<u8>>, usize)> = Vec::new();
-    for mirror in mirrors {
-        // A mirror that cannot be read has a shorter prefix; the others have it.
-        let prefix = scan(|offset, length| store.read_mirror(file, mirror, offset, length).ok(), capacity);
-        let header = prefix.as_ref().map(|prefix| prefix.bytes[..HEADER].to_vec());
-        found.push((mirror, header, prefix.as_ref().map_or(0, |prefix| prefix.frames)));
-        if let Some(prefix) = prefix
-            && best.as_ref().is_none_or(|best| is_newer(&prefix, best))
-        {
-            best = Some(prefix);
-        }
+    // A mirror that cannot be read has no log, or a shorter one; the others have it.
+    let scanned: Vec<(u8, Scanned)> = mirrors
+        .into_iter()
+        .map(|mirror| (mirror, scan(|offset, length| store.read_mirror(file, mirror, offset, length).ok(), capacity)))
+        .collect();
+    let end = match (scanned.iter().any(|(_, log)| log.whole), force) {
+        (true, _) => End::Seen,
+        (false, false) => End::Hidden,
+        (false, true) => End::Waived,
+    };
+    let found: Vec<(u8, Option<Prefix>)> = scanned.into_iter().map(|(mirror, log)| (mirror, log.prefix)).collect();
+    let logs: Vec<Option<Log>> = found.iter().map(|(_, prefix)| prefix.as_ref().map(Prefix::log)).collect();
+    let (case, chosen) = choose(&logs, end);
+    if case == Case::HiddenEnd {
+        return Err(CatalogError::LogHidden);
     }
-    let mut recovery = Recovery::default();
-    if let Some(best) = best {
-        for (mirror, header, frames) in found {
-            if header.as_deref() != Some(&best.bytes[..HEADER]) || frames != best.frames {
-                copy(store, mirror, &best.bytes)?;
+    let mut recovery = Recovery { case, ..Recovery::default() };
+    if let Some(best) = chosen.and_then(|index| found[index].1.as_ref()) {
+        for ((mirror, _), log) in found.iter().zip(&logs) {
+            if *log != Some(best.log()) {
+                copy(store, *mirror, &best.bytes)?;
                 recovery.mirrors_repaired += 1;
             }
         }
         store.flush()?;
-        replay(store, &best)?;
+        replay(store, best)?;
         store.flush()?;
         recovery.commits = best.commits;
         recovery.frames = best.frames as u64;
@@ -222,11 +349,17 @@ fn replay(store: &dyn Store, log: &Prefix) -> Result<(), StoreError> {
     write_pages(store, pages)
 }
 
+/// The number of a write of pages that is higher than those of all engines before; whoever writes on counts up from it.
+pub(super) fn first_write(store: &dyn Store) -> u64 {
+    store.epoch() << 32
+}
+
 /// Seals pages, given in ascending order, and writes them in runs.
 pub(super) fn write_pages(
     store: &dyn Store,
     pages: impl IntoIterator<Item = (u32, impl AsRef<[u8]>)>,
 ) -> Result<(), StoreError> {
+    let write = first_write(store);
     let mut runs: Vec<(u64, crate::buffer::Slice)> = Vec::new();
     let (mut first, mut run) = (0_u32, Vec::new());
     let mut close = |first: u32, run: &mut Vec<u8>| {
@@ -244,8 +377,59 @@ pub(super) fn write_pages(
         }
         let start = run.len();
         run.extend_from_slice(bytes.as_ref());
-        page::seal(&mut run[start..], number);
+        page::seal(&mut run[start..], number, write);
     }
     close(first, &mut run);
     store.write_many(CatalogFile::Database, runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::{Table, case, combinations, fact};
+
+    fn log(salt: u32, frames: usize) -> Option<Log> {
+        let mut header = [0; HEADER];
+        header[16..20].copy_from_slice(&salt.to_be_bytes());
+        Some(Log { header, frames })
+    }
+
+    /// Whatever up to three mirrors hold, in whatever order: one row of the table, its case, and the log that it names.
+    #[test]
+    fn every_combination_of_logs_is_one_case() {
+        let mut table = Table::read("log case");
+        let values =
+            [None, log(5, 1), log(5, 2), log(6, 1), log(6, 3), log(7, 1), log(0, 2), log(u32::MAX, 4), log(100, 1)];
+        for count in 1..=3 {
+            for mirrors in combinations(&values, count) {
+                // The facts, in other words than the code's.
+                let held: Vec<(u32, usize)> = mirrors.iter().flatten().map(|log| (log.salt(), log.frames)).collect();
+                let is_last = |salt: u32| !held.iter().any(|(other, _)| *other == salt.wrapping_add(1));
+                let mut last: Vec<u32> = held.iter().map(|(salt, _)| *salt).filter(|salt| is_last(*salt)).collect();
+                last.sort_unstable();
+                last.dedup();
+                let relation = match last.len() {
+                    0 | 1 if held.windows(2).all(|pair| pair[0].0 == pair[1].0) => Relation::Same,
+                    1 => Relation::Restarted,
+                    _ => Relation::Unrelated,
+                };
+                let holders = match held.len() {
+                    0 => Holders::None,
+                    held if held == count => Holders::All,
+                    _ => Holders::Some,
+                };
+                let lengths_differ = held.windows(2).any(|pair| pair[0].1 != pair[1].1);
+                for end in [End::Seen, End::Hidden, End::Waived] {
+                    let row = table.case(&[fact(holders), fact(relation), fact(lengths_differ), fact(end)]);
+                    assert_eq!(case(choose(&mirrors, end).0), row, "{mirrors:?} {end:?}");
+                }
+                let (_, chosen) = choose(&mirrors, End::Seen);
+                let longest = held.iter().filter(|(salt, _)| last.contains(salt)).map(|(_, frames)| *frames).max();
+                let chosen = chosen.and_then(|index| mirrors[index]);
+                assert_eq!(chosen.map(|log| log.frames), longest, "{mirrors:?}");
+                assert!(chosen.is_none_or(|log| last.contains(&log.salt())), "{mirrors:?}");
+            }
+        }
+        table.end();
+    }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cases::{Table, case, combinations, fact};
 use plinth_format::{Layout, layout::MIB, membership::CatalogRun};
 
 const SIZE: u64 = 64 * MIB;
@@ -251,7 +252,8 @@ fn other_refusals() {
     assert!(refusal.to_string().contains("(/dev/0, /dev/1)"));
     let mut other = sighting(1, Some(&first));
     other.header.group = GroupId([8; 16]);
-    assert!(matches!(choose("DATA", &[sighting(0, Some(&first)), other], true), Err(Refusal::TwoGroups { .. })));
+    let two = choose("DATA", &[sighting(0, Some(&first)), other], true).expect_err("two groups");
+    assert_eq!(two.case(), Case::TwoGroups);
 }
 
 #[test]
@@ -323,98 +325,213 @@ fn votes_change_one_at_a_time() {
     assert!(choose("DATA", &sight, false).is_ok());
 }
 
-/// Every combination of what three voters can say meets exactly one row of the table, and `choose` takes that one.
+/// The tables, fact by fact.
 #[test]
-fn every_combination_of_facts_meets_one_case() {
+fn every_combination_of_facts_is_one_case() {
+    use cases::Groups;
+    let mut table = Table::read("disk case");
+    for devices in [Devices::None, Devices::One, Devices::Several] {
+        for membership in [Held::Newest, Held::Ancestor, Held::Other, Held::Nothing] {
+            for stamp in [Stamped::InStep, Stamped::Behind, Stamped::Other] {
+                for state in [DiskState::Online, DiskState::Offline, DiskState::Syncing] {
+                    for marked in [false, true] {
+                        let facts = DiskFacts { devices, marked, membership, stamp, state };
+                        let row =
+                            table.case(&[fact(devices), fact(marked), fact(membership), fact(stamp), fact(state)]);
+                        assert_eq!(case(cases::standing(facts)), row, "{facts:?}");
+                    }
+                }
+            }
+        }
+    }
+    table.end();
+    let mut table = Table::read("mount case");
+    for groups in [Groups::None, Groups::One, Groups::Several] {
+        for newest in [Newest::None, Newest::One, Newest::Split] {
+            for current in [Current::Nothing, Current::WithoutCatalog, Current::TooFew, Current::Enough] {
+                for flags in combinations(&[false, true], 3) {
+                    let [another, majority, force] = flags[..] else { unreachable!("three") };
+                    let facts = Facts { groups, newest, another, majority, current, force };
+                    let row = table.case(&[
+                        fact(groups),
+                        fact(newest),
+                        fact(another),
+                        fact(majority),
+                        fact(current),
+                        fact(force),
+                    ]);
+                    assert_eq!(case(cases::decide(facts)), row, "{facts:?}");
+                }
+            }
+        }
+    }
+    table.end();
+}
+
+/// Whatever a disk says beside two that are current, it stands as the table has it.
+#[test]
+fn every_sighting_of_a_disk_is_one_case() {
+    let mut table = Table::read("disk case");
+    let parent = root(3);
+    for state in [DiskState::Online, DiskState::Offline, DiskState::Syncing] {
+        for marked in [false, true] {
+            let newest = successor(&parent, id(2), |m| {
+                (m.disks[2].state, m.disks[2].copy_whole, m.disks[2].votes) =
+                    (state, marked, state == DiskState::Online);
+            });
+            let fork = successor(&parent, id(3), |_| ());
+            let held =
+                [("newest", Some(&newest)), ("ancestor", Some(&parent)), ("other", Some(&fork)), ("nothing", None)];
+            let steps = [
+                ("in step", Some((STAMP, 2))),
+                ("in step", Some((STAMP - 1, 1))),
+                ("in step", Some((STAMP + 1, 2))),
+                ("behind", Some((STAMP - 2, 1))),
+                ("behind", None),
+                ("other", Some((STAMP, 77))),
+                ("other", Some((STAMP - 2, 77))),
+            ];
+            for (membership, record) in held {
+                for (step, stamped) in steps {
+                    for devices in ["none", "one", "several"] {
+                        let mut sight: Vec<_> = (0..2).map(|disk| sighting(disk, Some(&newest))).collect();
+                        let stamps = stamped.map(|(counter, of)| stamp(counter, of)).into_iter().collect();
+                        let third = Sighting { stamps, ..sighting(2, record) };
+                        if devices != "none" {
+                            // By two paths; they are one device.
+                            sight.push(Sighting { path: "/dev/other-path".to_owned(), ..third.clone() });
+                            sight.push(third.clone());
+                        }
+                        if devices == "several" {
+                            sight.push(Sighting { identity: Identity("clone".to_owned()), ..third });
+                        }
+                        // A stamp that is ahead makes the others a step behind, no more.
+                        let facts = [devices, &fact(marked), membership, step, &fact(state)].map(str::to_owned);
+                        let row = table.case(&facts);
+                        let decision = choose("DATA", &sight, false).expect("two of three");
+                        assert_eq!(decision.membership.id, newest.id, "{facts:?}");
+                        assert_eq!(case(decision.disks[2].standing), row, "{facts:?}");
+                        if devices == "one" && state == DiskState::Offline {
+                            let back = returning(&sight[2], &newest.disks[2], &newest);
+                            assert_eq!(case(back), row, "{facts:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    table.end();
+}
+
+/// Whatever three voters say, the mount is the case that the table has for it, with FORCE and without.
+#[test]
+fn every_sight_of_a_group_is_one_case() {
     #[derive(Clone, Copy, PartialEq, Debug)]
-    enum Fact {
+    enum Seen {
         Absent,
         Clones,
-        /// Holds: nothing, the parent, the newest, or another of the newest's generation; and is an old image or not.
-        Seen(Option<u64>, bool),
+        /// Holds: nothing, the parent, the newest, another of the newest's generation, or an older one of another history;
+        /// and is an old image or not.
+        Holds(Option<u64>, bool),
     }
     let parent = root(3);
     let newest = successor(&parent, id(2), |_| ());
     let fork = successor(&parent, id(3), |_| ());
-    let by_id = |number: u64| [&parent, &newest, &fork][usize::try_from(number).expect("small") - 1];
-    let mut facts = vec![Fact::Absent, Fact::Clones];
+    // One that two of the disks can carry alone.
+    let aside = Membership { generation: 1, id: id(4), disks: (1..3).map(member).collect(), ..root(3) };
+    let by_id = |number: u64| [&parent, &newest, &fork, &aside][usize::try_from(number).expect("small") - 1];
+    let mut values = vec![Seen::Absent, Seen::Clones];
     for old in [false, true] {
-        facts.extend([None, Some(1), Some(2), Some(3)].map(|held| Fact::Seen(held, old)));
+        values.extend([None, Some(1), Some(2), Some(3), Some(4)].map(|held| Seen::Holds(held, old)));
     }
-    let mut met = BTreeMap::<&str, u32>::new();
-    for combination in 0..facts.len().pow(3) {
-        let fact =
-            |disk: usize| facts[combination / facts.len().pow(u32::try_from(disk).expect("small")) % facts.len()];
-        let facts = [fact(0), fact(1), fact(2)];
+    let mut met = BTreeSet::new();
+    let mut table = Table::read("mount case");
+    for facts in combinations(&values, 3) {
         let mut sight = Vec::new();
-        for (number, fact) in (0..).zip(facts) {
-            match fact {
-                Fact::Absent => (),
-                Fact::Clones => {
+        for (number, seen) in (0..).zip(&facts) {
+            match *seen {
+                Seen::Absent => (),
+                Seen::Clones => {
                     sight.push(sighting(number, Some(&newest)));
                     sight.push(Sighting { identity: Identity("clone".to_owned()), ..sighting(number, Some(&newest)) });
                 }
-                Fact::Seen(held, old) => {
+                Seen::Holds(held, old) => {
                     let counter = if old { STAMP - 2 } else { STAMP };
-                    let stamps = vec![stamp(counter, 1)];
+                    // Each disk's stamp names what it holds, or what all came from.
+                    let of = held.filter(|held| *held == 4).unwrap_or(1);
+                    let stamps = vec![stamp(counter, of)];
                     sight.push(Sighting { stamps, ..sighting(number, held.map(by_id)) });
                 }
             }
         }
-        // The table, in other words than the code's.
-        let count = |wanted: &dyn Fn(Fact) -> bool| facts.iter().filter(|fact| wanted(**fact)).count();
-        let holders = |held: u64| count(&|fact| matches!(fact, Fact::Seen(Some(is), _) if is == held));
-        let none_seen = count(&|fact| matches!(fact, Fact::Seen(..))) == 0 && !facts.contains(&Fact::Clones);
-        let no_membership = holders(1) + holders(2) + holders(3) == 0;
-        let undecided = holders(2) == 1 && holders(3) == 1;
-        let winner = if holders(2) > holders(3) {
-            2
-        } else if holders(3) > 0 {
-            3
-        } else {
-            1
+        // The facts of the table, in other words than the code's.
+        let holders =
+            |held: u64| facts.iter().filter(|seen| matches!(seen, Seen::Holds(Some(is), _) if *is == held)).count();
+        let aside_alone = facts[1..].iter().all(|seen| matches!(seen, Seen::Holds(Some(4), _)));
+        let (groups, winner) = match (sight.is_empty(), holders(2), holders(3)) {
+            (true, ..) => ("none", None),
+            (_, 0, 0) if holders(1) > 0 && holders(4) > 0 => match (holders(1) > 1, aside_alone) {
+                (true, false) => ("one", Some(1)),
+                (false, true) => ("one", Some(4)),
+                _ => ("one", None),
+            },
+            (_, 0, 0) if holders(1) > 0 => ("one", Some(1)),
+            (_, 0, 0) if holders(4) > 0 => ("one", Some(4)),
+            (_, 0, 0) => ("one", None),
+            (_, newest, fork) if newest > fork && (fork == 0 || newest > 1) => ("one", Some(2)),
+            (_, newest, fork) if fork > newest && (newest == 0 || fork > 1) => ("one", Some(3)),
+            _ => ("one", None),
         };
-        let witness = |fact| matches!(fact, Fact::Seen(Some(held), false) if held == winner || held == 1);
-        let current = |fact| witness(fact) || fact == Fact::Seen(None, false);
-        let rows = [
-            ("NoDisks", none_seen),
-            ("NoMembership", !none_seen && no_membership),
-            ("TwoHistories", undecided),
-            ("NoQuorum", !no_membership && !undecided && count(&witness) < 2),
-            ("mounted", !no_membership && !undecided && count(&witness) >= 2),
-        ];
-        let fitting: Vec<&str> = rows.iter().filter(|(_, fits)| *fits).map(|(name, _)| *name).collect();
-        assert_eq!(fitting.len(), 1, "{facts:?}: {fitting:?}");
-        let outcome = choose("DATA", &sight, false);
-        let name = match &outcome {
-            Err(Refusal::NoDisks { .. }) => "NoDisks",
-            Err(Refusal::NoMembership { .. }) => "NoMembership",
-            Err(Refusal::TwoHistories { .. }) => "TwoHistories",
-            Err(Refusal::NoQuorum { force_helps, .. }) => {
-                assert_eq!(*force_helps, count(&current) > 0, "{facts:?}");
-                assert_eq!(choose("DATA", &sight, true).is_ok(), *force_helps, "{facts:?}");
-                "NoQuorum"
-            }
-            Err(other) => panic!("{facts:?}: {other}"),
-            Ok(decision) => {
-                for (fact, verdict) in facts.iter().zip(&decision.disks) {
-                    let expected = match *fact {
-                        Fact::Absent => Standing::Absent,
-                        Fact::Clones => Standing::Duplicate,
-                        Fact::Seen(Some(held), _) if held != 1 && held != winner => Standing::LosingBranch,
-                        Fact::Seen(_, true) => Standing::OldImage,
-                        Fact::Seen(_, false) => Standing::Current,
-                    };
-                    assert_eq!(verdict.standing, expected, "{facts:?}");
-                }
-                assert_eq!(decision.membership.id, id(winner));
-                "mounted"
-            }
+        let some = (1..=4).any(|held| holders(held) > 0);
+        let in_line = |held: Option<u64>| match (held, winner) {
+            (None, _) => true,
+            (Some(held), Some(winner)) => held == winner || (held == 1 && winner != 4),
+            (_, None) => false,
         };
-        assert_eq!(name, fitting[0], "{facts:?}");
-        *met.entry(name).or_default() += 1;
+        // A stamp of the first membership is off the line of the one aside, and the other way round.
+        let stamped = |held: Option<u64>| (held == Some(4)) == (winner == Some(4));
+        let names = |disk: usize| winner != Some(4) || disk > 0;
+        let is_current = |(disk, seen): &(usize, &Seen)| {
+            names(*disk) && matches!(**seen, Seen::Holds(held, false) if in_line(held) && stamped(held))
+        };
+        let current = facts.iter().enumerate().filter(is_current).count();
+        let testifies = |one: &(usize, &Seen)| is_current(one) && !matches!(one.1, Seen::Holds(None, _));
+        let witnesses = facts.iter().enumerate().filter(testifies).count();
+        let another = winner.is_some_and(|winner| winner != 4) && aside_alone;
+        let named = (0..3).filter(|disk| names(*disk)).count();
+        let in_reach = match current {
+            0 => "nothing",
+            _ if named - current >= parent.redundancy.mirrors() => "too few",
+            _ => "enough",
+        };
+        for force in [false, true] {
+            let newest = match (some, winner) {
+                (_, Some(_)) => "one",
+                (true, None) => "split",
+                (false, None) => "none",
+            };
+            let words = [
+                groups.to_owned(),
+                newest.to_owned(),
+                fact(another),
+                fact(witnesses > 1),
+                in_reach.to_owned(),
+                fact(force),
+            ];
+            let row = table.case(&words);
+            let outcome = choose("DATA", &sight, force);
+            let found = outcome.as_ref().map_or_else(Refusal::case, |decision| decision.case);
+            assert_eq!(case(found), row, "{facts:?}: {words:?}");
+            if let Ok(decision) = outcome {
+                assert_eq!(Some(decision.membership.id), winner.map(id), "{facts:?}");
+            } else if let Err(Refusal::NoQuorum { force_helps, .. }) = outcome {
+                assert_eq!(force_helps, current > 0, "{facts:?}");
+            }
+            met.insert(found);
+        }
     }
-    assert_eq!(met.len(), 5, "every row is met: {met:?}");
+    // One group, whose catalog is everywhere; other tests here have the rest.
+    assert_eq!(met.len(), 8, "{met:?}");
 }
 
 /// What recording keeps to; each can be broken to see that the search below would notice.

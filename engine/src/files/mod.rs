@@ -338,20 +338,20 @@ impl Files {
             }
             let seen = self.catalog.committed();
             let found = self.catalog.read(move |connection| Ok(load(connection, node)?)).await?;
-            let mut cache = lock(&self.cache);
-            if let Some(file) = cache.files.get(&node) {
-                return Ok(Arc::clone(file));
+            {
+                let mut cache = lock(&self.cache);
+                if let Some(file) = cache.files.get(&node) {
+                    return Ok(Arc::clone(file));
+                }
+                let Some(found) = found else { return Err(FileError::Stale(node)) };
+                if seen.0 >= cache.barrier {
+                    let file = File::new(found, seen);
+                    self.insert(&mut cache, Arc::clone(&file));
+                    return Ok(file);
+                }
             }
-            let Some(found) = found else { return Err(FileError::Stale(node)) };
-            if seen.0 >= cache.barrier {
-                let file = File::new(found, seen);
-                self.insert(&mut cache, Arc::clone(&file));
-                return Ok(file);
-            }
-            drop(cache);
-            if let Some(reason) = self.catalog.failure() {
-                return Err(FileError::CatalogStopped(reason));
-            }
+            // Something of it is in a commit that is under way, perhaps for as long as a disk may take.
+            self.catalog.write(false, |_| Ok(())).await?;
         }
     }
 

@@ -76,7 +76,7 @@ impl Fixture {
     fn kill(self) -> Self {
         let store = self.store.reconnect();
         let dynamic: Arc<dyn World> = Arc::clone(&self.world) as Arc<dyn World>;
-        let (catalog, _) = block_on(Catalog::open(&dynamic, Arc::clone(&store) as Arc<dyn Store>)).unwrap();
+        let (catalog, _) = block_on(Catalog::open(&dynamic, Arc::clone(&store) as Arc<dyn Store>, false)).unwrap();
         Self::on(self.world, store, catalog)
     }
 

@@ -1,0 +1,162 @@
+//! The two tables of the mount decision: what is said of one disk, and what becomes of the mount.
+//!
+//! Both are in docs/format.md, section 8; a test compares them with [`standing`] and [`decide`], fact by fact.
+
+use plinth_format::membership::DiskState;
+
+/// What is said of one disk of the membership: a row of the table of disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    Absent,
+    Duplicate,
+    CopyWhole,
+    LosingBranch,
+    OldImage,
+    Stale,
+    Current,
+}
+
+/// How many devices carry a disk's id. One that has no header to believe, or has shrunk, carries none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Devices {
+    None,
+    One,
+    Several,
+}
+
+/// The newest membership on a disk, seen from the one that the mount goes on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Held {
+    Newest,
+    /// An ancestor, or older than the ancestors that are listed.
+    Ancestor,
+    /// On no line with it.
+    Other,
+    /// None that can be read.
+    Nothing,
+}
+
+/// The newest stamp on a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stamped {
+    InStep,
+    /// More than one behind: an ONLINE or SYNCING disk the newest, an OFFLINE one the stamp at which it went; or there is none.
+    Behind,
+    /// It names a membership of another history.
+    Other,
+}
+
+/// The facts of the table of disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DiskFacts {
+    pub devices: Devices,
+    /// The membership says that nothing on it counts.
+    pub marked: bool,
+    pub membership: Held,
+    pub stamp: Stamped,
+    /// What the membership says it is.
+    pub state: DiskState,
+}
+
+/// The table of disks.
+#[must_use]
+pub fn standing(facts: DiskFacts) -> Standing {
+    match facts.devices {
+        Devices::None => Standing::Absent,
+        Devices::Several => Standing::Duplicate,
+        Devices::One if facts.marked => Standing::CopyWhole,
+        Devices::One if facts.membership == Held::Other || facts.stamp == Stamped::Other => Standing::LosingBranch,
+        Devices::One if facts.stamp == Stamped::Behind => Standing::OldImage,
+        Devices::One if facts.state == DiskState::Online => Standing::Current,
+        Devices::One => Standing::Stale,
+    }
+}
+
+/// Whether a disk that stands so testifies, if it votes: it could have seen a newer membership, had there been one.
+#[must_use]
+pub fn is_witness(standing: Standing, membership: Held) -> bool {
+    matches!(standing, Standing::Current | Standing::Stale) && membership != Held::Nothing
+}
+
+/// What becomes of a mount: a row of the table of mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Case {
+    NoDisks,
+    TwoGroups,
+    NoMembership,
+    /// Two memberships have the highest generation, and neither gives way.
+    Fork,
+    TwoHistories,
+    NoQuorum,
+    NothingCurrent,
+    CatalogMissing,
+    OutOfReach,
+    Mount,
+    /// As the operator wants it, who answers for what is out of sight or given up.
+    Forced,
+}
+
+/// The groups whose members are in sight and have the name that is to be mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Groups {
+    None,
+    One,
+    Several,
+}
+
+/// The memberships of the highest generation in sight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Newest {
+    None,
+    /// There is one, or exactly one of several stands alone.
+    One,
+    /// There are several, and none stands alone, or more than one does.
+    Split,
+}
+
+/// What the current disks in sight have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Current {
+    /// There is none.
+    Nothing,
+    /// Some AU of the catalog is on none of them.
+    WithoutCatalog,
+    /// Disks that were ONLINE are missing, and with those that were away before more failure groups than the redundancy
+    /// covers.
+    TooFew,
+    Enough,
+}
+
+/// The facts of the table of mounts. Without a newest membership the last four say nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Facts {
+    pub groups: Groups,
+    pub newest: Newest,
+    /// A membership that stands alone is in sight off the newest one's line, on a disk that was not given up.
+    pub another: bool,
+    /// More than half of the newest membership's voters are witnesses.
+    pub majority: bool,
+    pub current: Current,
+    pub force: bool,
+}
+
+/// The table of mounts.
+#[must_use]
+pub fn decide(facts: Facts) -> Case {
+    match (facts.groups, facts.newest) {
+        (Groups::None, _) => return Case::NoDisks,
+        (Groups::Several, _) => return Case::TwoGroups,
+        (Groups::One, Newest::None) => return Case::NoMembership,
+        (Groups::One, Newest::Split) => return Case::Fork,
+        (Groups::One, Newest::One) => {}
+    }
+    match facts {
+        Facts { another: true, force: false, .. } => Case::TwoHistories,
+        Facts { majority: false, force: false, .. } => Case::NoQuorum,
+        Facts { current: Current::Nothing, .. } => Case::NothingCurrent,
+        Facts { current: Current::WithoutCatalog, .. } => Case::CatalogMissing,
+        Facts { current: Current::TooFew, force: false, .. } => Case::OutOfReach,
+        Facts { another: false, majority: true, current: Current::Enough, .. } => Case::Mount,
+        _ => Case::Forced,
+    }
+}
