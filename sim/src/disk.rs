@@ -35,7 +35,22 @@ pub struct Faults {
     pub hang: bool,
     /// Each I/O takes so much longer.
     pub slow: Duration,
+    /// Blocks that cannot be read until they are written.
+    pub latent: BTreeSet<u64>,
+    /// So many more writes are said to be done and are not.
+    pub lost_writes: u32,
+    /// So many more writes, or reads, go to another place of the disk.
+    pub misdirected_writes: u32,
+    pub misdirected_reads: u32,
+    /// Blocks that whoever lends the space still has: writes to more than these fail.
+    pub thin: Option<u64>,
 }
+
+/// Blocks of the system area of a disk with the smallest AUs.
+pub const SYSTEM_BLOCKS: u64 = 256;
+
+/// The unit of space and of latent errors, in bytes.
+const BLOCK: u64 = 4096;
 
 /// One opening of a disk.
 type Handle = u64;
@@ -48,6 +63,9 @@ struct Flight {
 
 struct Medium {
     image: Image,
+    size: u64,
+    /// Blocks that were written since the space became scarce.
+    lent: BTreeSet<u64>,
     faults: Faults,
     flights: BTreeMap<u64, Flight>,
     /// Flights whose time is over, on a disk that hangs.
@@ -63,15 +81,15 @@ struct Medium {
 #[derive(Clone)]
 pub struct SimDisk {
     core: Arc<Core>,
-    path: Arc<str>,
-    size: u64,
+    /// What the device is called, wherever it is found.
+    label: Arc<str>,
     sectors: Sectors,
     medium: Arc<Mutex<Medium>>,
 }
 
 impl fmt::Debug for SimDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SimDisk({})", self.path)
+        write!(f, "SimDisk({})", self.label)
     }
 }
 
@@ -87,9 +105,15 @@ fn some_left(count: &mut u32) -> bool {
 
 impl SimDisk {
     /// A disk full of what somebody else left there.
-    pub fn new(core: &Arc<Core>, path: &str, size: u64, sectors: Sectors) -> Self {
+    pub fn new(core: &Arc<Core>, label: &str, size: u64, sectors: Sectors) -> Self {
+        Self::with(core, label, size, sectors, Image::noisy(core.draw()))
+    }
+
+    fn with(core: &Arc<Core>, label: &str, size: u64, sectors: Sectors, image: Image) -> Self {
         let medium = Medium {
-            image: Image::noisy(core.draw()),
+            image,
+            size,
+            lent: BTreeSet::new(),
             faults: Faults::default(),
             flights: BTreeMap::new(),
             hung: Vec::new(),
@@ -97,15 +121,45 @@ impl SimDisk {
             open: BTreeSet::new(),
             holder: None,
         };
-        Self { core: Arc::clone(core), path: path.into(), size, sectors, medium: Arc::new(Mutex::new(medium)) }
+        Self { core: Arc::clone(core), label: label.into(), sectors, medium: Arc::new(Mutex::new(medium)) }
     }
 
-    pub fn path(&self) -> &str {
-        &self.path
+    /// Another device with the same bytes.
+    pub fn clone_as(&self, label: &str) -> Self {
+        Self::with(&self.core, label, self.size(), self.sectors, self.image())
     }
 
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    /// Bytes.
     pub fn size(&self) -> u64 {
-        self.size
+        lock(&self.medium).size
+    }
+
+    /// Makes the device shorter or longer.
+    pub fn set_size(&self, size: u64) {
+        lock(&self.medium).size = size;
+    }
+
+    pub fn sectors(&self) -> Sectors {
+        self.sectors
+    }
+
+    /// What is on the disk now.
+    pub fn image(&self) -> Image {
+        lock(&self.medium).image.clone()
+    }
+
+    /// Puts other bytes on the disk: another medium in the same place.
+    pub fn set_image(&self, image: Image) {
+        lock(&self.medium).image = image;
+    }
+
+    /// Fills `into` from `offset`, past all faults.
+    pub fn peek(&self, offset: u64, into: &mut [u8]) {
+        lock(&self.medium).image.read(offset, into);
     }
 
     /// Changes what the disk does wrong.
@@ -118,6 +172,7 @@ impl SimDisk {
         let hung = {
             let mut medium = lock(&self.medium);
             medium.faults = Faults::default();
+            medium.lent.clear();
             std::mem::take(&mut medium.hung)
         };
         for flight in hung {
@@ -149,14 +204,14 @@ impl SimDisk {
         medium.holder = None;
     }
 
-    /// Opens the disk afresh, for a process.
-    pub fn open(&self, process: ProcessId) -> Arc<dyn Disk> {
+    /// Opens the disk afresh, by a path, for a process.
+    pub fn open(&self, path: &str, process: ProcessId) -> Arc<dyn Disk> {
         let mut medium = lock(&self.medium);
         medium.count += 1;
         let handle = medium.count;
         medium.open.insert(handle);
         drop(medium);
-        Arc::new(OpenDisk { disk: self.clone(), handle, process })
+        Arc::new(OpenDisk { disk: self.clone(), path: path.into(), handle, process })
     }
 
     /// The time of a flight is over.
@@ -177,45 +232,84 @@ impl SimDisk {
     }
 
     fn perform(&self, medium: &mut Medium, io: Io) -> Done {
-        let faults = &mut medium.faults;
-        let refused = faults.gone
-            || match &io {
-                Io::Read { .. } => some_left(&mut faults.failing_reads),
-                Io::Write { .. } => some_left(&mut faults.failing_writes),
-                Io::Flush => some_left(&mut faults.failing_flushes),
-                Io::Discard { .. } => false,
-            };
-        if refused {
+        if let Some(error) = self.refusal(medium, &io) {
             if let Io::Flush = io {
                 // What a failed flush covered may be lost, and a later flush would not bring it back.
                 let seed = self.core.draw();
                 medium.image.cut_power(&mut Numbers::new(seed), self.sectors.physical as usize);
             }
-            return failed(io, eio());
+            return failed(io, error);
         }
         match io {
             Io::Read { offset, mut buffer } => {
+                let astray = some_left(&mut medium.faults.misdirected_reads);
+                let offset = if astray { self.elsewhere(medium, offset, buffer.len() as u64) } else { offset };
                 medium.image.read(offset, &mut buffer);
                 return Done { result: Ok(()), buffer: Some(buffer) };
             }
             Io::Write { offset, data } => {
-                medium.image.write(offset, &data);
-            }
-            Io::Flush => medium.image.flush(),
-            Io::Discard { offset, length } => {
-                // Zeros, what was there, or noise.
-                let mut left = vec![0; usize::try_from(length).expect("below the disk's size")];
-                match self.core.below(3) {
-                    0 => medium.image.write(offset, &left),
-                    1 => {}
-                    _ => {
-                        self.core.fill(&mut left);
-                        medium.image.write(offset, &left);
-                    }
+                let length = data.len() as u64;
+                if some_left(&mut medium.faults.lost_writes) {
+                    self.core.tell(|| format!("  {}: a write of {length} bytes at {offset} is lost", self.label));
+                } else if some_left(&mut medium.faults.misdirected_writes) {
+                    let astray = self.elsewhere(medium, offset, length);
+                    self.core
+                        .tell(|| format!("  {}: a write of {length} bytes at {offset} goes to {astray}", self.label));
+                    medium.image.write(astray, &data);
+                } else {
+                    medium.image.write(offset, &data);
+                    let written = offset.div_ceil(BLOCK)..(offset + length) / BLOCK;
+                    medium.faults.latent.retain(|block| !written.contains(block));
                 }
             }
+            Io::Flush => medium.image.flush(),
+            // Zeros, what was there, or noise.
+            Io::Discard { offset, length } => match self.core.below(3) {
+                0 => medium.image.discard(offset, length, |_| {}),
+                1 => {}
+                _ => {
+                    let mut noise = Numbers::new(self.core.draw());
+                    medium.image.discard(offset, length, |bytes| noise.fill(bytes));
+                }
+            },
         }
         Done { result: Ok(()), buffer: None }
+    }
+
+    /// Why an I/O fails, if it does.
+    fn refusal(&self, medium: &mut Medium, io: &Io) -> Option<io::Error> {
+        let Medium { faults, lent, .. } = medium;
+        if faults.gone {
+            return Some(eio());
+        }
+        let fails = match io {
+            Io::Read { offset, buffer } => {
+                let blocks = offset / BLOCK..(offset + buffer.len() as u64).div_ceil(BLOCK);
+                some_left(&mut faults.failing_reads) || faults.latent.range(blocks).next().is_some()
+            }
+            Io::Write { offset, data } => {
+                if let Some(left) = faults.thin {
+                    let blocks = offset / BLOCK..(offset + data.len() as u64).div_ceil(BLOCK);
+                    let more: Vec<u64> = blocks.filter(|block| !lent.contains(block)).collect();
+                    if more.len() as u64 > left {
+                        return Some(io::Error::from_raw_os_error(libc::ENOSPC));
+                    }
+                    faults.thin = Some(left - more.len() as u64);
+                    lent.extend(more);
+                }
+                some_left(&mut faults.failing_writes)
+            }
+            Io::Flush => some_left(&mut faults.failing_flushes),
+            Io::Discard { .. } => false,
+        };
+        fails.then(eio)
+    }
+
+    /// Another place for so many bytes, behind the system area: a stray write there is what mirrors are for.
+    fn elsewhere(&self, medium: &Medium, offset: u64, length: u64) -> u64 {
+        let blocks = (medium.size.saturating_sub(length) / BLOCK).max(SYSTEM_BLOCKS + 1);
+        let there = (SYSTEM_BLOCKS + self.core.below(blocks - SYSTEM_BLOCKS)) * BLOCK;
+        if there == offset { there - BLOCK } else { there }
     }
 
     /// How long an I/O takes: mostly short, now and then long enough that others overtake it.
@@ -231,6 +325,7 @@ impl SimDisk {
 
 struct OpenDisk {
     disk: SimDisk,
+    path: Box<str>,
     handle: Handle,
     process: ProcessId,
 }
@@ -243,11 +338,11 @@ impl fmt::Debug for OpenDisk {
 
 impl Disk for OpenDisk {
     fn path(&self) -> &str {
-        &self.disk.path
+        &self.path
     }
 
     fn size(&self) -> u64 {
-        self.disk.size
+        self.disk.size()
     }
 
     fn sectors(&self) -> Sectors {
@@ -259,7 +354,7 @@ impl Disk for OpenDisk {
     }
 
     fn submit(&self, io: Io) -> Completion {
-        if !fits(&io, self.disk.size, self.disk.sectors) {
+        if !fits(&io, self.disk.size(), self.disk.sectors) {
             return Completion::ready(failed(io, io::Error::from_raw_os_error(libc::EINVAL)));
         }
         let (completion, completer) = completion();

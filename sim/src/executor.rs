@@ -63,6 +63,12 @@ struct Process {
     dead: bool,
     /// Steps left to live.
     fuse: Option<u64>,
+    /// It is not given the processor.
+    frozen: bool,
+    /// Those of its tasks that were due meanwhile.
+    parked: Vec<TaskId>,
+    /// Tasks that have not ended.
+    tasks: u64,
 }
 
 struct State {
@@ -174,6 +180,7 @@ impl Core {
             } else {
                 state.count += 1;
                 let id = state.count;
+                state.processes.entry(process).or_default().tasks += 1;
                 state.new.push((id, process, new));
                 state.ready.push(id);
                 None
@@ -210,6 +217,29 @@ impl Core {
     pub fn kill(&self, process: ProcessId) {
         let mut state = self.state();
         kill(&mut state, process);
+    }
+
+    /// Stops a process as `SIGSTOP` does: its I/O goes on, its clock too, its tasks do not.
+    pub fn freeze(&self, process: ProcessId) {
+        self.state().processes.entry(process).or_default().frozen = true;
+    }
+
+    /// Lets a frozen process go on.
+    pub fn thaw(&self, process: ProcessId) {
+        let mut state = self.state();
+        let entry = state.processes.entry(process).or_default();
+        entry.frozen = false;
+        let parked = std::mem::take(&mut entry.parked);
+        for id in parked {
+            if !state.ready.contains(&id) {
+                state.ready.push(id);
+            }
+        }
+    }
+
+    /// Tasks of a process that have not ended.
+    pub fn tasks(&self, process: ProcessId) -> u64 {
+        self.state().processes.get(&process).map_or(0, |process| process.tasks)
     }
 
     /// Ends a process after so many of its steps; `None`: not at all.
@@ -431,6 +461,15 @@ impl Executor {
             if state.steps > STEPS_MAX {
                 return Err(Stuck::Endless);
             }
+            let entry = state.processes.entry(process).or_default();
+            if entry.frozen && !entry.dead {
+                if !entry.parked.contains(&id) {
+                    entry.parked.push(id);
+                }
+                drop(state);
+                self.bodies.insert(id, (process, body));
+                return Ok(());
+            }
             let now = state.now;
             state.hash = mixed(mixed(state.hash, id), now);
             let entry = state.processes.entry(process).or_default();
@@ -450,7 +489,11 @@ impl Executor {
             Body::Future(task) => task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready(),
             Body::Fiber(fiber) => fiber.resume(waker),
         };
-        if !ended {
+        if ended {
+            let mut state = self.core.state();
+            let entry = state.processes.entry(process).or_default();
+            entry.tasks = entry.tasks.saturating_sub(1);
+        } else {
             self.bodies.insert(id, (process, body));
         }
         Ok(())

@@ -1,17 +1,27 @@
 //! A simulator that tries to make the engine lose data. One seed is one history.
 //!
 //! ```text
-//!   main       seeds, processes of their own, reports
-//!   history    the story: a group, its clients, its misfortunes
-//!   client     what a database does        model    what a reader may see
-//!   world      the host, as a process sees it
-//!   disk       a disk that takes its time, and does wrong
-//!   executor   one thread, virtual time, every task by a draw
+//!   main        the command line      farm       many histories, in processes of their own
+//!   plan        what a history is made of, by a seed or from a file      shrink     less of it that fails as well
+//!   history     the story: the groups of a host, from their creation to the last look at them
+//!   misfortune  what goes wrong       hostile    bytes that look right       coverage   what met what
+//!   tenant      a disk group: its disks, engine, clients
+//!   client      what a database does  model      what a reader may see
+//!   world       the host, as a process sees it
+//!   disk        a disk that takes its time, and does wrong
+//!   executor    one thread, virtual time, every task by a draw
 //! ```
 
 pub mod client;
+pub mod coverage;
 pub mod disk;
 pub mod executor;
+pub mod farm;
 pub mod history;
+mod hostile;
+mod misfortune;
 pub mod model;
+pub mod plan;
+pub mod shrink;
+pub mod tenant;
 pub mod world;

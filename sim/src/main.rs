@@ -1,14 +1,19 @@
-//! `sim --seed 42`, `sim --seeds 0..1000`.
+//! `sim --seed 42`, `sim --seeds 0..1000`, `sim --minutes 30`, `sim --replay FILE`.
 
 use clap::Parser;
-use sim::history::{Outcome, Settings, run};
+use sim::{
+    farm::{self, Orders, Total},
+    history::{OPERATIONS, Outcome, run},
+    plan::Plan,
+    shrink::shrink,
+};
 use std::{
-    collections::BTreeMap,
-    process::{Command, ExitCode, Stdio},
-    time::Instant,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// Tries to make the engine lose data.
+/// Tries to make the engine lose data. Without arguments: ten minutes of histories that nobody has seen.
 #[derive(Parser)]
 struct Arguments {
     /// One history.
@@ -17,34 +22,124 @@ struct Arguments {
     /// Many: FIRST..END.
     #[arg(long)]
     seeds: Option<String>,
+    /// As many as can be run in so many minutes, beginning with the seed that the clock gives.
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// The history that a file tells, such as one that was kept when it failed.
+    #[arg(long)]
+    replay: Option<PathBuf>,
     /// Tell the story as it happens.
     #[arg(long)]
     tell: bool,
-    /// Processes at a time; as many as there are processors if not given.
+    /// Workers at a time; as many as there are processors if not given.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Operations of one history, about.
-    #[arg(long, default_value_t = 600)]
+    /// Operations of one history, at least.
+    #[arg(long, default_value_t = OPERATIONS)]
     operations: u64,
-    /// Runs the seeds in this process, and prints a line for each.
+    /// Seconds to spend on making a history that failed shorter; 0: it is left as it is.
+    #[arg(long, default_value_t = 60)]
+    shrink: u64,
+    /// Where histories that failed are kept.
+    #[arg(long, default_value = "sim-failures")]
+    keep: PathBuf,
+    /// Write the trace hash of each history of many to this file.
+    #[arg(long)]
+    hashes: Option<PathBuf>,
+    /// A worker of another run: prints a line for each history.
     #[arg(long, hide = true)]
     worker: bool,
 }
 
-/// Histories that one worker runs: what dead processes leave behind is given back when it ends.
-const BATCH: u64 = 25;
+/// Memory that a worker may have, in bytes: what a hostile disk can make the engine take has an end.
+const MEMORY_MAX: u64 = 8 << 30;
+/// Failures that are made shorter after a long run.
+const SHRUNK_MAX: usize = 3;
 
 fn range(text: &str) -> Option<(u64, u64)> {
     let (first, end) = text.split_once("..")?;
     Some((first.parse().ok()?, end.parse().ok()?))
 }
 
-fn one(arguments: &Arguments, seed: u64) -> Outcome {
-    run(&Settings { tell: arguments.tell, operations: arguments.operations, ..Settings::of_seed(seed) })
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match go(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(text) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+    }
 }
 
-fn report(seed: u64, outcome: &Outcome) {
-    let faults: Vec<String> = outcome.faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
+/// Whether all went well.
+fn go(arguments: &Arguments) -> Result<bool, String> {
+    let plan = match (&arguments.replay, arguments.seed) {
+        (Some(path), _) => {
+            let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            Some(text.parse::<Plan>().map_err(|error| format!("{}: {error}", path.display()))?)
+        }
+        (None, seed) => seed.map(|seed| Plan::of_seed(seed, arguments.operations)),
+    };
+    if arguments.worker {
+        limit_memory();
+        if let Some(plan) = plan {
+            println!("{}", farm::line(plan.seed, &run(&plan, false)));
+        } else if let Some((first, end)) = arguments.seeds.as_deref().and_then(range) {
+            farm::work(first, end, arguments.operations);
+        }
+        return Ok(true);
+    }
+    if let Some(plan) = plan {
+        return one(arguments, &plan);
+    }
+    let (first, end, minutes) = match &arguments.seeds {
+        Some(text) => {
+            let (first, end) = range(text).ok_or_else(|| format!("--seeds {text}: FIRST..END is meant"))?;
+            (first, end, arguments.minutes)
+        }
+        None => {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+            (since * 1000, u64::MAX, Some(arguments.minutes.unwrap_or(10.0)))
+        }
+    };
+    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let orders = Orders {
+        operations: arguments.operations,
+        jobs,
+        time: minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
+        hashes: arguments.hashes.clone(),
+    };
+    match minutes {
+        Some(minutes) => println!("seeds {first}.., for {minutes} minutes"),
+        None => println!("seeds {first}..{end}"),
+    }
+    let total = farm::run_all(first, end, &orders).map_err(|error| error.to_string())?;
+    report(&total);
+    for (seed, failure) in total.failures.iter().take(SHRUNK_MAX) {
+        println!("\nseed {seed}: {failure}");
+        keep(arguments, &Plan::of_seed(*seed, arguments.operations))?;
+    }
+    Ok(total.failures.is_empty())
+}
+
+fn one(arguments: &Arguments, plan: &Plan) -> Result<bool, String> {
+    println!("seed {}", plan.seed);
+    let outcome = run(plan, arguments.tell);
+    tell(plan.seed, &outcome);
+    let Some(failure) = &outcome.failure else { return Ok(true) };
+    if !arguments.tell {
+        println!("{}", outcome.story.join("\n"));
+    }
+    println!("FAILED: {failure}");
+    keep(arguments, plan)?;
+    Ok(false)
+}
+
+fn tell(seed: u64, outcome: &Outcome) {
+    let faults = outcome.coverage.by_fault();
+    let faults: Vec<String> = faults.iter().map(|(fault, count)| format!("{count} {fault}")).collect();
     println!(
         "seed {seed}: {:016x}, {} operations, {} steps in {:.1} s of its time; {}",
         outcome.hash,
@@ -55,110 +150,46 @@ fn report(seed: u64, outcome: &Outcome) {
     );
 }
 
-fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    if let Some(seed) = arguments.seed {
-        println!("seed {seed}");
-        let outcome = one(&arguments, seed);
-        report(seed, &outcome);
-        let Some(failure) = &outcome.failure else { return ExitCode::SUCCESS };
-        if !arguments.tell {
-            println!("{}", outcome.story.join("\n"));
-        }
-        println!("FAILED: {failure}");
-        return ExitCode::FAILURE;
-    }
-    let Some((first, end)) = arguments.seeds.as_deref().and_then(range) else {
-        eprintln!("--seed N, or --seeds FIRST..END");
-        return ExitCode::from(2);
-    };
-    if arguments.worker {
-        for seed in first..end {
-            let outcome = one(&arguments, seed);
-            let failure = outcome.failure.as_deref().unwrap_or("-").replace('\n', " ");
-            let faults: u64 = outcome.faults.values().sum();
-            println!("{seed}\t{:016x}\t{}\t{faults}\t{failure}", outcome.hash, outcome.operations);
-        }
-        return ExitCode::SUCCESS;
-    }
-    many(&arguments, first, end)
-}
-
-#[derive(Default)]
-struct Total {
-    histories: u64,
-    operations: u64,
-    faults: u64,
-    failures: BTreeMap<u64, String>,
-}
-
-fn many(arguments: &Arguments, first: u64, end: u64) -> ExitCode {
-    let began = Instant::now();
-    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    let next = std::sync::Mutex::new(first);
-    let total = std::sync::Mutex::new(Total::default());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            scope.spawn(|| {
-                loop {
-                    let from = {
-                        let mut next = next.lock().expect("nobody panics");
-                        let from = *next;
-                        *next = (from + BATCH).min(end);
-                        from
-                    };
-                    if from >= end {
-                        return;
-                    }
-                    batch(arguments, from, (from + BATCH).min(end), &total);
-                }
-            });
-        }
-    });
-    let total = total.into_inner().expect("nobody panics");
-    let minutes = began.elapsed().as_secs_f64() / 60.0;
+fn report(total: &Total) {
+    let histories = total.histories.max(1) as f64;
     println!(
         "{} histories, {:.0} a minute; {:.0} operations and {:.1} faults in each",
         total.histories,
-        total.histories as f64 / minutes,
-        total.operations as f64 / total.histories.max(1) as f64,
-        total.faults as f64 / total.histories.max(1) as f64
+        histories / total.took.as_secs_f64() * 60.0,
+        total.operations as f64 / histories,
+        total.coverage.faults() as f64 / histories
     );
+    let missing = total.coverage.missing();
+    let rest = if missing.is_empty() { "none is missing".to_owned() } else { format!("never: {}", missing.join(", ")) };
+    println!("{} pairs of fault and state were met; {rest}", total.coverage.count());
     for (seed, failure) in &total.failures {
         println!("FAILED seed {seed}: {failure}");
     }
-    if total.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn batch(arguments: &Arguments, first: u64, end: u64, total: &std::sync::Mutex<Total>) {
-    let program = std::env::current_exe().expect("this program has a path");
-    let mut from = first;
-    while from < end {
-        let output = Command::new(&program)
-            .args(["--worker", "--seeds", &format!("{from}..{end}"), "--operations", &arguments.operations.to_string()])
-            .stderr(Stdio::null())
-            .output()
-            .expect("a worker can be started");
-        let mut total = total.lock().expect("nobody panics");
-        let mut last = None;
-        for line in String::from_utf8_lossy(&output.stdout).lines() {
-            let fields: Vec<&str> = line.splitn(5, '\t').collect();
-            let [seed, _, operations, faults, failure] = fields[..] else { continue };
-            let Ok(seed) = seed.parse::<u64>() else { continue };
-            last = Some(seed);
-            total.histories += 1;
-            total.operations += operations.parse::<u64>().unwrap_or(0);
-            total.faults += faults.parse::<u64>().unwrap_or(0);
-            if failure != "-" {
-                println!("FAILED seed {seed}: {failure}");
-                total.failures.insert(seed, failure.to_owned());
-            }
-        }
-        from = last.map_or(from, |last| last + 1);
-        if from < end && !output.status.success() {
-            println!("FAILED seed {from}: the worker ended: {}", output.status);
-            total.failures.insert(from, format!("the worker ended: {}", output.status));
-            from += 1;
-        }
+/// Makes a history that failed shorter and keeps it in a file.
+fn keep(arguments: &Arguments, plan: &Plan) -> Result<(), String> {
+    let name = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    std::fs::create_dir_all(&arguments.keep).map_err(|error| name(&arguments.keep, error))?;
+    let path = arguments.keep.join(format!("seed-{}.history", plan.seed));
+    let scratch = arguments.keep.join(format!("seed-{}.try", plan.seed));
+    let time = Duration::from_secs(arguments.shrink);
+    let fails = |plan: &Plan| farm::fails(plan, &scratch).ok().flatten();
+    let (shorter, failure) = shrink(plan.clone(), time, fails);
+    let _ = std::fs::remove_file(&scratch);
+    std::fs::write(&path, shorter.to_string()).map_err(|error| name(&path, error))?;
+    if let Some(failure) = failure {
+        println!("shorter, it fails too: {failure}\n{}", shorter.to_string().trim_end());
+    }
+    println!("kept; again with: sim --replay {}", path.display());
+    Ok(())
+}
+
+fn limit_memory() {
+    let limit = libc::rlimit { rlim_cur: MEMORY_MAX, rlim_max: MEMORY_MAX };
+    // SAFETY: setrlimit reads a struct that outlives the call.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_AS, &raw const limit);
     }
 }

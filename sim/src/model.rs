@@ -55,6 +55,19 @@ pub struct Model {
     under_way: Option<Names>,
     sectors: BTreeMap<FileId, BTreeMap<u64, Sector>>,
     writing: Option<(FileId, Vec<(u64, Content)>)>,
+    /// Since the last mount not everything has been looked at.
+    unverified: bool,
+}
+
+/// When something is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// In the engine's life.
+    Now,
+    /// For the first time since a mount: what is seen stays.
+    AfterMount,
+    /// A flush has failed on a disk that had to stay: what was not synced may be old.
+    InDoubt,
 }
 
 /// What a read showed that it must not have.
@@ -70,6 +83,7 @@ impl Default for Model {
             under_way: None,
             sectors: BTreeMap::new(),
             writing: None,
+            unverified: false,
         }
     }
 }
@@ -125,6 +139,20 @@ impl Model {
         }
     }
 
+    /// It returned an error, and yet its names are what is: a size that was committed beside bytes that failed.
+    pub fn refuse_but_named(&mut self) {
+        let turn = self.turn;
+        if let Some(names) = self.under_way.take() {
+            self.names.push((turn, names));
+        }
+        self.refuse();
+    }
+
+    /// What the operation under way would leave.
+    pub fn next_names(&self) -> Option<&Names> {
+        self.under_way.as_ref()
+    }
+
     fn entry(&mut self, file: FileId, number: u64) -> &mut Sector {
         let zeros = &self.zeros;
         self.sectors
@@ -147,20 +175,44 @@ impl Model {
         }
     }
 
-    /// The engine died, the host did not.
-    pub fn engine_died(&mut self) {
-        let last = self.names.len() - 1;
-        self.names.drain(..last);
-        self.end_under_way();
-        for sector in self.sectors.values_mut().flat_map(BTreeMap::values_mut) {
-            let last = sector.states.len() - 1;
-            sector.states.drain(..last);
+    /// The engine died, the host did not. `lossy`: a flush had failed on a disk that had to stay, so that what was not
+    /// synced is as after a loss of power.
+    pub fn engine_died(&mut self, lossy: bool) {
+        let certain = !lossy && !self.unverified;
+        if certain {
+            let last = self.names.len() - 1;
+            self.names.drain(..last);
         }
+        self.end_under_way();
+        if certain {
+            for sector in self.sectors.values_mut().flat_map(BTreeMap::values_mut) {
+                let last = sector.states.len() - 1;
+                sector.states.drain(..last);
+            }
+        }
+        self.unverified = true;
     }
 
     /// The power was cut.
     pub fn power_cut(&mut self) {
         self.end_under_way();
+        self.unverified = true;
+    }
+
+    /// Whether a mount was not followed by a look at everything.
+    pub fn is_unverified(&self) -> bool {
+        self.unverified
+    }
+
+    /// Everything was looked at.
+    pub fn verified(&mut self) {
+        self.unverified = false;
+    }
+
+    /// All files are gone, with the group that had them.
+    pub fn forget(&mut self) {
+        let (turn, next_file) = (self.turn, self.next_file);
+        *self = Self { turn, next_file, names: vec![(turn, Names::default())], ..Self::default() };
     }
 
     fn end_under_way(&mut self) {
@@ -204,7 +256,7 @@ impl Model {
     ///
     /// # Errors
     /// If it is none of the states that it may be in.
-    pub fn read(&mut self, file: FileId, number: u64, bytes: &[u8], after_mount: bool) -> Result<(), Wrong> {
+    pub fn read(&mut self, file: FileId, number: u64, bytes: &[u8], when: Seen) -> Result<(), Wrong> {
         let turn = self.turn;
         let Some(sector) = self.sectors.get_mut(&file).and_then(|sectors| sectors.get_mut(&number)) else {
             return if bytes.iter().all(|byte| *byte == 0) {
@@ -213,15 +265,14 @@ impl Model {
                 Err(wrong(number, bytes, &[&self.zeros]))
             };
         };
-        let from = if after_mount { 0 } else { sector.states.len() - 1 };
+        let from = if when == Seen::Now { sector.states.len() - 1 } else { 0 };
         let possible: Vec<&Content> =
             sector.states[from..].iter().map(|(_, content)| content).chain(&sector.maybe).collect();
-        let Some(seen) = possible.iter().find(|content| content[..bytes.len()] == *bytes) else {
+        let Some(found) = possible.iter().find(|content| content[..bytes.len()] == *bytes) else {
             return Err(wrong(number, bytes, &possible));
         };
-        let seen = Arc::clone(seen);
-        if after_mount {
-            sector.states = vec![(turn, seen)];
+        if when == Seen::AfterMount {
+            sector.states = vec![(turn, Arc::clone(found))];
             sector.maybe.clear();
         }
         Ok(())

@@ -9,6 +9,7 @@ use plinth_engine::{
     world::{Found, Identity, Task, Timestamp, World},
 };
 use std::{
+    collections::BTreeMap,
     future::Future,
     pin::Pin,
     sync::{
@@ -21,7 +22,8 @@ use std::{
 /// The host: its disks, its clock, its boot.
 pub struct Host {
     core: Arc<Core>,
-    disks: Mutex<Vec<SimDisk>>,
+    /// By path, as discovery shows them.
+    disks: Mutex<BTreeMap<String, SimDisk>>,
     boot: Mutex<[u8; 16]>,
     clock: AtomicI64,
     processes: AtomicU32,
@@ -47,12 +49,27 @@ impl Host {
         &self.core
     }
 
-    pub fn add_disk(&self, disk: SimDisk) {
-        lock(&self.disks).push(disk);
+    /// Shows a disk at a path.
+    pub fn attach(&self, path: &str, disk: SimDisk) {
+        lock(&self.disks).insert(path.to_owned(), disk);
     }
 
-    pub fn disks(&self) -> Vec<SimDisk> {
-        lock(&self.disks).clone()
+    /// Shows nothing at a path any more.
+    pub fn detach(&self, path: &str) {
+        lock(&self.disks).remove(path);
+    }
+
+    /// Shows what is at one path at another one.
+    pub fn rename(&self, from: &str, to: &str) {
+        let mut disks = lock(&self.disks);
+        if let Some(disk) = disks.remove(from) {
+            disks.insert(to.to_owned(), disk);
+        }
+    }
+
+    /// Whether anything is shown at a path.
+    pub fn has(&self, path: &str) -> bool {
+        lock(&self.disks).contains_key(path)
     }
 
     /// A new boot id.
@@ -122,10 +139,10 @@ impl World for ProcessWorld {
 
     fn discover(&self) -> Task<'static, Vec<Found>> {
         let process = self.process;
-        let found = |disk: &SimDisk| Found {
-            path: disk.path().to_owned(),
-            identity: Identity(disk.path().to_owned()),
-            disk: Ok(disk.open(process)),
+        let found = |(path, disk): (&String, &SimDisk)| Found {
+            path: path.clone(),
+            identity: Identity(disk.label().to_owned()),
+            disk: Ok(disk.open(path, process)),
         };
         let found: Vec<Found> = lock(&self.host.disks).iter().map(found).collect();
         Box::pin(async move { found })

@@ -1,0 +1,137 @@
+//! Which faults met a group in which state.
+//!
+//! A fault is drawn without a look at the group. Where the group's state does not allow it, because more would be lost
+//! than is promised to survive, the group is made whole first; so what is counted is what was met.
+
+use crate::plan::Fault;
+use std::{collections::BTreeMap, fmt};
+
+/// How a group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// All disks are ONLINE, nothing is under way.
+    Whole,
+    /// A disk is away.
+    Degraded,
+    /// A disk is being resynchronised.
+    Returning,
+    /// After an unclean stop, mirrors are still compared.
+    Recovering,
+    /// No AU is free.
+    Full,
+}
+
+impl State {
+    pub const ALL: [Self; 5] = [Self::Whole, Self::Degraded, Self::Returning, Self::Recovering, Self::Full];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Degraded => "degraded",
+            Self::Returning => "returning",
+            Self::Recovering => "recovering",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// The states in which a fault may meet a group: the table of `docs/faults.md`. Whether the redundancy is enough for it
+/// is asked besides.
+pub fn allowed(fault: Fault) -> &'static [State] {
+    use Fault as F;
+    use State::{Degraded, Full, Recovering, Whole};
+    match fault {
+        F::EngineKilled
+        | F::KilledAgain
+        | F::PowerCut
+        | F::PowerCutAgain
+        | F::Frozen
+        | F::SecondEngine
+        | F::ClockJumps
+        | F::SentTwice
+        | F::DiskSlow
+        | F::NewPath
+        | F::Dismount
+        | F::DismountForce
+        | F::Subset
+        | F::Halves
+        | F::HostileBytes => &State::ALL,
+        // What returns may go again.
+        F::GroupFails | F::GroupHangs | F::DiskFails | F::OperatorOffline => &State::ALL,
+        F::Return => &[Degraded],
+        F::ReadFails | F::WriteFails | F::FlushFails | F::LatentSectors | F::ThinFull => {
+            &[Whole, Degraded, Recovering, Full]
+        }
+        // Not promised: a silent fault in a region that was active at a crash.
+        F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors => &[Whole, Degraded, Full],
+        F::OldImage | F::CloneShown | F::Shrunk | F::Blank => &[Whole, Degraded, Full],
+        F::DropAndCreate | F::KilledInRepair => &[Whole, Full],
+        F::Full => &[Whole, Degraded],
+    }
+}
+
+/// What was met how often.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Coverage(BTreeMap<(Fault, State), u64>);
+
+impl Coverage {
+    pub fn met(&mut self, fault: Fault, state: State) {
+        *self.0.entry((fault, state)).or_default() += 1;
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        for (pair, count) in &other.0 {
+            *self.0.entry(*pair).or_default() += count;
+        }
+    }
+
+    /// Pairs met.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Faults met, whatever the state.
+    pub fn faults(&self) -> u64 {
+        self.0.values().sum()
+    }
+
+    /// How often each fault was met.
+    pub fn by_fault(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        for ((fault, _), count) in &self.0 {
+            *counts.entry(fault.name()).or_default() += count;
+        }
+        counts
+    }
+
+    /// Pairs of the table that were never met.
+    pub fn missing(&self) -> Vec<String> {
+        let all = Fault::ALL.iter().flat_map(|(fault, ..)| allowed(*fault).iter().map(|state| (*fault, *state)));
+        all.filter(|pair| !self.0.contains_key(pair))
+            .map(|(fault, state)| format!("{} while {}", fault.name(), state.name()))
+            .collect()
+    }
+
+    /// Reads what `Display` wrote.
+    pub fn parse(text: &str) -> Self {
+        let mut coverage = Self::default();
+        for word in text.split_whitespace() {
+            let mut parts = word.split(':');
+            let (Some(fault), Some(state), Some(count)) = (parts.next(), parts.next(), parts.next()) else { continue };
+            let fault = Fault::ALL.iter().find(|(_, name, _)| *name == fault);
+            let state = State::ALL.into_iter().find(|known| known.name() == state);
+            if let (Some((fault, ..)), Some(state), Ok(count)) = (fault, state, count.parse()) {
+                coverage.0.insert((*fault, state), count);
+            }
+        }
+        coverage
+    }
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> =
+            self.0.iter().map(|((fault, state), count)| format!("{}:{}:{count}", fault.name(), state.name())).collect();
+        f.write_str(&words.join(" "))
+    }
+}

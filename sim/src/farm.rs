@@ -1,0 +1,171 @@
+//! Many histories, each in a worker: a process that runs some, one after the other, and prints a line for each.
+//!
+//! A worker that dies takes one history with it, which has failed then; what dead engines leave behind in memory is given
+//! back when a worker ends.
+
+use crate::{
+    coverage::Coverage,
+    history::{Outcome, run},
+    plan::Plan,
+};
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Histories that one worker runs.
+const BATCH: u64 = 25;
+
+/// What workers are told besides their seeds.
+#[derive(Debug, Clone)]
+pub struct Orders {
+    pub operations: u64,
+    pub jobs: usize,
+    /// Ends the run early, when no worker begins any more.
+    pub time: Option<Duration>,
+    /// Gets a line for each history: its seed and its trace hash.
+    pub hashes: Option<PathBuf>,
+}
+
+/// What came of all histories.
+#[derive(Debug, Default)]
+pub struct Total {
+    pub histories: u64,
+    pub operations: u64,
+    pub coverage: Coverage,
+    /// By seed.
+    pub failures: BTreeMap<u64, String>,
+    pub took: Duration,
+    hashes: BTreeMap<u64, String>,
+}
+
+/// What a worker prints for one history.
+pub fn line(seed: u64, outcome: &Outcome) -> String {
+    let failure = outcome.failure.as_deref().unwrap_or("-").replace(['\n', '\t'], " ");
+    format!("{seed}\t{:016x}\t{}\t{}\t{failure}", outcome.hash, outcome.operations, outcome.coverage)
+}
+
+/// The work of a worker: the histories of some seeds.
+pub fn work(first: u64, end: u64, operations: u64) {
+    for seed in first..end {
+        let outcome = run(&Plan::of_seed(seed, operations), false);
+        println!("{}", line(seed, &outcome));
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the histories of seeds `first..end`.
+///
+/// # Errors
+/// If workers cannot be started, or the hashes cannot be written.
+pub fn run_all(first: u64, end: u64, orders: &Orders) -> std::io::Result<Total> {
+    let began = Instant::now();
+    let next = Mutex::new(first);
+    let total = Mutex::new(Total::default());
+    let results: Vec<std::io::Result<()>> = std::thread::scope(|scope| {
+        let job = || {
+            loop {
+                let from = {
+                    let mut next = lock(&next);
+                    let late = orders.time.is_some_and(|time| began.elapsed() >= time);
+                    if *next >= end || late {
+                        return Ok(());
+                    }
+                    let from = *next;
+                    *next = (from + BATCH).min(end);
+                    from
+                };
+                batch(from, (from + BATCH).min(end), orders, &total)?;
+            }
+        };
+        let jobs: Vec<_> = (0..orders.jobs.max(1)).map(|_| scope.spawn(job)).collect();
+        jobs.into_iter().map(|job| job.join().expect("a job does not panic")).collect()
+    });
+    results.into_iter().collect::<std::io::Result<()>>()?;
+    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    total.took = began.elapsed();
+    if let Some(path) = &orders.hashes {
+        let mut file = std::fs::File::create(path)?;
+        for (seed, hash) in &total.hashes {
+            writeln!(file, "{seed} {hash}")?;
+        }
+    }
+    Ok(total)
+}
+
+fn batch(first: u64, end: u64, orders: &Orders, total: &Mutex<Total>) -> std::io::Result<()> {
+    let program = std::env::current_exe()?;
+    let mut from = first;
+    while from < end {
+        let output = Command::new(&program)
+            .args(["--worker", "--seeds", &format!("{from}..{end}"), "--operations", &orders.operations.to_string()])
+            .stderr(Stdio::null())
+            .output()?;
+        let mut total = lock(total);
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let Some((seed, result)) = parse(line) else { continue };
+            from = seed + 1;
+            total.histories += 1;
+            total.operations += result.operations;
+            total.coverage.add(&result.coverage);
+            total.hashes.insert(seed, result.hash);
+            if let Some(failure) = result.failure {
+                println!("FAILED seed {seed}: {failure}");
+                total.failures.insert(seed, failure);
+            }
+        }
+        if from < end {
+            let failure = format!("the worker ended: {}", output.status);
+            println!("FAILED seed {from}: {failure}");
+            total.histories += 1;
+            total.failures.insert(from, failure);
+            from += 1;
+        }
+    }
+    Ok(())
+}
+
+struct Result1 {
+    hash: String,
+    operations: u64,
+    coverage: Coverage,
+    failure: Option<String>,
+}
+
+fn parse(line: &str) -> Option<(u64, Result1)> {
+    let fields: Vec<&str> = line.splitn(5, '\t').collect();
+    let [seed, hash, operations, coverage, failure] = fields[..] else { return None };
+    let result = Result1 {
+        hash: hash.to_owned(),
+        operations: operations.parse().ok()?,
+        coverage: Coverage::parse(coverage),
+        failure: (failure != "-").then(|| failure.to_owned()),
+    };
+    Some((seed.parse().ok()?, result))
+}
+
+/// Runs one plan in a worker. How it failed, if it did.
+///
+/// # Errors
+/// If the worker cannot be started, or its plan cannot be written to `scratch`.
+pub fn fails(plan: &Plan, scratch: &Path) -> std::io::Result<Option<String>> {
+    std::fs::write(scratch, plan.to_string())?;
+    let output = Command::new(std::env::current_exe()?)
+        .arg("--worker")
+        .arg("--replay")
+        .arg(scratch)
+        .stderr(Stdio::null())
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(match text.lines().find_map(parse) {
+        Some((_, result)) => result.failure,
+        None => Some(format!("the worker ended: {}", output.status)),
+    })
+}

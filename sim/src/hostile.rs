@@ -1,0 +1,139 @@
+//! Bytes on a disk that look right: fields changed at random in a record, sealed again with a right checksum or not.
+//!
+//! Whoever reads them gives an error or not, but does not crash, hang, or take more memory than there is.
+
+use crate::disk::SimDisk;
+use plinth_engine::{api::ROOT, group::Group, session::Session, testing::Numbers, world::World};
+use plinth_format::{
+    BLOCK_SIZE, checksum, envelope,
+    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES, header_places},
+    membership::{CatalogFile, Membership},
+    page,
+};
+use std::sync::Arc;
+
+/// Bytes of the beginning of a record in which most of what means something is.
+const FIELDS: u64 = 700;
+
+/// Changes something on a disk. What, in words.
+pub fn tamper(disk: &SimDisk, numbers: &mut Numbers) -> String {
+    let size = disk.size() / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
+    let two = usize::try_from(numbers.below(2)).expect("small");
+    let three = usize::try_from(numbers.below(3)).expect("small");
+    let (what, place, length) = match numbers.below(5) {
+        0 => ("a header", header_places(size)[three], BLOCK_SIZE),
+        1 => ("a stamp", STAMP_PLACES[two], BLOCK_SIZE),
+        2 => ("an activity log", ACTIVITY_PLACES[two], ACTIVITY_SLOT),
+        3 => ("a membership", MEMBERSHIP_PLACES[two], MEMBERSHIP_SLOT),
+        _ => return tamper_with_page(disk, numbers),
+    };
+    let mut record = vec![0; length];
+    disk.peek(place, &mut record);
+    let noise = numbers.below(8) == 0;
+    if noise {
+        numbers.fill(&mut record);
+    } else {
+        change_fields(&mut record, FIELDS.min(length as u64), numbers);
+    }
+    let sealed = !noise && numbers.below(6) > 0;
+    if sealed {
+        let stored = u32::from_le_bytes(record[envelope::LENGTH].try_into().expect("four bytes"));
+        let length = usize::try_from(stored).expect("64-bit").clamp(envelope::ENVELOPE_SIZE, record.len());
+        record[envelope::CHECKSUM].fill(0);
+        let sum = checksum::crc32c(&record[..length]);
+        record[envelope::CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+    }
+    disk.corrupt(place, &record);
+    format!("{what} at {place} is {}", if sealed { "changed and sealed" } else { "overwritten" })
+}
+
+fn change_fields(bytes: &mut [u8], within: u64, numbers: &mut Numbers) {
+    for _ in 0..1 + numbers.below(4) {
+        let width = [1, 2, 4, 8][usize::try_from(numbers.below(4)).expect("small")];
+        let slots = within / width as u64;
+        let at = usize::try_from(numbers.below(slots)).expect("small") * width;
+        let value = match numbers.below(6) {
+            0 => 0,
+            1 => 1,
+            2 => u64::MAX,
+            3 => u64::MAX >> 1,
+            4 => numbers.below(5000),
+            _ => numbers.draw(),
+        };
+        bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+    }
+}
+
+/// A page of the catalog, as the membership on this disk says where it lies.
+fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
+    let mut slot = vec![0; MEMBERSHIP_SLOT];
+    for place in MEMBERSHIP_PLACES {
+        disk.peek(place, &mut slot);
+        let Ok((envelope, membership)) = Membership::decode(&slot, place) else { continue };
+        let Some(number) = membership.disks.iter().find(|known| known.id == envelope.disk).map(|known| known.number)
+        else {
+            continue;
+        };
+        let runs: Vec<_> =
+            membership.catalog.iter().filter(|run| run.disk == number && run.file == CatalogFile::Database).collect();
+        if runs.is_empty() {
+            continue;
+        }
+        let run = runs[usize::try_from(numbers.below(runs.len() as u64)).expect("small")];
+        // The first pages are those in use.
+        let within = numbers.below(60);
+        let offset = u64::from(run.first) * membership.au_size + within * BLOCK_SIZE as u64;
+        let file_page = u64::from(run.at) * membership.au_size / BLOCK_SIZE as u64 + within + 1;
+        let mut block = [0; BLOCK_SIZE];
+        disk.peek(offset, &mut block);
+        change_fields(&mut block, if numbers.below(2) == 0 { 120 } else { 4080 }, numbers);
+        let write = if numbers.below(2) == 0 { numbers.draw() } else { u64::MAX };
+        page::seal(&mut block, u32::try_from(file_page).expect("small"), write);
+        disk.corrupt(offset, &block);
+        return format!("page {file_page} of the catalog is changed and sealed");
+    }
+    "nothing, as no membership says where the catalog is".to_owned()
+}
+
+/// Mounts what is there and reads all of it. What came of it, in words.
+pub async fn look(world: Arc<dyn World>, name: &str) -> String {
+    let _ = Group::survey(&world).await;
+    let group = match Group::mount(world, name, false).await {
+        Ok(group) => group,
+        Err(error) => return format!("mount: {error}"),
+    };
+    let session = Session::new(Arc::clone(&group), None);
+    let mut told = Vec::new();
+    let mut cookie = 0;
+    for _ in 0..100 {
+        match session.read_directory(ROOT, cookie, 64).await {
+            Ok(entries) if entries.is_empty() => break,
+            Ok(entries) => {
+                for entry in entries {
+                    cookie = entry.cookie;
+                    let mut bytes = vec![0; 256 << 10];
+                    if let Err(error) = session.read(entry.node, 0, &mut bytes).await {
+                        told.push(format!("read: {error}"));
+                    }
+                }
+            }
+            Err(error) => {
+                told.push(format!("listing: {error}"));
+                break;
+            }
+        }
+    }
+    if let Err(error) = group.query("SELECT count(*) FROM v$asm_file").await {
+        told.push(format!("query: {error}"));
+    }
+    match group.check(true).await {
+        Ok(report) => told.push(format!("{} problems", report.problems.len())),
+        Err(error) => told.push(format!("check: {error}")),
+    }
+    match group.dismount(true).await {
+        Ok(()) => {}
+        Err(error) => told.push(format!("dismount: {error}")),
+    }
+    told.truncate(4);
+    told.join("; ")
+}

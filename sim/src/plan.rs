@@ -1,0 +1,397 @@
+//! What a history is made of: the groups, their clients, the misfortunes. Made by a seed, written as text, cut down.
+//!
+//! ```text
+//!   seed 42
+//!   operations 600
+//!   group NORMAL au 1 sectors 512/4096 disks A:60 B:72 clients mixed:17 log:99
+//!   fault power-cut group 0 draw 1234 after 80
+//! ```
+//!
+//! `after`: operations of all clients between the fault before and this one; 0 is at once. What a fault needs to know
+//! besides, such as which disk it meets, follows from its `draw`; what a client does, from its number; the order in
+//! which everything happens, from `seed`.
+
+use crate::client::Style;
+use plinth_engine::{testing::Numbers, world::Sectors};
+use plinth_format::{Redundancy, layout::MIB};
+use std::{fmt, str::FromStr};
+
+/// A disk group as it is created.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shape {
+    pub redundancy: Redundancy,
+    /// Bytes.
+    pub au_size: u64,
+    pub sectors: Sectors,
+    /// Failure group, one of quorum if it begins with Q, and bytes of each disk.
+    pub disks: Vec<(String, u64)>,
+    /// Each with the number from which all that it does follows.
+    pub clients: Vec<(Style, u64)>,
+}
+
+impl Shape {
+    /// The failure groups that hold data.
+    pub fn data_groups(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.disks.iter().map(|(name, _)| name).filter(|name| !name.starts_with('Q')).cloned().collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// All failure groups.
+    pub fn failure_groups(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.disks.iter().map(|(name, _)| name.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    fn drawn(numbers: &mut Numbers, clients_max: u64) -> Self {
+        // From one disk to twelve.
+        let (redundancy, groups) = match numbers.below(20) {
+            0 => (Redundancy::External, "A"),
+            1 => (Redundancy::External, "A A"),
+            2 => (Redundancy::External, "A A A"),
+            3..8 => (Redundancy::Normal, "A B"),
+            8 => (Redundancy::Normal, "A A B B"),
+            9 | 10 => (Redundancy::Normal, "A B C"),
+            11 | 12 => (Redundancy::Normal, "A B Q"),
+            13 => (Redundancy::Normal, "A B C D E F"),
+            14 => (Redundancy::Normal, "A A A B B C"),
+            15 | 16 => (Redundancy::High, "A B C"),
+            17 => (Redundancy::High, "A A B C Q1 Q2"),
+            18 => (Redundancy::High, "A B C D E"),
+            _ if numbers.below(4) == 0 => (Redundancy::Normal, "A A A A B B B B C C C C"),
+            _ => (Redundancy::High, "A A B B C C D"),
+        };
+        let (logical, physical) = [(512, 512), (512, 4096), (4096, 4096)][index(numbers, 3)];
+        let au = [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 4, 4, 4, 8, 16, 64][index(numbers, 20)] * MIB;
+        let least = (48 * MIB).max(au * 24);
+        let even = numbers.below(2) == 0;
+        let size = least + numbers.below(60) * MIB.max(au / 4);
+        let disk = |name: &str, numbers: &mut Numbers| {
+            let more = if even { 0 } else { numbers.below(30) * au };
+            (name.to_owned(), size + more)
+        };
+        let disks = groups.split(' ').map(|name| disk(name, numbers)).collect();
+        let count = 1 + numbers.below(clients_max);
+        let clients =
+            (0..count).map(|_| (Style::ALL[index(numbers, Style::ALL.len())], numbers.draw() >> 32)).collect();
+        Self { redundancy, au_size: au, sectors: Sectors { logical, physical }, disks, clients }
+    }
+}
+
+fn index(numbers: &mut Numbers, length: usize) -> usize {
+    usize::try_from(numbers.below(length as u64)).expect("small")
+}
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident $name:literal $weight:literal,)*) => {
+        /// What goes wrong, or is done to a group. `docs/faults.md` says what must hold.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $($(#[$doc])* $fault,)*
+        }
+
+        impl Fault {
+            /// All, and how often each is drawn.
+            pub const ALL: &[(Self, &str, u64)] = &[$((Self::$fault, $name, $weight),)*];
+        }
+    };
+}
+
+faults! {
+    /// The engine dies at one of its next steps.
+    EngineKilled "engine-killed" 6,
+    /// The engine dies, and its successors die in their mounts.
+    KilledAgain "killed-again" 3,
+    /// The host loses power, and everything not flushed with it, sector by sector.
+    PowerCut "power-cut" 6,
+    /// And again while it mounts.
+    PowerCutAgain "power-cut-again" 3,
+    /// The engine does not run for minutes.
+    Frozen "frozen" 2,
+    /// Another engine tries to mount the group.
+    SecondEngine "second-engine" 2,
+    /// The wall clock jumps.
+    ClockJumps "clock-jumps" 1,
+    /// Every request is sent twice for a while.
+    SentTwice "sent-twice" 2,
+    /// All I/O of a failure group fails.
+    GroupFails "group-fails" 4,
+    /// No I/O of a failure group ends.
+    GroupHangs "group-hangs" 3,
+    /// One disk fails.
+    DiskFails "disk-fails" 2,
+    /// What was away is well, and is brought ONLINE.
+    Return "return" 4,
+    /// One read fails.
+    ReadFails "read-fails" 1,
+    /// One write fails.
+    WriteFails "write-fails" 2,
+    /// One flush fails, and loses what it covered.
+    FlushFails "flush-fails" 2,
+    /// A disk takes longer.
+    DiskSlow "disk-slow" 1,
+    /// Blocks cannot be read until they are written.
+    LatentSectors "latent-sectors" 2,
+    /// Whoever lends a disk's space has no more.
+    ThinFull "thin-full" 2,
+    /// Blocks become noise.
+    Rot "rot" 3,
+    /// A write is acknowledged and not done.
+    LostWrite "lost-write" 2,
+    /// A write goes to another place.
+    MisdirectedWrite "misdirected-write" 2,
+    /// A read comes from another place.
+    MisdirectedRead "misdirected-read" 1,
+    /// Blocks are as they were a while ago.
+    StaleSectors "stale-sectors" 2,
+    /// A disk comes back with yesterday's bytes.
+    OldImage "old-image" 3,
+    /// A disk is found at another path, or at two.
+    NewPath "new-path" 1,
+    /// A copy of a disk is shown beside it.
+    CloneShown "clone-shown" 2,
+    /// A disk is shorter for a while.
+    Shrunk "shrunk" 1,
+    /// A disk is somebody else's for a while.
+    Blank "blank" 1,
+    /// An operator takes a failure group offline.
+    OperatorOffline "operator-offline" 2,
+    /// The group is dismounted and mounted.
+    Dismount "dismount" 2,
+    /// The same by force, while everybody is at work.
+    DismountForce "dismount-force" 2,
+    /// Only some disks are in sight at a mount.
+    Subset "subset" 4,
+    /// Halves of the group are in sight in turns.
+    Halves "halves" 3,
+    /// Somebody writes into headers, memberships, logs, catalog pages what looks right.
+    HostileBytes "hostile-bytes" 2,
+    /// The group is dropped and created anew.
+    DropAndCreate "drop-and-create" 1,
+    /// The group is filled to the last AU, and the files removed.
+    Full "full" 3,
+    /// The engine dies while a check repairs.
+    KilledInRepair "killed-in-repair" 2,
+}
+
+impl Fault {
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all are there").1
+    }
+
+    fn drawn(numbers: &mut Numbers) -> Self {
+        let mut drawn = numbers.below(Self::ALL.iter().map(|(_, _, weight)| weight).sum());
+        let chosen = Self::ALL.iter().find(|(_, _, weight)| {
+            let here = drawn < *weight;
+            drawn = drawn.saturating_sub(*weight);
+            here
+        });
+        chosen.expect("below the sum").0
+    }
+}
+
+/// One misfortune.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub fault: Fault,
+    /// Which group it meets.
+    pub group: usize,
+    /// Decides the rest.
+    pub draw: u64,
+    /// Operations of all clients before it.
+    pub after: u64,
+}
+
+/// See the module's description.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub seed: u64,
+    /// Operations of all clients, at least.
+    pub operations: u64,
+    pub groups: Vec<Shape>,
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    /// What the seed makes.
+    pub fn of_seed(seed: u64, operations: u64) -> Self {
+        let mut numbers = Numbers::new(seed ^ 0x706c_616e);
+        let count = [1, 1, 1, 1, 1, 1, 2, 2, 2, 3][index(&mut numbers, 10)];
+        let groups: Vec<Shape> = (0..count).map(|_| Shape::drawn(&mut numbers, 4 / count as u64 + 1)).collect();
+        let faults = 4 + numbers.below(6);
+        let share = operations / (faults + 1);
+        let mut last = Fault::ClockJumps;
+        let step = |_| {
+            // What does not last is met by what follows at once.
+            let at_once = match last {
+                Fault::Return | Fault::Full => numbers.below(4) > 0,
+                _ => numbers.below(3) == 0,
+            };
+            let after = if at_once { 0 } else { share / 2 + numbers.below(share.max(1)) };
+            last = Fault::drawn(&mut numbers);
+            Step { fault: last, group: index(&mut numbers, count), draw: numbers.draw() >> 16, after }
+        };
+        let steps = (0..faults).map(step).collect();
+        Self { seed, operations, groups, steps }
+    }
+
+    /// Plans with something less, the boldest first: candidates for a shorter history that fails as well.
+    pub fn lesser(&self) -> Vec<Self> {
+        let mut plans = Vec::new();
+        let mut with = |change: &dyn Fn(&mut Self)| {
+            let mut plan = self.clone();
+            change(&mut plan);
+            if plan != *self {
+                plans.push(plan);
+            }
+        };
+        let half = self.steps.len() / 2;
+        with(&|plan| plan.steps.truncate(half));
+        with(&|plan| drop(plan.steps.drain(..half)));
+        for group in (0..self.groups.len()).filter(|_| self.groups.len() > 1) {
+            with(&|plan| {
+                plan.groups.remove(group);
+                plan.steps.retain(|step| step.group != group);
+                plan.steps.iter_mut().filter(|step| step.group > group).for_each(|step| step.group -= 1);
+            });
+        }
+        for step in (0..self.steps.len()).rev() {
+            with(&|plan| _ = plan.steps.remove(step));
+        }
+        for (number, group) in self.groups.iter().enumerate().filter(|(_, group)| group.clients.len() > 1) {
+            for client in 0..group.clients.len() {
+                with(&|plan| _ = plan.groups[number].clients.remove(client));
+            }
+        }
+        with(&|plan| plan.operations /= 2);
+        for step in 0..self.steps.len() {
+            with(&|plan| plan.steps[step].after /= 2);
+        }
+        plans
+    }
+
+    /// How much there is of it.
+    pub fn size(&self) -> u64 {
+        let clients: usize = self.groups.iter().map(|group| group.clients.len()).sum();
+        let waits: u64 = self.steps.iter().map(|step| step.after).sum();
+        self.operations + waits + 100 * (self.steps.len() + clients) as u64
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = REDUNDANCY.iter().find(|(redundancy, _)| *redundancy == self.redundancy).expect("three").1;
+        let Sectors { logical, physical } = self.sectors;
+        write!(f, "group {name} au {} sectors {logical}/{physical} disks", self.au_size / MIB)?;
+        for (group, size) in &self.disks {
+            write!(f, " {group}:{}", size / MIB)?;
+        }
+        write!(f, " clients")?;
+        for (style, number) in &self.clients {
+            write!(f, " {}:{number}", format!("{style:?}").to_lowercase())?;
+        }
+        Ok(())
+    }
+}
+
+const REDUNDANCY: [(Redundancy, &str); 3] =
+    [(Redundancy::External, "EXTERNAL"), (Redundancy::Normal, "NORMAL"), (Redundancy::High, "HIGH")];
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}\noperations {}", self.seed, self.operations)?;
+        for group in &self.groups {
+            writeln!(f, "{group}")?;
+        }
+        for Step { fault, group, draw, after } in &self.steps {
+            writeln!(f, "fault {} group {group} draw {draw} after {after}", fault.name())?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Plan {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut plan = Self { seed: 0, operations: 600, groups: Vec::new(), steps: Vec::new() };
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default();
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let read = match words.as_slice() {
+                [] => Some(()),
+                ["seed", seed] => seed.parse().ok().map(|seed| plan.seed = seed),
+                ["operations", count] => count.parse().ok().map(|count| plan.operations = count),
+                ["group", rest @ ..] => shape(rest).map(|shape| plan.groups.push(shape)),
+                ["fault", rest @ ..] => step(rest).map(|step| plan.steps.push(step)),
+                _ => None,
+            };
+            read.ok_or_else(|| format!("line {}: {line:?} is not what a history is made of", number + 1))?;
+        }
+        if plan.groups.is_empty() {
+            return Err("a history needs a group".to_owned());
+        }
+        if plan.steps.iter().any(|step| step.group >= plan.groups.len()) {
+            return Err(format!("a fault meets a group that is not there: there are {}", plan.groups.len()));
+        }
+        Ok(plan)
+    }
+}
+
+fn shape(words: &[&str]) -> Option<Shape> {
+    let [name, "au", au, "sectors", sectors, "disks", rest @ ..] = words else { return None };
+    let redundancy = REDUNDANCY.iter().find(|(_, known)| known == name)?.0;
+    let (logical, physical) = sectors.split_once('/')?;
+    let sectors = Sectors { logical: logical.parse().ok()?, physical: physical.parse().ok()? };
+    let clients_at = rest.iter().position(|word| *word == "clients")?;
+    let disk = |word: &&str| {
+        let (group, size) = word.split_once(':')?;
+        Some((group.to_owned(), size.parse::<u64>().ok()?.checked_mul(MIB)?))
+    };
+    let client = |word: &&str| {
+        let (style, number) = word.split_once(':')?;
+        let style = Style::ALL.into_iter().find(|known| format!("{known:?}").to_lowercase() == style)?;
+        Some((style, number.parse().ok()?))
+    };
+    let disks: Vec<(String, u64)> = rest[..clients_at].iter().map(disk).collect::<Option<_>>()?;
+    let clients: Vec<(Style, u64)> = rest[clients_at + 1..].iter().map(client).collect::<Option<_>>()?;
+    let au_size = au.parse::<u64>().ok()?.checked_mul(MIB)?;
+    let good = !disks.is_empty() && !clients.is_empty() && au_size.is_power_of_two();
+    good.then_some(Shape { redundancy, au_size, sectors, disks, clients })
+}
+
+fn step(words: &[&str]) -> Option<Step> {
+    let [name, "group", group, "draw", draw, "after", after] = words else { return None };
+    let fault = Fault::ALL.iter().find(|(_, known, _)| known == name)?.0;
+    Some(Step { fault, group: group.parse().ok()?, draw: draw.parse().ok()?, after: after.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_is_what_its_text_says() {
+        for seed in 0..200 {
+            let plan = Plan::of_seed(seed, 600);
+            assert_eq!(plan.to_string().parse(), Ok(plan), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plan_is_refused_with_its_line() {
+        let bad = "seed 1\ngroup NORMAL au 1 sectors 512/512 disks A:60 clients mixed:1\nfault sunshine group 0";
+        assert!(bad.parse::<Plan>().expect_err("no such fault").starts_with("line 3"));
+        assert!("seed 1".parse::<Plan>().is_err());
+    }
+
+    #[test]
+    fn lesser_plans_are_less() {
+        let plan = Plan::of_seed(3, 600);
+        assert!(plan.lesser().iter().all(|lesser| lesser.size() < plan.size()));
+    }
+}

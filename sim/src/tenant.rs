@@ -1,0 +1,604 @@
+//! One disk group on the simulated host: its disks, its engine, its clients, and what is wrong with it at the moment.
+//!
+//! Clients are tasks of the engine's process, as the workers of a front end are: they die with it, in the middle of
+//! whatever they do. What they did is in their [`Model`](crate::model::Model)s. The first thing that they do after a
+//! mount is to look at everything.
+//!
+//! What a group survives is kept to by counting failure groups that are *ill*: as many as there are mirrors, less one.
+//! What it need not survive without errors (its last mirror fails) makes it *lenient*: errors may reach clients, wrong
+//! bytes never.
+
+use crate::{
+    client::{Client, Mood},
+    coverage::State,
+    disk::SimDisk,
+    executor::{Core, ProcessId},
+    history::Failure,
+    plan::Shape,
+    world::{Host, ProcessWorld},
+};
+use plinth_engine::{
+    admin::{AdminError, Code, Selection},
+    api::{Allocate, Caller, NewFile, ROOT},
+    error::FileError,
+    group::Group,
+    session::Session,
+    testing::{Image, new_group},
+    world::World,
+};
+use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// Virtual time that anything may take, before it counts as never.
+pub const PATIENCE: Duration = Duration::from_secs(1800);
+
+/// How a failure group is ill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ill {
+    /// It does not do what it is asked, or is out of sight.
+    Away,
+    /// Something small happened: it may be offline or not.
+    Doubtful,
+}
+
+/// What puts a device right again.
+pub enum Undo {
+    /// Nothing is shown at this path any more.
+    Detach(String),
+    /// The medium that belongs there.
+    Image(SimDisk, Image),
+    Size(SimDisk, u64),
+    /// The device is shown at this path again.
+    Attach(String, SimDisk),
+}
+
+/// See the module's description.
+pub struct Tenant {
+    pub core: Arc<Core>,
+    pub host: Arc<Host>,
+    pub name: &'static str,
+    pub shape: Shape,
+    pub disks: Vec<SimDisk>,
+    paths: Vec<String>,
+    pub clients: Vec<Arc<Client>>,
+    pub mood: Arc<Mood>,
+    pub world: Arc<ProcessWorld>,
+    pub group: Option<Arc<Group>>,
+    pub ill: BTreeMap<String, Ill>,
+    /// Bytes changed behind everybody's back, and nobody has looked since.
+    pub silent: bool,
+    /// A flush failed on a disk that had to stay: what was not synced may be as after a loss of power.
+    pub lossy: bool,
+    /// A file of no client takes all space.
+    pub full: bool,
+    /// More is out of sight than may be lost.
+    pub beyond: bool,
+    pub undo: Vec<Undo>,
+    /// Mounts that die: how often, and after how many steps at most.
+    pub dying_mounts: u64,
+    /// A mount that dies loses the power too, see the story.
+    pub lives: u64,
+}
+
+/// Virtual time that a mount may wait for disks before somebody sees to them.
+const MOUNT_WAIT: Duration = Duration::from_secs(120);
+
+const FILLER: &[u8] = b"filler";
+
+/// The errors of a mount for want of disks.
+fn for_want_of_disks(code: Code) -> bool {
+    matches!(code, Code::NoQuorum | Code::NoGroup | Code::WouldLoseData | Code::DuplicateDisk | Code::Io)
+}
+
+impl Tenant {
+    pub fn new(core: &Arc<Core>, host: &Arc<Host>, name: &'static str, shape: &Shape) -> Self {
+        let device = |(number, (_, size)): (usize, &(String, u64))| {
+            SimDisk::new(core, &format!("{name}-{number}"), *size, shape.sectors)
+        };
+        let disks: Vec<SimDisk> = shape.disks.iter().enumerate().map(device).collect();
+        let paths: Vec<String> = disks.iter().map(|disk| format!("/dev/{}", disk.label())).collect();
+        for (disk, path) in disks.iter().zip(&paths) {
+            host.attach(path, disk.clone());
+        }
+        let mood = Arc::new(Mood::default());
+        let clients = shape.clients.iter().zip(0..);
+        let clients = clients.map(|((style, seed), number)| Client::new(core, number, *style, *seed, &mood)).collect();
+        Self {
+            core: Arc::clone(core),
+            host: Arc::clone(host),
+            name,
+            shape: shape.clone(),
+            disks,
+            paths,
+            clients,
+            mood,
+            world: host.process(),
+            group: None,
+            ill: BTreeMap::new(),
+            silent: false,
+            lossy: false,
+            full: false,
+            beyond: false,
+            undo: Vec::new(),
+            dying_mounts: 0,
+            lives: 0,
+        }
+    }
+
+    pub fn group(&self) -> &Arc<Group> {
+        self.group.as_ref().expect("mounted")
+    }
+
+    pub fn process(&self) -> ProcessId {
+        self.world.process()
+    }
+
+    pub fn is_external(&self) -> bool {
+        self.shape.redundancy == Redundancy::External
+    }
+
+    pub fn say(&self, line: impl FnOnce() -> String) {
+        self.core.tell(|| format!("{}: {}", self.name, line()));
+    }
+
+    /// How many failure groups may be ill at the same time.
+    pub fn budget(&self) -> usize {
+        self.shape.redundancy.mirrors() - 1
+    }
+
+    pub fn disks_of(&self, group: &str) -> Vec<SimDisk> {
+        let disks = self.disks.iter().zip(&self.shape.disks);
+        disks.filter(|(_, (name, _))| name == group).map(|(disk, _)| disk.clone()).collect()
+    }
+
+    pub fn path_of(&self, disk: &SimDisk) -> String {
+        let index = self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours");
+        self.paths[index].clone()
+    }
+
+    /// Shows a disk at another path from now on.
+    pub fn move_to(&mut self, disk: &SimDisk, path: &str) {
+        let index = self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours");
+        self.host.rename(&self.paths[index], path);
+        self.paths[index] = path.to_owned();
+    }
+
+    /// How the group is.
+    pub fn state(&self) -> State {
+        let Some(group) = &self.group else { return State::Degraded };
+        let operations = group.operations();
+        let runs = |pass: &str| operations.iter().any(|operation| operation.pass == pass && operation.state == "RUN");
+        let members = group.members();
+        if runs("RESYNC") || members.iter().any(|(_, state)| *state == DiskState::Syncing) {
+            State::Returning
+        } else if runs("RECOVERY") {
+            State::Recovering
+        } else if !self.ill.is_empty() || members.iter().any(|(_, state)| *state != DiskState::Online) {
+            State::Degraded
+        } else if self.full {
+            State::Full
+        } else {
+            State::Whole
+        }
+    }
+
+    /// Operations of its clients so far.
+    pub fn done(&self) -> u64 {
+        self.mood.done.load(Ordering::Relaxed)
+    }
+
+    /// Lets its clients do so many operations more.
+    pub fn allow(&self, operations: u64) {
+        self.mood.allowed.fetch_max(self.done() + operations, Ordering::Relaxed);
+    }
+
+    /// The first failure of a client.
+    pub fn failure(&self) -> Result<(), Failure> {
+        match self.clients.iter().find_map(|client| client.failure()) {
+            Some(failure) => Err(format!("{}: {failure}", self.name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until something is so.
+    pub async fn until(&self, what: &str, mut is_so: impl FnMut(&Self) -> bool) -> Result<(), Failure> {
+        let end = self.core.now() + PATIENCE;
+        loop {
+            self.failure()?;
+            if is_so(self) {
+                return Ok(());
+            }
+            if self.core.now() > end {
+                return Err(format!("{}: {what}: not within {} s", self.name, PATIENCE.as_secs()));
+            }
+            self.core.sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Runs a task as part of the engine's process. `None`: the process died first.
+    pub async fn inside<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> Result<Option<T>, Failure> {
+        inside(&self.core, self.process(), task).await
+    }
+
+    pub async fn create(&mut self) -> Result<(), Failure> {
+        self.world = self.host.process();
+        let groups = self.shape.disks.iter().map(|(name, _)| name.as_str());
+        let mut new =
+            new_group(self.shape.redundancy, self.shape.au_size, self.paths.iter().map(String::as_str).zip(groups));
+        new.name = self.name.to_owned();
+        let world = Arc::clone(&self.world) as Arc<dyn World>;
+        let made = self.inside(async move { Group::create(&world, new).await }).await?;
+        made.ok_or("killed")?.map_err(|error| format!("{}: create: {}", self.name, words(&error)))?;
+        self.core.kill(self.process());
+        Ok(())
+    }
+
+    /// Mounts the group in a process of its own, which may die several times over it. Whether it could be mounted.
+    ///
+    /// # Errors
+    /// If it is refused for another reason than missing disks.
+    pub async fn try_mount(&mut self) -> Result<bool, Failure> {
+        let end = self.core.now() + PATIENCE;
+        loop {
+            self.world = self.host.process();
+            let world = Arc::clone(&self.world) as Arc<dyn World>;
+            if self.dying_mounts > 0 {
+                self.dying_mounts -= 1;
+                let steps = self.core.below(2500);
+                self.core.fuse(self.process(), Some(steps));
+            }
+            let name = self.name;
+            let waited = self.heal_after(if self.ill.is_empty() { PATIENCE * 2 } else { MOUNT_WAIT });
+            let mounted = self.inside(async move { Group::mount(world, name, false).await }).await?;
+            waited.store(false, Ordering::Relaxed);
+            match mounted {
+                Some(Ok(group)) if !self.core.is_dead(self.process()) => {
+                    self.core.fuse(self.process(), None);
+                    self.group = Some(group);
+                    self.lives += 1;
+                    return Ok(true);
+                }
+                Some(Err(error)) if error.code == Code::HeldElsewhere && self.core.now() < end => {
+                    self.say(|| format!("mount: {}", words(&error)));
+                    self.core.kill(self.process());
+                    self.core.sleep(Duration::from_millis(50)).await;
+                }
+                Some(Err(error)) if for_want_of_disks(error.code) => {
+                    self.say(|| format!("mount: {}", words(&error)));
+                    self.core.kill(self.process());
+                    return Ok(false);
+                }
+                Some(Err(error)) => return Err(format!("{}: mount: {}", self.name, words(&error))),
+                _ => self.say(|| "the engine died while it mounted".to_owned()),
+            }
+        }
+    }
+
+    /// A mount may have to wait for a voter that does not do what it should: somebody sees to it, unless told that there is
+    /// no need.
+    fn heal_after(&self, wait: Duration) -> Arc<AtomicBool> {
+        let needed = Arc::new(AtomicBool::new(true));
+        let (asked, disks) = (Arc::clone(&needed), self.disks.clone());
+        self.core.after(wait, move || {
+            if asked.load(Ordering::Relaxed) {
+                disks.iter().for_each(SimDisk::heal);
+            }
+        });
+        needed
+    }
+
+    /// Mounts the group, with everything healed if it must be. Then clients go on.
+    pub async fn mount(&mut self) -> Result<(), Failure> {
+        if !self.try_mount().await? {
+            // With two voters and one of them away or failing, nobody can tell who carried on: the message says so.
+            if self.ill.is_empty() && self.undo.is_empty() {
+                return Err(format!("{}: not mounted, and nothing is wrong with it", self.name));
+            }
+            self.put_right();
+            self.core.sleep(Duration::from_secs(1)).await;
+            if !self.try_mount().await? {
+                return Err(format!("{}: not mounted, and all is well again", self.name));
+            }
+        }
+        self.start_clients();
+        Ok(())
+    }
+
+    /// Clients look at everything, and go on.
+    pub fn start_clients(&self) {
+        self.mood.pause.store(false, Ordering::Relaxed);
+        for client in &self.clients {
+            let session = Session::new(Arc::clone(self.group()), None);
+            self.core.spawn(self.process(), Box::pin(Arc::clone(client).live(session)));
+        }
+    }
+
+    /// Clients end what they do, and do nothing more.
+    pub async fn pause_clients(&mut self) -> Result<(), Failure> {
+        self.mood.pause.store(true, Ordering::Relaxed);
+        self.until("the clients pause", |tenant| tenant.clients.iter().all(|client| client.is_idle())).await
+    }
+
+    /// All disks do again what they should, and are where they were.
+    pub fn put_right(&mut self) {
+        for undo in std::mem::take(&mut self.undo).into_iter().rev() {
+            match undo {
+                Undo::Detach(path) => self.host.detach(&path),
+                Undo::Image(disk, image) => disk.set_image(image),
+                Undo::Size(disk, size) => disk.set_size(size),
+                Undo::Attach(path, disk) => self.host.attach(&path, disk),
+            }
+        }
+        self.disks.iter().for_each(SimDisk::heal);
+    }
+
+    /// What its engine's end means for clients.
+    pub fn ended(&mut self, power: bool) {
+        self.group = None;
+        for client in &self.clients {
+            if power {
+                client.model().power_cut();
+            } else {
+                client.model().engine_died(self.lossy);
+            }
+        }
+        self.lossy = false;
+    }
+
+    /// The engine dies at one of its next steps.
+    pub async fn kill(&mut self, steps: u64) -> Result<(), Failure> {
+        let process = self.process();
+        self.allow(20);
+        self.core.fuse(process, Some(steps));
+        let core = Arc::clone(&self.core);
+        let mut tries = 0;
+        self.until("the engine's death", move |_| {
+            tries += 1;
+            if tries > 50 {
+                core.kill(process);
+            }
+            core.is_dead(process)
+        })
+        .await?;
+        self.say(|| "the engine is killed".to_owned());
+        self.ended(false);
+        Ok(())
+    }
+
+    /// Dismounts the group; clients pause before, or are sent away.
+    pub async fn dismount(&mut self, force: bool) -> Result<(), Failure> {
+        self.say(|| format!("the group is dismounted{}", if force { " by force" } else { "" }));
+        if force {
+            self.mood.pause.store(true, Ordering::Relaxed);
+        } else {
+            self.pause_clients().await?;
+        }
+        let group = self.group.take().expect("mounted");
+        let engine = Arc::clone(&group);
+        let ended =
+            self.inside(async move { engine.dismount(force).await }).await?.ok_or("the engine died by itself")?;
+        if let Err(error) = ended {
+            if !self.mood.lenient.load(Ordering::Relaxed) && self.ill.is_empty() {
+                return Err(format!("{}: dismount: {}", self.name, words(&error)));
+            }
+            self.say(|| format!("dismount: {}", words(&error)));
+        }
+        self.core.kill(self.process());
+        self.core.sleep(Duration::from_secs(1)).await;
+        self.failure()?;
+        self.ended(false);
+        Ok(())
+    }
+
+    /// An engine whose catalog has stopped says so and ends; then another one takes over.
+    pub async fn replace_if_stopped(&mut self) -> Result<(), Failure> {
+        let Some(group) = self.group.clone().filter(|group| group.failure().is_some()) else { return Ok(()) };
+        if !self.mood.lenient.load(Ordering::Relaxed) && !self.lossy {
+            return Err(format!("{}: the catalog stopped: {}", self.name, group.failure().unwrap_or_default()));
+        }
+        self.say(|| "the engine ends, because its catalog has stopped".to_owned());
+        self.inside(async move { group.last_words().await }).await?;
+        self.lossy = true;
+        self.kill(0).await?;
+        self.mount().await
+    }
+
+    /// Nothing is wrong with the group any more, and all its disks are ONLINE.
+    pub async fn make_whole(&mut self) -> Result<(), Failure> {
+        if self.silent {
+            self.repair().await?;
+        }
+        self.replace_if_stopped().await?;
+        let was_lenient = self.mood.lenient.load(Ordering::Relaxed);
+        if !self.ill.is_empty() || !self.undo.is_empty() {
+            self.say(|| "all disks are well again".to_owned());
+        }
+        self.put_right();
+        self.mood.twice.store(false, Ordering::Relaxed);
+        if was_lenient {
+            // What is in doubt is settled by a mount.
+            self.lossy = true;
+            self.kill(0).await?;
+            self.beyond = false;
+            self.mount().await?;
+            self.until("a look at everything", |tenant| {
+                tenant.clients.iter().all(|client| !client.model().is_unverified())
+            })
+            .await?;
+            self.mood.lenient.store(false, Ordering::Relaxed);
+        }
+        self.bring_online().await?;
+        self.ill.clear();
+        self.beyond = false;
+        if self.full {
+            self.make_room().await?;
+        }
+        Ok(())
+    }
+
+    /// Brings all disks ONLINE, and waits for it.
+    pub async fn bring_online(&mut self) -> Result<(), Failure> {
+        let end = self.core.now() + PATIENCE;
+        loop {
+            self.failure()?;
+            match self.ask_online().await? {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => self.say(|| format!("online: {}", words(&error))),
+            }
+            if self.core.now() > end {
+                return Err(format!("{}: not all disks are online again", self.name));
+            }
+            self.core.sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Says ONLINE ALL where a disk is offline. Whether all are ONLINE.
+    pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
+        let group = Arc::clone(self.group());
+        let online = self.inside(async move {
+            let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
+            if away {
+                group.online(Selection::All).await.map(|()| false)
+            } else {
+                let busy = group.operations().iter().any(|operation| operation.state == "RUN");
+                Ok(!busy && group.members().iter().all(|(_, state)| *state == DiskState::Online))
+            }
+        });
+        Ok(online.await?.ok_or("the engine died by itself")?)
+    }
+
+    /// The operator has everything checked and repaired.
+    pub async fn repair(&mut self) -> Result<(), Failure> {
+        let group = Arc::clone(self.group());
+        self.say(|| "the operator checks and repairs".to_owned());
+        let report = self.inside(async move { group.check(true).await }).await?.ok_or("the engine died by itself")?;
+        let report = report.map_err(|error| format!("{}: check with repair: {}", self.name, words(&error)))?;
+        let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
+        if let Some(problem) = left.first() {
+            return Err(format!(
+                "{}: check with repair: {} of {} problems stay, such as {}",
+                self.name,
+                left.len(),
+                report.problems.len(),
+                problem.text
+            ));
+        }
+        for disk in &self.disks {
+            // What was told to go astray and found no I/O to do it with will not any more.
+            disk.faults(|faults| {
+                faults.lost_writes = 0;
+                faults.misdirected_writes = 0;
+                faults.misdirected_reads = 0;
+            });
+        }
+        self.silent = false;
+        Ok(())
+    }
+
+    /// Everything is as it should be, on every disk in sight.
+    pub async fn check(&self) -> Result<(), Failure> {
+        let group = Arc::clone(self.group());
+        let Some(report) = self.inside(async move { group.check(false).await }).await? else {
+            return Err("the engine died by itself".to_owned());
+        };
+        let report = report.map_err(|error| format!("{}: check: {}", self.name, words(&error)))?;
+        let problems: Vec<&str> = report.problems.iter().map(|problem| problem.text.as_str()).take(5).collect();
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{}: check: {} problems: {}", self.name, report.problems.len(), problems.join("; ")))
+        }
+    }
+
+    /// All that the clients did is there, as they left it. They must be idle.
+    pub async fn verify(&self) -> Result<(), Failure> {
+        for client in self.clients.clone() {
+            let session = Session::new(Arc::clone(self.group()), None);
+            let verified = self.inside(async move { client.verify(&session, false).await }).await?;
+            let verified = verified.ok_or("the engine died by itself")?;
+            verified.map_err(|failure| format!("{}: {failure}", self.name))?;
+        }
+        Ok(())
+    }
+
+    /// A file takes all the space that is left.
+    pub async fn fill(&mut self) -> Result<(), Failure> {
+        let session = Session::new(Arc::clone(self.group()), None);
+        let au_size = self.shape.au_size;
+        self.full = true;
+        let filled = self.inside(async move {
+            let made = session.create(ROOT, FILLER, NewFile::Regular, 0o644, Caller { uid: 0, gid: 0 }).await;
+            let node = match made {
+                Ok(attributes) => attributes.node,
+                Err(FileError::NoSpace) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let (mut at, mut step) = (0, 64 * au_size.max(MIB));
+            while step >= au_size {
+                match session.allocate(node, at, step, Allocate::Reserve { keep_size: false }, false).await {
+                    Ok(()) => at += step,
+                    Err(FileError::NoSpace) => step /= 2,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        });
+        match filled.await?.ok_or("the engine died by itself")? {
+            Ok(()) => Ok(()),
+            Err(error) if !self.ill.is_empty() => {
+                self.say(|| format!("filling: {error}"));
+                Ok(())
+            }
+            Err(error) => Err(format!("{}: filling: {error}", self.name)),
+        }
+    }
+
+    async fn make_room(&mut self) -> Result<(), Failure> {
+        let session = Session::new(Arc::clone(self.group()), None);
+        let removed = self.inside(async move { session.unlink(ROOT, FILLER).await }).await?;
+        match removed.ok_or("the engine died by itself")? {
+            Ok(()) | Err(FileError::NotFound) => {
+                self.full = false;
+                Ok(())
+            }
+            Err(error) => Err(format!("{}: making room: {error}", self.name)),
+        }
+    }
+}
+
+/// Runs a task as part of a process. `None`: the process died first.
+pub async fn inside<T: Send + 'static>(
+    core: &Arc<Core>,
+    process: ProcessId,
+    task: impl Future<Output = T> + Send + 'static,
+) -> Result<Option<T>, Failure> {
+    let (sender, receiver) = futures::channel::oneshot::channel();
+    let task: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(async move {
+        let _ = sender.send(task.await);
+    });
+    core.spawn(process, task);
+    match futures::future::select(receiver, core.sleep(PATIENCE)).await {
+        futures::future::Either::Left((result, _)) => Ok(result.ok()),
+        futures::future::Either::Right(_) => Err(format!("an operation did not end within {} s", PATIENCE.as_secs())),
+    }
+}
+
+pub fn words(error: &AdminError) -> String {
+    match &error.hint {
+        Some(hint) => format!("{error} ({hint})"),
+        None => error.to_string(),
+    }
+}
