@@ -522,6 +522,10 @@ impl Group {
             }
             self.world.sleep(Duration::from_millis(50)).await;
         }
+        if self.voters.is_closing() {
+            // The disks were let go by force: none of them answers any more.
+            return Err(FileError::Dismounted);
+        }
         Ok(())
     }
 

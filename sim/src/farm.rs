@@ -20,6 +20,9 @@ use std::{
 /// Histories that one worker runs.
 const BATCH: u64 = 25;
 
+/// Real time after which a history counts as one that never ends: some hundred times what the longest take.
+const SECONDS_MAX: u32 = 300;
+
 /// What workers are told besides their seeds.
 #[derive(Debug, Clone)]
 pub struct Orders {
@@ -52,8 +55,24 @@ pub fn line(seed: u64, outcome: &Outcome) -> String {
 /// The work of a worker: the histories of some seeds.
 pub fn work(first: u64, end: u64, operations: u64) {
     for seed in first..end {
-        let outcome = run(&Plan::of_seed(seed, operations), false);
-        println!("{}", line(seed, &outcome));
+        let plan = Plan::of_seed(seed, operations);
+        println!("{}", line(seed, &in_time(|| run(&plan, false))));
+    }
+}
+
+/// Runs a history that ends the process if it takes too long: a task that never gives way never meets a limit of steps.
+pub fn in_time<T>(history: impl FnOnce() -> T) -> T {
+    alarm(SECONDS_MAX);
+    let result = history();
+    alarm(0);
+    result
+}
+
+fn alarm(seconds: u32) {
+    // SAFETY: takes a number; nobody else uses the process's alarm.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::alarm(seconds);
     }
 }
 

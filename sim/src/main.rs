@@ -85,7 +85,7 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
     if arguments.worker {
         limit_memory();
         if let Some(plan) = plan {
-            println!("{}", farm::line(plan.seed, &run(&plan, false)));
+            println!("{}", farm::line(plan.seed, &farm::in_time(|| run(&plan, false))));
         } else if let Some((first, end)) = arguments.seeds.as_deref().and_then(range) {
             farm::work(first, end, arguments.operations);
         }
