@@ -27,6 +27,7 @@ use crate::{
     identify,
     member::Member,
     mirror_sets::MirrorSets,
+    planted::{self, Bug},
     world::World,
 };
 use plinth_format::{
@@ -398,7 +399,10 @@ impl Voters {
         let Some(begun) = begun else { return Ok(BTreeMap::new()) };
         let parent = self.current();
         let old: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
-        let targets: BTreeSet<_> = begun.voters().map(|disk| disk.number).chain(old.iter().copied()).collect();
+        let mut targets: BTreeSet<_> = begun.voters().map(|disk| disk.number).chain(old.iter().copied()).collect();
+        if planted::has(Bug::MembershipOnOneVoter) {
+            targets = targets.into_iter().take(1).collect();
+        }
         loop {
             let failed = self.write_everywhere(&begun, &targets).await;
             let holders = old.iter().filter(|disk| !failed.contains_key(disk)).count();
@@ -644,6 +648,9 @@ pub(crate) fn find(membership: &mut Membership, number: DiskNumber) -> Option<&m
 
 /// R6: a catalog mirror whose disk is not online is struck from the list, whole.
 fn strike_offline(membership: &mut Membership) {
+    if planted::has(Bug::CatalogMirrorKept) {
+        return;
+    }
     let struck: BTreeSet<_> = membership
         .catalog
         .iter()
