@@ -448,6 +448,33 @@ impl Voters {
         }
     }
 
+    /// The membership in force, and those of its voters whose newest it is not. `None` while a change waits.
+    pub(crate) async fn audit(&self) -> Option<(Arc<Membership>, Vec<DiskNumber>)> {
+        if self.is_waiting() {
+            return None;
+        }
+        let _turn = self.turn.lock().await;
+        let membership = self.current();
+        let mut without = Vec::new();
+        for voter in membership.voters() {
+            let Some(member) = self.members.get(&voter.number) else { continue };
+            let mut held = None;
+            for place in MEMBERSHIP_PLACES {
+                if let Settled::Ok(Some(bytes)) = member.start_read(place, MEMBERSHIP_SLOT).settle().await
+                    && let Ok((envelope, found)) = Membership::decode(&bytes, place)
+                    && envelope.expect(self.group, member.id).is_ok()
+                {
+                    held = held.max(Some((found.generation, found.id)));
+                }
+            }
+            if held != Some((membership.generation, membership.id)) {
+                without.push(voter.number);
+            }
+        }
+        let has_begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        (!has_begun).then_some((membership, without))
+    }
+
     /// Tries to open a failed disk afresh: it may have come back as another device. Its
     /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
     async fn reopen(&self, member: &Member) {
