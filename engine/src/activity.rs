@@ -34,6 +34,7 @@ use crate::{
     extent::Extent,
     group::Group,
     member::{Member, Settled},
+    planted::{self, Bug},
     stale,
     voters::Refusal,
 };
@@ -296,7 +297,12 @@ impl Group {
     }
 
     async fn open_region(&self, region: Region) -> Result<(), FileError> {
-        self.mark_stale(&self.offline_disks(), &[region]).await?;
+        if !planted::has(Bug::StaleMarkLate) {
+            self.mark_stale(&self.offline_disks(), &[region]).await?;
+        }
+        if planted::has(Bug::DataBeforeRegion) {
+            self.activity.set_phase(&[region], Phase::Open);
+        }
         self.write_activity(Some(region)).await?;
         // A disk may have gone offline since; its expulsion marks what is in the
         // table, and this region is.
@@ -445,10 +451,19 @@ impl Group {
             return Ok(closed);
         }
         let extents = || closed.iter().flat_map(|region| self.extents.in_run(region.first, region.count.into()));
+        if planted::has(Bug::ReleasedBeforeSums) {
+            self.leave_log(&closed).await?;
+        }
+        if planted::has(Bug::StaleMarkLate) {
+            self.mark_stale(&self.offline_disks(), &closed).await?;
+        }
         loop {
             let failures = self.doubt.count();
             for extent in extents() {
                 self.write_sums(&extent).await?;
+            }
+            if planted::has(Bug::ReleasedBeforeFlush) {
+                self.leave_log(&closed).await?;
             }
             self.flush_disks().await?;
             // A flush of somebody else's that failed meanwhile may have lost the checksums.
@@ -461,16 +476,21 @@ impl Group {
             state.dirty = false;
             state.fresh = Bits::default();
         }
+        let _writer = self.leave_log(&closed).await?;
+        self.activity.remove(&closed);
+        Ok(closed)
+    }
+
+    /// Writes the log without regions that are closed. Nobody else writes it before they are out of the table.
+    async fn leave_log(&self, closed: &[Region]) -> Result<async_lock::MutexGuard<'_, Writer>, FileError> {
         let mut writer = self.activity.writer.lock().await;
         loop {
             let mut left = self.activity.lock().regions();
             left.retain(|region| !closed.contains(region));
             if self.put_activity(&mut writer, left).await? {
-                break;
+                return Ok(writer);
             }
         }
-        self.activity.remove(&closed);
-        Ok(closed)
     }
 
     /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those. They stay dirty until a

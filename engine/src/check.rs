@@ -11,6 +11,7 @@
 //!   6. All three copies of each header are good.
 //!   7. On every online disk, what is marked as data matches its checksum, and mirrors are equal.
 //!   8. The free space in memory is what the catalog leaves free.
+//!   9. Each voter holds the membership in force, which gives the catalog each AU once, on online disks.
 
 use crate::{
     admin::{Problem, Report},
@@ -22,7 +23,7 @@ use crate::{
     member::Settled,
     store,
 };
-use plinth_format::{BLOCK_SIZE, DiskNumber, checksum::of_block};
+use plinth_format::{BLOCK_SIZE, DiskNumber, checksum::of_block, membership::DiskState};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -94,6 +95,7 @@ impl Group {
         }
         self.check_rules(&mut report).await?;
         self.check_headers(&mut report, repair).await;
+        self.check_membership(&mut report, repair).await;
         let mut owners: Owners =
             store::units(&self.voters.current()).into_iter().map(|unit| (unit, Owner::Catalog)).collect();
         let mut doubles = Vec::new();
@@ -205,6 +207,33 @@ impl Group {
                     report.problems.push(Problem { text, repaired });
                 }
                 Some(_) => {}
+            }
+        }
+    }
+
+    /// Rule 9. A change that waits for voters has been told already.
+    async fn check_membership(&self, report: &mut Report, repair: bool) {
+        let Some((membership, without)) = self.voters.audit().await else { return };
+        if !without.is_empty() {
+            let names: Vec<_> =
+                without.iter().filter_map(|disk| membership.disk(*disk)).map(|disk| &*disk.name).collect();
+            let text = format!("the membership in force is not the newest on voters {}", names.join(", "));
+            let repaired = repair && self.voters.change(|_| Ok(true)).await.is_ok();
+            report.problems.push(Problem { text, repaired });
+        }
+        let mut units = BTreeSet::new();
+        for run in &membership.catalog {
+            let Some(disk) = membership.disk(run.disk) else {
+                report.bad(format!("the catalog has a mirror on disk number {}, which is not in the group", run.disk));
+                continue;
+            };
+            if disk.state != DiskState::Online {
+                report.bad(format!("the catalog has a mirror on disk {}, which is not online", disk.name));
+            }
+            for au in run.first..run.first.saturating_add(run.count) {
+                if !units.insert((run.disk, au)) {
+                    report.bad(format!("AU {au} of disk {} is given to the catalog twice", disk.name));
+                }
             }
         }
     }

@@ -49,7 +49,10 @@ mod cases;
 
 pub use cases::{Case, Standing};
 
-use crate::world::Identity;
+use crate::{
+    planted::{self, Bug},
+    world::Identity,
+};
 use cases::{Current, Devices, DiskFacts, Facts, Groups as InSight, Held, Newest, Stamped};
 use plinth_format::{
     DiskId, DiskNumber, GroupId, MembershipId, Redundancy,
@@ -441,8 +444,14 @@ impl<'a> View<'a> {
                 (facts, Verdict { number: disk.number, standing: cases::standing(facts), sighting })
             })
             .collect();
+        let mut electors = winner;
+        if planted::has(Bug::OldVotersCounted) {
+            let all = sight.sightings.iter().flat_map(|sighting| &sighting.memberships);
+            let older = all.filter(|older| older.generation < winner.generation);
+            electors = older.max_by_key(|older| older.generation).unwrap_or(winner);
+        }
         let (mut witnesses, mut missing) = (BTreeSet::new(), Vec::new());
-        for (disk, (facts, verdict)) in winner.disks.iter().zip(&disks).filter(|(disk, _)| disk.votes) {
+        for (disk, (facts, verdict)) in electors.disks.iter().zip(&disks).filter(|(disk, _)| disk.votes) {
             if cases::is_witness(verdict.standing, facts.membership) {
                 witnesses.insert(disk.number);
             } else {
@@ -456,12 +465,13 @@ impl<'a> View<'a> {
         let current: BTreeSet<DiskNumber> =
             winner.disks.iter().zip(&disks).filter(is_current).map(|(disk, _)| disk.number).collect();
         let hole = catalog_hole(winner, &current);
-        let voters = winner.voters().count();
+        let voters = electors.voters().count();
         Self { sight, winner, others, stamp, disks, voters, witnesses, missing, current, hole }
     }
 
     fn has_majority(&self) -> bool {
-        may_mount(self.voters, self.witnesses.len())
+        let twice = if planted::has(Bug::VoterCountedTwice) { 2 } else { 1 };
+        may_mount(self.voters, twice * self.witnesses.len())
     }
 
     fn current_disks(&self) -> Current {
@@ -571,7 +581,8 @@ impl<'a> Sight<'a> {
                     paths.join(" and ")
                 ));
             }
-            disks.insert(disk, one_device.then_some(indices[0]));
+            let is_usable = one_device || planted::has(Bug::CloneAccepted);
+            disks.insert(disk, is_usable.then_some(indices[0]));
         }
         Self { group, sightings, disks, warnings }
     }

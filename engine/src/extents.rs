@@ -17,6 +17,7 @@ use crate::{
     files::{self, File},
     group::Group,
     mirror_sets::MirrorSets,
+    planted::{self, Bug},
     reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
 };
@@ -436,7 +437,8 @@ impl Group {
         let fresh = Arc::new(Extent::new(id, file.node, 0, mirrors));
         // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
         let was_written = slot.extent.state().written.has(slot.piece);
-        let held = self.copy_slot(&slot, &fresh, was_written).await;
+        let durably = was_written && !planted::has(Bug::FragmentNotFlushed);
+        let held = self.copy_slot(&slot, &fresh, durably).await;
         let held = match held {
             Ok(held) => held,
             Err(error) => {
@@ -468,6 +470,10 @@ impl Group {
             Ok(((), commit)) => {
                 layout.extents.insert(0, fresh);
                 layout.slot = None;
+                if planted::has(Bug::SlotReusedEarly) {
+                    self.slots().give_back(old, piece);
+                    return Ok(());
+                }
                 self.note_freed(commit, Freed { extents: Vec::new(), slots: vec![(old, piece)] });
                 Ok(())
             }

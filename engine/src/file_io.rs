@@ -28,6 +28,7 @@ use crate::{
     extents::{Freed, Layout, Part, set_blocks},
     files::{self, File},
     group::Group,
+    planted::{self, Bug},
     ranges::RangeGuard,
 };
 use plinth_format::{BLOCK_SIZE, layout::PIECE_SIZE};
@@ -282,10 +283,10 @@ impl Group {
         let (range, blocks, marked) = loop {
             let marked = (extent.has_piece(first), extent.has_piece(last));
             let mut blocks = blocks_of(&inside);
-            if !marked.0 {
+            if !marked.0 && !planted::has(Bug::PieceNotCompleted) {
                 blocks.start = first * BLOCKS_PER_PIECE;
             }
-            if !marked.1 {
+            if !marked.1 && !planted::has(Bug::PieceNotCompleted) {
                 blocks.end = (last + 1) * BLOCKS_PER_PIECE;
             }
             let range = extent.ranges.hold(blocks.clone(), true).await;
@@ -304,7 +305,7 @@ impl Group {
         let skip = usize::try_from(inside.start).expect("inside an extent") - start;
         let mut buffer = Buffer::zeroed(blocks.len() * BLOCK_SIZE);
         let tail = skip + bytes.len();
-        if marked.0 && skip > 0 {
+        if marked.0 && skip > 0 && !planted::has(Bug::BlockNotCompleted) {
             let old = self.read_held(extent, blocks.start, &active).await?;
             buffer[..BLOCK_SIZE].copy_from_slice(&old);
         }
@@ -374,7 +375,8 @@ impl Group {
         };
         self.write_doubted(&layout, doubts).await?;
         let mut pending = pieces_of(&layout, State::flushable);
-        let flushed = self.flush_disks().await;
+        let early = planted::has(Bug::WrittenBeforeFlush);
+        let flushed = if early { Ok(()) } else { self.flush_disks().await };
         let doubted =
             self.doubted(file, span, || pieces_of(&layout, |state| state.pending.clone()), doubts == Doubts::Told);
         let in_doubt = doubted.is_some();
@@ -402,6 +404,9 @@ impl Group {
                     Ok(())
                 })
                 .await?;
+        }
+        if early {
+            self.flush_disks().await?;
         }
         if !in_doubt {
             self.answered(file, span);
@@ -589,7 +594,7 @@ impl Group {
         // A file cut to nothing gives its slot back, too.
         let slot = layout.slot.as_ref().filter(|_| cut == Some(0)).map(|slot| (slot.extent.id, slot.piece));
         freed.slots.extend(slot);
-        for (extent, inside) in &edges {
+        for (extent, inside) in edges.iter().filter(|_| !planted::has(Bug::TailLeft)) {
             let zeros = vec![0; usize::try_from(inside.end - inside.start).expect("64 KiB at most")];
             self.write_part(extent, inside.clone(), &zeros).await?;
         }

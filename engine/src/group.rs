@@ -655,6 +655,12 @@ impl Group {
         self.voters.close();
     }
 
+    /// Blocks that reads found not to match their checksum, since the group was mounted.
+    #[must_use]
+    pub fn mismatches(&self) -> u64 {
+        self.members.values().map(|member| member.counters.mismatches.load(Ordering::Relaxed)).sum()
+    }
+
     /// The disks' names and states.
     #[must_use]
     pub fn members(&self) -> Vec<(String, plinth_format::membership::DiskState)> {

@@ -45,6 +45,10 @@ mod mirror_sets;
 mod mount;
 pub mod overlay;
 pub mod placement;
+#[cfg(feature = "testing")]
+pub mod planted;
+#[cfg(not(feature = "testing"))]
+mod planted;
 mod ranges;
 mod reclaim;
 mod recovery;

@@ -20,6 +20,7 @@ use crate::{
     buffer::{Buffer, Slice},
     completion::{Completion, Expiry},
     error::DiskError,
+    planted::{self, Bug},
     voters::Members,
     world::{Disk, Io, World},
 };
@@ -316,7 +317,12 @@ impl Member {
         }
         let mark = self.written.load(Ordering::Acquire);
         let mut flight = self.submit(Purpose::Flush, 0, 0, Io::Flush);
-        match flight.settle_or_go_on().await {
+        let mut end = flight.settle_or_go_on().await;
+        if planted::has(Bug::FailedFlushRetried) && end.as_ref().is_some_and(|end| !end.is_ok()) {
+            flight = self.submit(Purpose::Flush, 0, 0, Io::Flush);
+            end = flight.settle_or_go_on().await;
+        }
+        match end {
             Some(settled) => {
                 if settled.is_ok() {
                     self.flushed.store(mark, Ordering::Release);
@@ -405,10 +411,15 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
         "watchdog",
         Box::pin(async move {
             loop {
+                let began = clock.monotonic();
                 clock.sleep(Duration::from_millis(TICK_MS)).await;
                 let Some(members) = members.upgrade() else { return };
                 let deadline = deadline.load(Ordering::Relaxed);
                 members.values().for_each(|member| member.tick(deadline));
+                if planted::has(Bug::DeadlineRunsOn) {
+                    let missed = (clock.monotonic() - began).as_millis() / u128::from(TICK_MS);
+                    (1..missed).for_each(|_| members.values().for_each(|member| member.tick(deadline)));
+                }
                 if members.values().any(|member| member.oldest() == Some(PROBE_TICKS)) {
                     let idle = members.values().filter(|member| member.is_writable() && member.oldest().is_none());
                     idle.for_each(|member| member.probe());

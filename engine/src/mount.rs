@@ -34,6 +34,7 @@ use crate::{
     identify,
     member::{self, Member, Settled},
     mirror_sets::MirrorSets,
+    planted::{self, Bug},
     reclaim::Freeing,
     recovery::Suspects,
     slots::Slots,
@@ -46,7 +47,7 @@ use crate::{
 use plinth_format::{
     DiskNumber, Layout,
     activity::{ActivityLog, Region},
-    header::Status,
+    header::{DiskHeader, Status},
     layout::{ACTIVITY_PLACES, ACTIVITY_SLOT},
     membership::{DiskState, Membership},
 };
@@ -99,6 +100,9 @@ async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
         // A second path to a device cannot be claimed as well, and need not be.
         if seen.insert(one.identity.clone()) {
             while let Err(error) = disk.claim() {
+                if planted::has(Bug::ClaimIgnored) {
+                    break;
+                }
                 let held = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy);
                 if !held || waited >= CLAIM_WAIT {
                     let text = format!("disk {} of disk group {name} is held by another engine: {error}", one.path);
@@ -260,7 +264,7 @@ async fn mount_disks(
     }
     // Step 6.
     if was_mounted {
-        let kept_power = found.boot == world.boot_id();
+        let kept_power = found.boot == world.boot_id() || planted::has(Bug::PendingBelieved);
         if kept_power {
             // What the disks were given is in them; now it is durable, too.
             for member in members.values().filter(|member| member.is_writable()) {
@@ -461,7 +465,7 @@ async fn scan_extents(
                 if extent.file == 0 {
                     scan.shared.push(extent.id);
                 }
-                if runs.has(extent.id) {
+                if runs.has(extent.id) && !planted::has(Bug::CrashedRegionsForgotten) {
                     scan.suspects.insert(extent.id);
                 }
                 scan.next_extent = scan.next_extent.max(extent.id + 1);
@@ -517,6 +521,10 @@ impl Group {
         };
         if header.wrong.is_empty() {
             return Ok(());
+        }
+        if planted::has(Bug::HeadersTogether) {
+            let renewed = DiskHeader { sequence: header.best.sequence + 1, ..header.best };
+            return write_header(member, &renewed, &renewed.layout.header_places()).await;
         }
         write_header(member, &header.best, &header.wrong).await?;
         let text = repaired_header(&member.name, &member.path(), &header.wrong);

@@ -34,7 +34,10 @@
 //!   1. Two mirrors of an extent never share a failure group.
 //!   2. `choose` refuses only if `allocatable` is 0, and lowers `allocatable` by one at most.
 
-use crate::space::Space;
+use crate::{
+    planted::{self, Bug},
+    space::Space,
+};
 use plinth_format::{
     DiskNumber, Redundancy,
     membership::{DiskState, Membership},
@@ -225,6 +228,7 @@ impl Placement {
         let chosen = [true, false].into_iter().find_map(|partners_only| {
             firsts.iter().find_map(|first| {
                 let partners = &self.disks[first.disk].partners;
+                let partners_only = partners_only && !planted::has(Bug::MirrorsShareGroup);
                 let allowed = |other: &&&Candidate| !partners_only || partners.binary_search(&other.disk).is_ok();
                 let others: Vec<&Candidate> = others.iter().filter(allowed).copied().collect();
                 let mut set = vec![*first];
@@ -370,7 +374,10 @@ impl Room {
         for candidate in others {
             let kind = set.iter().filter(|member| member.class.serving == candidate.class.serving).count();
             let fits = kind < self.wanted(candidate.class.serving)
-                && set.iter().all(|member| member.group != candidate.group)
+                && set.iter().all(|member| {
+                    member.group != candidate.group
+                        || (planted::has(Bug::MirrorsShareGroup) && member.disk != candidate.disk)
+                })
                 && !tried.contains(&candidate.class);
             if !fits {
                 continue;

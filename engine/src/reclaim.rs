@@ -18,6 +18,7 @@ use crate::{
     group::Group,
     mirror_sets::MirrorSets,
     placement::{Mirror, Placement},
+    planted::{self, Bug},
     slots::Slots,
     space::Space,
 };
@@ -182,15 +183,20 @@ impl Group {
     /// are made durable first. False if nothing was gained.
     pub(crate) async fn reclaim(&self, force: bool) -> Result<bool, FileError> {
         let _one_at_a_time = self.reclaiming.lock().await;
-        if force && self.has_pending() {
+        let early = planted::has(Bug::UnitReusedEarly);
+        if force && self.has_pending() && !early {
             self.catalog.durable_point().await?;
         }
-        let durable = self.catalog.durable();
+        let durable = if early { self.catalog.committed() } else { self.catalog.durable() };
         let (extents, settled, slots) = self.freeing.take(durable);
-        for extent in &extents {
+        for extent in extents.iter().filter(|_| !planted::has(Bug::ReaderNotWaitedFor)) {
             let _drained = extent.ranges.hold(0..self.blocks_per_au(), true).await;
         }
+        let early = planted::has(Bug::DiscardBehindReuse);
         for (disk, au) in &settled {
+            if early {
+                lock(&self.space).freed(*disk, *au);
+            }
             if let Some(member) = self.members.get(disk)
                 && member.is_writable()
                 && member.can_discard()
@@ -199,7 +205,9 @@ impl Group {
                 // A discard that fails leaves the AU as it is, which is as good.
                 let _ = member.start_discard(member.layout.au_offset(*au), self.au_size).settle().await;
             }
-            lock(&self.space).freed(*disk, *au);
+            if !early {
+                lock(&self.space).freed(*disk, *au);
+            }
         }
         let mut gained = !settled.is_empty();
         for (id, piece) in slots {

@@ -23,7 +23,8 @@ use crate::{
     extent::{self, Extent, Mirror},
     group::Group,
     identify,
-    member::Member,
+    member::{Member, Settled},
+    planted::{self, Bug},
     stale::{self, EVERYTHING},
     voters::{Refusal, find},
     world::Disk,
@@ -203,7 +204,7 @@ impl Group {
         }
         let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
         identities.dedup();
-        if identities.len() > 1 {
+        if identities.len() > 1 && !planted::has(Bug::CloneAccepted) {
             let paths: Vec<_> = matches.iter().map(|(found, ..)| found.path.as_str()).collect();
             let text = format!("{} are all disk {} of disk group {}", paths.join(" and "), member.name, self.name);
             return Err(AdminError::new(Code::DuplicateDisk, text).hint("detach the copy"));
@@ -312,7 +313,9 @@ impl Group {
     async fn copy_stale(&self, member: &Arc<Member>, losses: u64) -> Result<bool, FileError> {
         let disk = member.number;
         // A promotion that began without this disk has written an extent that no row names yet.
-        drop(self.promoting.write().await);
+        if !planted::has(Bug::ResyncOvertakesWriter) {
+            drop(self.promoting.write().await);
+        }
         self.count_work(disk).await?;
         let mut cursor = 0;
         loop {
@@ -409,7 +412,9 @@ impl Group {
         };
         self.recover_extent(extent).await?;
         // Writes that began without this disk have ended, and marked what they wrote.
-        drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
+        if !planted::has(Bug::ResyncOvertakesWriter) {
+            drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
+        }
         let mut bytes = 0;
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
@@ -465,6 +470,11 @@ impl Group {
             },
         };
         let offset = member.layout.au_offset(mirror.au) + (blocks.start * BLOCK_SIZE) as u64;
+        if planted::has(Bug::ResyncFromWrongSide)
+            && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await
+        {
+            return self.write_blocks(extent, blocks.start, old.share(), active).await.map(|()| Some(0));
+        }
         let settled = member.start_write(offset, buffer.share()).settle().await;
         if !settled.is_ok() {
             self.give_up(member, &settled).await?;

@@ -27,6 +27,7 @@ use crate::{
     identify,
     member::Member,
     mirror_sets::MirrorSets,
+    planted::{self, Bug},
     world::World,
 };
 use plinth_format::{
@@ -398,7 +399,10 @@ impl Voters {
         let Some(begun) = begun else { return Ok(BTreeMap::new()) };
         let parent = self.current();
         let old: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
-        let targets: BTreeSet<_> = begun.voters().map(|disk| disk.number).chain(old.iter().copied()).collect();
+        let mut targets: BTreeSet<_> = begun.voters().map(|disk| disk.number).chain(old.iter().copied()).collect();
+        if planted::has(Bug::MembershipOnOneVoter) {
+            targets = targets.into_iter().take(1).collect();
+        }
         loop {
             let failed = self.write_everywhere(&begun, &targets).await;
             let holders = old.iter().filter(|disk| !failed.contains_key(disk)).count();
@@ -442,6 +446,33 @@ impl Voters {
                 }
             }
         }
+    }
+
+    /// The membership in force, and those of its voters whose newest it is not. `None` while a change waits.
+    pub(crate) async fn audit(&self) -> Option<(Arc<Membership>, Vec<DiskNumber>)> {
+        if self.is_waiting() {
+            return None;
+        }
+        let _turn = self.turn.lock().await;
+        let membership = self.current();
+        let mut without = Vec::new();
+        for voter in membership.voters() {
+            let Some(member) = self.members.get(&voter.number) else { continue };
+            let mut held = None;
+            for place in MEMBERSHIP_PLACES {
+                if let Settled::Ok(Some(bytes)) = member.start_read(place, MEMBERSHIP_SLOT).settle().await
+                    && let Ok((envelope, found)) = Membership::decode(&bytes, place)
+                    && envelope.expect(self.group, member.id).is_ok()
+                {
+                    held = held.max(Some((found.generation, found.id)));
+                }
+            }
+            if held != Some((membership.generation, membership.id)) {
+                without.push(voter.number);
+            }
+        }
+        let has_begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        (!has_begun).then_some((membership, without))
     }
 
     /// Tries to open a failed disk afresh: it may have come back as another device. Its
@@ -644,6 +675,9 @@ pub(crate) fn find(membership: &mut Membership, number: DiskNumber) -> Option<&m
 
 /// R6: a catalog mirror whose disk is not online is struck from the list, whole.
 fn strike_offline(membership: &mut Membership) {
+    if planted::has(Bug::CatalogMirrorKept) {
+        return;
+    }
     let struck: BTreeSet<_> = membership
         .catalog
         .iter()

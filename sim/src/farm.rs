@@ -7,6 +7,7 @@ use crate::{
     coverage::Coverage,
     history::{Outcome, run},
     plan::Plan,
+    planted,
 };
 use std::{
     collections::BTreeMap,
@@ -125,6 +126,7 @@ fn batch(first: u64, end: u64, orders: &Orders, total: &Mutex<Total>) -> std::io
     while from < end {
         let output = Command::new(&program)
             .args(["--worker", "--seeds", &format!("{from}..{end}"), "--operations", &orders.operations.to_string()])
+            .args(planted::of_worker())
             .stderr(Stdio::null())
             .output()?;
         let mut total = lock(total);
@@ -180,6 +182,7 @@ pub fn fails(plan: &Plan, scratch: &Path) -> std::io::Result<Option<String>> {
         .arg("--worker")
         .arg("--replay")
         .arg(scratch)
+        .args(planted::of_worker())
         .stderr(Stdio::null())
         .output()?;
     let text = String::from_utf8_lossy(&output.stdout);

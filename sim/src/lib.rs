@@ -10,6 +10,7 @@
 //!   world       the host, as a process sees it
 //!   disk        a disk that takes its time, and does wrong
 //!   executor    one thread, virtual time, every task by a draw
+//!   planted     mistakes made on purpose, which must be found
 //! ```
 
 pub mod client;
@@ -22,6 +23,7 @@ mod hostile;
 mod misfortune;
 pub mod model;
 pub mod plan;
+pub mod planted;
 pub mod shrink;
 pub mod tenant;
 pub mod world;

@@ -49,6 +49,8 @@ struct Arguments {
     /// A worker of another run: prints a line for each history.
     #[arg(long, hide = true)]
     worker: bool,
+    #[command(flatten)]
+    planted: sim::planted::Arguments,
 }
 
 /// Memory that a worker may have, in bytes: what a hostile disk can make the engine take has an end.
@@ -63,6 +65,10 @@ fn range(text: &str) -> Option<(u64, u64)> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    if let Some(ended) = arguments.planted.run(jobs, arguments.operations) {
+        return ended;
+    }
     match go(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

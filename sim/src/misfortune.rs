@@ -547,6 +547,7 @@ impl Story {
         tenant.beyond = false;
         tenant.mood.lenient.store(false, Ordering::Relaxed);
         tenant.bring_online().await?;
+        tenant.failure()?;
         tenant.ill.clear();
         Ok(())
     }

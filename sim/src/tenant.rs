@@ -33,7 +33,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -87,6 +87,8 @@ pub struct Tenant {
     pub dying_mounts: u64,
     /// A mount that dies loses the power too, see the story.
     pub lives: u64,
+    /// Blocks that did not match their checksum since the mount, for a reason.
+    explained: AtomicU64,
 }
 
 /// Virtual time that a mount may wait for disks before somebody sees to them.
@@ -131,6 +133,7 @@ impl Tenant {
             undo: Vec::new(),
             dying_mounts: 0,
             lives: 0,
+            explained: AtomicU64::new(0),
         }
     }
 
@@ -205,7 +208,21 @@ impl Tenant {
     pub fn failure(&self) -> Result<(), Failure> {
         match self.clients.iter().find_map(|client| client.failure()) {
             Some(failure) => Err(format!("{}: {failure}", self.name)),
-            None => Ok(()),
+            None => self.explain(),
+        }
+    }
+
+    /// Something is wrong on a disk only for a reason: repairs must not hide what the engine itself did wrong.
+    fn explain(&self) -> Result<(), Failure> {
+        let Some(group) = &self.group else { return Ok(()) };
+        let mismatches = group.mismatches();
+        let is_strange = self.silent || self.lossy || self.mood.lenient.load(Ordering::Relaxed);
+        if is_strange || !self.ill.is_empty() || !self.undo.is_empty() {
+            self.explained.store(mismatches, Ordering::Relaxed);
+        }
+        match mismatches - self.explained.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            count => Err(format!("{}: {count} blocks do not match their checksum, for no reason", self.name)),
         }
     }
 
@@ -268,6 +285,7 @@ impl Tenant {
                     self.core.fuse(self.process(), None);
                     self.group = Some(group);
                     self.lives += 1;
+                    self.explained.store(0, Ordering::Relaxed);
                     return Ok(true);
                 }
                 Some(Err(error)) if error.code == Code::HeldElsewhere && self.core.now() < end => {
@@ -440,6 +458,7 @@ impl Tenant {
             self.mood.lenient.store(false, Ordering::Relaxed);
         }
         self.bring_online().await?;
+        self.failure()?;
         self.ill.clear();
         self.beyond = false;
         if self.full {
@@ -504,6 +523,7 @@ impl Tenant {
                 faults.misdirected_reads = 0;
             });
         }
+        self.failure()?;
         self.silent = false;
         Ok(())
     }

@@ -26,7 +26,10 @@ use super::{
     CatalogError,
     store::{CatalogFile, Store, StoreError},
 };
-use crate::buffer::Buffer;
+use crate::{
+    buffer::Buffer,
+    planted::{self, Bug},
+};
 use plinth_format::page::{self, PAGE_SIZE};
 use std::collections::BTreeMap;
 
@@ -288,7 +291,10 @@ pub fn recover(store: &dyn Store, force: bool) -> Result<Recovery, CatalogError>
     };
     let found: Vec<(u8, Option<Prefix>)> = scanned.into_iter().map(|(mirror, log)| (mirror, log.prefix)).collect();
     let logs: Vec<Option<Log>> = found.iter().map(|(_, prefix)| prefix.as_ref().map(Prefix::log)).collect();
-    let (case, chosen) = choose(&logs, end);
+    let (case, mut chosen) = choose(&logs, end);
+    if planted::has(Bug::FirstLogBelieved) {
+        chosen = logs.iter().position(Option::is_some);
+    }
     if case == Case::HiddenEnd {
         return Err(CatalogError::LogHidden);
     }

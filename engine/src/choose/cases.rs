@@ -2,6 +2,7 @@
 //!
 //! Both are in docs/format.md, section 8; a test compares them with [`standing`] and [`decide`], fact by fact.
 
+use crate::planted::{self, Bug};
 use plinth_format::membership::DiskState;
 
 /// What is said of one disk of the membership: a row of the table of disks.
@@ -66,7 +67,7 @@ pub fn standing(facts: DiskFacts) -> Standing {
         Devices::Several => Standing::Duplicate,
         Devices::One if facts.marked => Standing::CopyWhole,
         Devices::One if facts.membership == Held::Other || facts.stamp == Stamped::Other => Standing::LosingBranch,
-        Devices::One if facts.stamp == Stamped::Behind => Standing::OldImage,
+        Devices::One if facts.stamp == Stamped::Behind && !planted::has(Bug::OldImageAccepted) => Standing::OldImage,
         Devices::One if facts.state == DiskState::Online => Standing::Current,
         Devices::One => Standing::Stale,
     }

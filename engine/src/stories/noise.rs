@@ -172,3 +172,40 @@ fn a_catalog_page_lost_on_every_mirror_is_named() {
     lab.mount();
     lab.check();
 }
+
+/// A voter loses its memberships: nothing is lost as long as it is noticed, so a check names it, and writes another.
+#[test]
+fn a_voter_without_its_membership_is_named() {
+    for disk in 0..3 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+        lab.check();
+        for place in plinth_format::layout::MEMBERSHIP_PLACES {
+            lab.disks[disk].corrupt(place, &pattern(place, 4096));
+        }
+        let problems = |repair| block_on(lab.group().check(repair)).expect("the check runs").problems;
+        let told = problems(false);
+        assert!(told.len() == 1 && told[0].text.contains(&format!("voters DATA_000{disk}")), "{told:?}");
+        assert!(problems(true).iter().all(|problem| problem.repaired));
+        lab.check();
+        lab.dismount();
+    }
+}
+
+/// Two of the catalog's mirrors in one place would be one.
+#[test]
+fn what_is_given_to_the_catalog_twice_is_named() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let twice = lab.group().voters.change(|next| {
+        let run = next.catalog[0];
+        next.catalog.push(run);
+        Ok(true)
+    });
+    block_on(twice).expect("it is recorded");
+    let report = block_on(lab.group().check(false)).expect("the check runs");
+    assert!(
+        report.problems.iter().any(|problem| problem.text.contains("to the catalog twice")),
+        "{:?}",
+        report.problems
+    );
+    lab.kill();
+}

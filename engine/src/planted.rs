@@ -1,0 +1,141 @@
+//! Mistakes on order: what the simulator is tried with.
+//!
+//! A net that has caught nothing may be a good engine, or a bad net. So each of these mistakes stands at the place where
+//! somebody could make it, as `if planted::has(..)`, and the simulator has to find it (`sim --planted`).
+//!
+//! Only with the feature `testing`: without it [`has`] is false at compile time. One mistake at a time is planted, for the
+//! whole process.
+
+#[cfg(feature = "testing")]
+use std::sync::atomic::{AtomicU8, Ordering};
+
+macro_rules! bugs {
+    ($($bug:ident $name:literal $what:literal)*) => {
+        /// A mistake.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Bug {
+            $(#[doc = $what] $bug,)*
+        }
+
+        #[cfg(feature = "testing")]
+        impl Bug {
+            pub const ALL: &'static [Self] = &[$(Self::$bug,)*];
+
+            /// Its name, as the command line has it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$bug => $name,)*
+                }
+            }
+
+            /// The mistake, in words of the field.
+            #[must_use]
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Self::$bug => $what,)*
+                }
+            }
+        }
+    };
+}
+
+bugs! {
+    AcknowledgedEarly "acknowledged-before-second-mirror"
+        "a write is acknowledged when its first mirror has it"
+    AcknowledgedBeforeMembership "acknowledged-before-membership"
+        "a write is acknowledged while the membership without its failed mirror is still being recorded (R4)"
+    MembershipOnOneVoter "membership-on-one-voter"
+        "a membership counts as in force when one voter was given it, not half of them (R3)"
+    OldVotersCounted "majority-of-old-voters"
+        "a mount counts its majority over the voters of an older membership than the newest in sight (R3)"
+    VoterCountedTwice "voter-counted-twice"
+        "a mount counts both slots of a voter as votes (R3)"
+    CloneAccepted "clone-accepted"
+        "of two devices with one disk id the first is used"
+    OldImageAccepted "old-image-accepted"
+        "a disk that is several stamps behind counts as current"
+    ClaimIgnored "recovery-at-process-exit"
+        "a mount goes on although I/O of the engine before it holds a disk (R1)"
+    DeadlineRunsOn "deadline-while-stopped"
+        "the deadline of an I/O counts time in which the engine did not run (R2)"
+    HeadersTogether "headers-together"
+        "the copies of a header are all rewritten, with one flush after the last"
+    DataBeforeRegion "data-before-region"
+        "data is written while the activity log that lists its region is on its way"
+    CrashedRegionsForgotten "crashed-regions-not-compared"
+        "mirrors in regions that were active at a crash are not compared"
+    ReleasedBeforeSums "region-released-before-checksums"
+        "a region leaves the activity log before its checksums are written (R10)"
+    ReleasedBeforeFlush "region-released-before-flush"
+        "a region leaves the activity log between its checksums and their flush (R10)"
+    StaleMarkLate "stale-mark-after-write"
+        "what an offline disk misses is marked stale when the region closes, not before it is written (R4)"
+    ResyncFromWrongSide "resync-from-wrong-side"
+        "a resync copies from the disk that returns to one that is current (R4)"
+    ResyncOvertakesWriter "resync-overtakes-writer"
+        "a resync does not wait for writes that began without the disk that returns"
+    FailedFlushRetried "failed-flush-retried"
+        "a flush that failed is tried again, and its success is believed (R9)"
+    WrittenBeforeFlush "written-before-flush"
+        "a sync commits pieces as written, then flushes their data (R9)"
+    PendingBelieved "pending-believed-after-reboot"
+        "pending pieces count as written after a loss of power"
+    PieceNotCompleted "piece-not-completed"
+        "the first write to a piece does not complete it with zeros"
+    BlockNotCompleted "part-block-not-completed"
+        "what a write leaves of its first block is not read before"
+    TailLeft "truncate-leaves-tail"
+        "a file that is cut keeps the bytes behind its end in its last piece"
+    UnknownTrusted "unknown-checksum-trusted"
+        "a block whose checksum is not known is read from any mirror as it is"
+    UnitReusedEarly "au-reused-before-durable"
+        "an AU is reused when the commit that freed it is made, not when it is durable (R8)"
+    SlotReusedEarly "slot-reused-before-durable"
+        "a fragment's slot is reused when its file is promoted, not when that is durable (R8)"
+    ReaderNotWaitedFor "reader-not-waited-for"
+        "an AU is reused while I/O for its earlier owner is in flight (R8)"
+    DiscardBehindReuse "discard-behind-reuse"
+        "an AU is free while its discard is under way (R8)"
+    FragmentNotFlushed "fragment-lost-on-promotion"
+        "a synced fragment is promoted by a commit that does not wait for the copy to be flushed"
+    MirrorsShareGroup "mirrors-share-failure-group"
+        "placement compares disks where it should compare failure groups"
+    LogNotSynced "wal-not-synced"
+        "the catalog's log is written, not flushed, when SQLite syncs it (R7)"
+    FirstLogBelieved "first-wal-believed"
+        "after a crash the catalog's log is taken from its first mirror, not from the longest (R6)"
+    CatalogMirrorKept "catalog-mirror-not-struck"
+        "the catalog's mirror on a disk that goes offline stays in the membership (R6)"
+}
+
+/// The mistake that is planted, counted from 1; 0: none.
+#[cfg(feature = "testing")]
+static PLANTED: AtomicU8 = AtomicU8::new(0);
+
+/// Plants a mistake in this process, or none.
+#[cfg(feature = "testing")]
+pub fn plant(bug: Option<Bug>) {
+    PLANTED.store(bug.map_or(0, |bug| bug as u8 + 1), Ordering::Relaxed);
+}
+
+/// The mistake that is planted.
+#[cfg(feature = "testing")]
+#[must_use]
+pub fn planted() -> Option<Bug> {
+    Bug::ALL.iter().copied().find(|bug| has(*bug))
+}
+
+/// Whether this mistake is to be made.
+#[cfg(feature = "testing")]
+#[must_use]
+pub fn has(bug: Bug) -> bool {
+    PLANTED.load(Ordering::Relaxed) == bug as u8 + 1
+}
+
+/// Whether this mistake is to be made: no.
+#[cfg(not(feature = "testing"))]
+#[must_use]
+pub const fn has(_: Bug) -> bool {
+    false
+}

@@ -1,0 +1,165 @@
+//! Proves the net: plants each mistake of `engine/src/planted.rs` and counts the histories until one of them fails.
+//!
+//! Histories are tried from seed 0 on, each in a process of its own, several at a time; the count is the first seed that
+//! fails, whoever was quicker. That seed is then told once more without the mistake: it must come to a good end.
+
+use clap::Args;
+use plinth_engine::planted::{self, Bug};
+use std::{
+    process::{Command, ExitCode, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+/// What the command line says of planted mistakes.
+#[derive(Debug, Clone, Args)]
+#[group(skip)]
+pub struct Arguments {
+    /// Plants mistakes, one after the other, and says how many histories it takes to find each: all, one by its name, or `list`.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "all")]
+    planted: Option<String>,
+    /// Histories after which a planted mistake counts as not found.
+    #[arg(long, default_value_t = 2000)]
+    histories: u64,
+    /// Plants this mistake in the histories that are run.
+    #[arg(long, value_name = "NAME", value_parser = find)]
+    bug: Option<Bug>,
+}
+
+fn find(name: &str) -> Result<Bug, String> {
+    let found = Bug::ALL.iter().copied().find(|bug| bug.name() == name);
+    found.ok_or_else(|| "there is no such mistake; `--planted list` has them".to_owned())
+}
+
+/// What tells a worker which mistake is planted here.
+pub fn of_worker() -> impl Iterator<Item = &'static str> {
+    planted::planted().into_iter().flat_map(|bug| ["--bug", bug.name()])
+}
+
+impl Arguments {
+    /// Plants what `--bug` names; does what `--planted` asks for, if it was given.
+    pub fn run(&self, jobs: usize, operations: u64) -> Option<ExitCode> {
+        planted::plant(self.bug);
+        let bugs = match self.planted.as_deref()? {
+            "list" => {
+                Bug::ALL.iter().for_each(|bug| println!("{:<34} {}", bug.name(), bug.what()));
+                return Some(ExitCode::SUCCESS);
+            }
+            "all" => Bug::ALL.to_vec(),
+            name => match find(name) {
+                Ok(bug) => vec![bug],
+                Err(error) => {
+                    eprintln!("{name}: {error}");
+                    return Some(ExitCode::from(2));
+                }
+            },
+        };
+        let hunts = hunt(&bugs, self.histories, jobs, operations);
+        println!("| bug | what it is | histories needed | what was reported |\n| --- | --- | ---: | --- |");
+        hunts.iter().for_each(|hunt| println!("{}", hunt.row(self.histories)));
+        let found = hunts.iter().filter(|hunt| hunt.found.is_some() && hunt.innocent.is_none()).count();
+        println!("\n{found} of {} found", hunts.len());
+        Some(if found == hunts.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// The hunt for one mistake.
+#[derive(Debug)]
+struct Hunt {
+    bug: Bug,
+    /// The next seed to try.
+    next: u64,
+    under_way: u64,
+    /// The lowest seed that failed, and what was reported.
+    found: Option<(u64, String)>,
+    /// What that seed reports without the mistake.
+    innocent: Option<String>,
+}
+
+/// Characters of a report that a table shows.
+const REPORT_MAX: usize = 140;
+
+fn cut(report: &str) -> String {
+    let line = report.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "/");
+    let mut short: String = line.chars().take(REPORT_MAX).collect();
+    if short.len() < line.len() {
+        short.push_str(" ...");
+    }
+    short
+}
+
+impl Hunt {
+    fn row(&self, most: u64) -> String {
+        let (count, report) = match (&self.found, &self.innocent) {
+            (None, _) => (format!("not in {most}"), "-".to_owned()),
+            (Some((seed, _)), Some(innocent)) => {
+                (format!("{}", seed + 1), format!("WITHOUT IT TOO: {}", cut(innocent)))
+            }
+            (Some((seed, report)), None) => (format!("{}", seed + 1), cut(report)),
+        };
+        format!("| {} | {} | {count} | {report} |", self.bug.name(), self.bug.what())
+    }
+
+    fn is_over(&self, most: u64) -> bool {
+        self.found.as_ref().is_some_and(|(seed, _)| self.next > *seed) || self.next >= most
+    }
+}
+
+/// Tries the seeds of all hunts, `jobs` at a time.
+fn hunt(bugs: &[Bug], most: u64, jobs: usize, operations: u64) -> Vec<Hunt> {
+    let new = |bug: &Bug| Hunt { bug: *bug, next: 0, under_way: 0, found: None, innocent: None };
+    let hunts = Mutex::new(bugs.iter().map(new).collect::<Vec<_>>());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let (index, bug, seed) = {
+                        let mut hunts = lock(&hunts);
+                        // Where least is under way: hunts side by side waste less than seeds of one.
+                        let open = hunts.iter_mut().enumerate().filter(|(_, hunt)| !hunt.is_over(most));
+                        let Some((index, hunt)) = open.min_by_key(|(index, hunt)| (hunt.under_way, *index)) else {
+                            return;
+                        };
+                        hunt.next += 1;
+                        hunt.under_way += 1;
+                        (index, hunt.bug, hunt.next - 1)
+                    };
+                    let failure = history(seed, Some(bug), operations);
+                    let innocent = failure.as_ref().and_then(|_| history(seed, None, operations));
+                    let hunt = &mut lock(&hunts)[index];
+                    hunt.under_way -= 1;
+                    if let Some(failure) = failure
+                        && hunt.found.as_ref().is_none_or(|(first, _)| seed < *first)
+                    {
+                        eprintln!("{}: seed {seed}: {}", bug.name(), cut(&failure));
+                        (hunt.found, hunt.innocent) = (Some((seed, failure)), innocent);
+                    }
+                    if hunt.found.is_none() && hunt.next >= most && hunt.under_way == 0 {
+                        eprintln!("{}: not found", bug.name());
+                    }
+                }
+            });
+        }
+    });
+    hunts.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs one history in a process of its own; what went wrong, if something did.
+fn history(seed: u64, bug: Option<Bug>, operations: u64) -> Option<String> {
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut command = Command::new(program);
+    command.args(["--worker", "--seeds", &format!("{seed}..{}", seed + 1), "--operations", &operations.to_string()]);
+    if let Some(bug) = bug {
+        command.args(["--bug", bug.name()]);
+    }
+    let output = command.stderr(Stdio::null()).output().expect("a worker can be started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.lines().next().and_then(|line| line.split('\t').nth(4)) {
+        Some("-") => None,
+        Some(failure) => Some(failure.to_owned()),
+        None => Some(format!("the worker ended: {}", output.status)),
+    }
+}
