@@ -87,6 +87,9 @@ pub struct Decision {
     pub membership: Membership,
     /// The newest stamp that counts: the next to write is one higher.
     pub stamp: u64,
+    /// Whether all disks that the mount goes on with hold it. A crash while it was being written left it on some, and a next one
+    /// would leave the others two behind, as if they were old images: first all are to hold this one.
+    pub stamped: bool,
     /// In the order of `membership.disks`.
     pub disks: Vec<Verdict>,
     /// Sightings (by index) of the group's disks that the membership does not name: dropped, or of another history.
@@ -540,11 +543,20 @@ impl<'a> View<'a> {
         let is_stranger = |index: &usize| {
             is_member(&sightings[*index], self.sight.group) && !named.contains(&sightings[*index].header.disk)
         };
+        let is_used = |(disk, (_, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| match verdict.standing {
+            Standing::Current => true,
+            Standing::Stale => disk.state == DiskState::Syncing,
+            _ => false,
+        };
+        let has_newest = |index: usize| newest_stamp(&sightings[index]).is_some_and(|own| own.counter == self.stamp);
+        let used = self.winner.disks.iter().zip(&self.disks).filter(is_used);
+        let stamped = used.into_iter().all(|(_, (_, verdict))| verdict.sighting.is_some_and(has_newest));
         Decision {
             case,
             group,
             membership: self.winner.clone(),
             stamp: self.stamp,
+            stamped,
             disks: self.disks.iter().map(|(_, verdict)| *verdict).collect(),
             strangers: (0..sightings.len()).filter(is_stranger).collect(),
             complete_on: self.disks.iter().filter(incomplete).map(|(_, verdict)| verdict.number).collect(),

@@ -180,6 +180,7 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         Arc::new(MirrorSets::default()),
         membership.clone(),
         0,
+        true,
     ));
     let targets: BTreeSet<_> = membership.voters().map(|disk| disk.number).collect();
     let failed = voters.write_everywhere(&membership, &targets).await;

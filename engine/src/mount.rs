@@ -221,12 +221,17 @@ async fn mount_disks(
         Arc::clone(&mirror_sets),
         found.clone(),
         decision.stamp,
+        decision.stamped,
     ));
     let failed = |error: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("disk group {name}: {error}"));
     voters.forced(force);
     voters.announce_log(&log);
     record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
     voters.forced(false);
+    if !decision.stamped {
+        // That was the stamp of the engine before this one. This mount has its own, as every mount.
+        voters.restamp(false).await;
+    }
     // A disk that is offline in the membership was only opened to hear of it.
     members.values().filter(|member| !member.is_writable()).for_each(|member| member.release());
 

@@ -17,7 +17,7 @@
 //!
 //!   1. At most one membership is begun and not in force, and it differs from its parent by one vote at most.
 //!   2. A disk with overdue I/O is written nothing more: the old write could land last.
-//!   3. A stamp n+1 is written nowhere until all writable disks hold n.
+//!   3. A stamp n+1 is written nowhere until all writable disks hold n, also if an engine before this one wrote n.
 //!   4. While there is no quorum, changes wait; what depends on them is not acknowledged.
 
 use crate::{
@@ -105,7 +105,8 @@ impl std::fmt::Debug for Voters {
 }
 
 impl Voters {
-    /// Starts from `membership`, which the mount has chosen, and the newest stamp in sight.
+    /// Starts from `membership`, which the mount has chosen, and the newest stamp in sight, which all writable disks hold
+    /// if they are `stamped`.
     #[must_use]
     pub fn new(
         world: Arc<dyn World>,
@@ -114,6 +115,7 @@ impl Voters {
         mirror_sets: Arc<MirrorSets>,
         membership: Membership,
         stamp: u64,
+        stamped: bool,
     ) -> Self {
         Self {
             world,
@@ -125,7 +127,7 @@ impl Voters {
             begun: Mutex::new(None),
             turn: async_lock::Mutex::new(()),
             stamp: AtomicU64::new(stamp),
-            stamped: AtomicBool::new(true),
+            stamped: AtomicBool::new(stamped),
             first: AtomicBool::new(true),
             forced: AtomicBool::new(false),
             log: Mutex::default(),

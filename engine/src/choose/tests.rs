@@ -147,9 +147,13 @@ fn an_old_image_is_copied_whole_and_is_no_witness() {
     sight[2].stamps = vec![stamp(STAMP - 1, 1)];
     let decision = choose("DATA", &sight, false).expect("two witnesses");
     assert_eq!(standings(&decision), [Standing::Current, Standing::Current, Standing::OldImage]);
-    assert_eq!(decision.stamp, STAMP + 1);
+    assert_eq!((decision.stamp, decision.stamped), (STAMP + 1, false));
     sight.remove(1);
     assert!(matches!(choose("DATA", &sight, false), Err(Refusal::NoQuorum { have: 1, need: 2, .. })));
+    // Those that are used hold the newest: the next one may be written.
+    sight[0].stamps = vec![stamp(STAMP + 1, 1)];
+    sight.push(Sighting { stamps: vec![stamp(STAMP + 1, 1)], ..sighting(1, Some(&first)) });
+    assert!(choose("DATA", &sight, false).expect("two witnesses").stamped);
     // All disks older than the membership says: some were put back from a backup.
     let old: Vec<_> =
         (0..3).map(|d| Sighting { stamps: vec![stamp(STAMP - 2, 1)], ..sighting(d, Some(&first)) }).collect();

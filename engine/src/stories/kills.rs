@@ -102,6 +102,31 @@ fn a_mount_is_cut_short() {
     }
 }
 
+/// A mount is cut short, and so is the one after it: whatever stamps that leaves, no disk is taken for an old image of itself.
+#[test]
+fn a_mount_is_cut_short_twice() {
+    cut_short(
+        &prepared(true),
+        5,
+        |doomed| drop(doomed.try_mount(false)),
+        |once, first| {
+            cut_short(
+                once,
+                3,
+                |doomed| drop(doomed.try_mount(false)),
+                |twice, second| {
+                    twice.mount();
+                    let mut members = twice.group().members();
+                    members.retain(|(_, state)| *state != plinth_format::membership::DiskState::Online);
+                    assert!(members.is_empty(), "{first}, {second}: {members:?}");
+                    twice.check();
+                    twice.dismount();
+                },
+            );
+        },
+    );
+}
+
 #[test]
 fn work_and_a_dismount_are_cut_short() {
     let work = |doomed: &mut Lab| {
