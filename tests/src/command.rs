@@ -127,6 +127,12 @@ impl Shell {
         self
     }
 
+    /// To be run in another way.
+    #[must_use]
+    pub fn into_command(self) -> Command {
+        self.0
+    }
+
     pub fn finish(mut self) -> Finished {
         finish(&mut self.0)
     }

@@ -17,8 +17,9 @@ pub type Row = BTreeMap<String, Value>;
 /// A running instance. See the crate's own text for what happens when it is dropped.
 pub struct Instance {
     home: tempfile::TempDir,
+    program: PathBuf,
+    environment: Vec<(String, String)>,
     server: Option<Child>,
-    io: &'static str,
     faulty: Vec<FaultDisk>,
     loops: Vec<LoopDisk>,
 }
@@ -27,15 +28,22 @@ impl Instance {
     /// Starts an instance that discovers what is in its `disks` folder.
     #[must_use]
     pub fn new() -> Self {
-        Self::with_io("auto")
+        Self::of(binary(), &[])
     }
 
     /// With `io` as I/O engine: `uring`, `threads`, or `auto` for whichever the product picks.
+    #[must_use]
+    pub fn with_io(io: &'static str) -> Self {
+        let environment = [("PLINTH_IO", io)];
+        Self::of(binary(), if io == "auto" { &[] } else { &environment })
+    }
+
+    /// Of another build, or with something in its environment.
     ///
     /// # Panics
     /// If it does not come up.
     #[must_use]
-    pub fn with_io(io: &'static str) -> Self {
+    pub fn of(program: PathBuf, environment: &[(&str, &str)]) -> Self {
         need_root();
         let mut builder = tempfile::Builder::new();
         builder.prefix("plinth-test.");
@@ -49,7 +57,8 @@ impl Instance {
         for folder in ["disks", "parts", "run", "mnt"] {
             fs::create_dir(home.path().join(folder)).expect("own directory");
         }
-        let mut instance = Self { home, server: None, io, faulty: Vec::new(), loops: Vec::new() };
+        let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut instance = Self { home, program, environment, server: None, faulty: Vec::new(), loops: Vec::new() };
         instance.start();
         instance
     }
@@ -61,8 +70,9 @@ impl Instance {
     pub fn start(&mut self) {
         assert!(self.server.is_none(), "the instance runs already");
         let log = fs::File::options().create(true).append(true).open(self.path("serve.log")).expect("log");
-        let mut command = Command::new(binary());
+        let mut command = Command::new(&self.program);
         command
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .args(["serve", "--dir"])
             .arg(self.dir())
             .arg("--diskstring")
@@ -70,9 +80,6 @@ impl Instance {
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("log"))
             .stderr(log);
-        if self.io != "auto" {
-            command.env("PLINTH_IO", self.io);
-        }
         self.server = Some(command.spawn().expect("plinth serve"));
         wait_for("the instance to answer", || {
             let server = self.server.as_mut().expect("just started");
@@ -154,7 +161,7 @@ impl Instance {
 
     /// Runs a `plinth` command against this instance.
     pub fn plinth<A: AsRef<std::ffi::OsStr>>(&self, args: impl IntoIterator<Item = A>) -> Finished {
-        command::finish(Command::new(binary()).env("PLINTH_DIR", self.dir()).args(args))
+        command::finish(Command::new(&self.program).env("PLINTH_DIR", self.dir()).args(args))
     }
 
     /// Runs a statement.
@@ -412,7 +419,7 @@ impl Drop for Instance {
                 eprintln!("--- {log}\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
             }
         }
-        let mut shutdown = Command::new(binary());
+        let mut shutdown = Command::new(&self.program);
         shutdown.env("PLINTH_DIR", self.dir()).arg("shutdown");
         if self.server.is_some() {
             let _ = command::finish_within(&mut shutdown, Duration::from_secs(20));
@@ -445,7 +452,7 @@ fn kill(pid: i32) {
 }
 
 fn mounts_below(path: &Path) -> Vec<PathBuf> {
-    let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let table = fs::read_to_string("/proc/thread-self/mounts").unwrap_or_default();
     table
         .lines()
         .filter_map(|line| line.split(' ').nth(1))

@@ -1,12 +1,15 @@
 //! Whole-system tests: the real binary, real disks, real databases.
 //!
-//! A test is a story told with five words:
+//! A test is a story told with a few words:
 //!
 //!   [`Instance`]   a directory of its own with `plinth serve` in it, its disks and its mounts
 //!   [`FaultDisk`]  a disk that can be made to fail or to hang, and to recover
 //!   [`LoopDisk`]   a block device over a file, with the sector size one likes
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
 //!   [`Blocks`]     a file whose every 4 KiB block says what it is, so that its mirrors can be found on the disks
+//!   [`Host`]       mounts and a boot of its own, to lose power on
+//!   [`recorder::Recorder`], [`replay::Replay`]   disks that record what they are told, and what they may hold after
+//!                  a loss of power at any point of that; [`loads`] is what is written meanwhile
 //!
 //! Whatever a test started ends with it, also when it fails: an instance dropped lets
 //! its fault disks go on, unmounts, ends its processes by their ids, and removes its
@@ -17,13 +20,21 @@
 
 mod blocks;
 mod command;
+pub mod crash;
 mod disks;
+mod host;
+mod image;
 mod instance;
+pub mod loads;
 mod postgres;
+pub mod recorder;
+pub mod replay;
 
 pub use blocks::{Blocks, bytes, header_places, noise, overwrite};
 pub use command::{Finished, Shell, shell, wait_for};
 pub use disks::{FaultDisk, LoopDisk};
+pub use host::{Host, Memory};
+pub use image::Image;
 pub use instance::{Instance, Row};
 pub use postgres::{Bench, Postgres, Running};
 
@@ -45,8 +56,13 @@ pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("PLINTH_BIN") {
         return PathBuf::from(path);
     }
+    beside_this_test("plinth")
+}
+
+/// A program that was built with this test.
+fn beside_this_test(program: &str) -> PathBuf {
     let test = std::env::current_exe().expect("a running program has a path");
-    let built = test.ancestors().nth(2).expect("target/debug/deps/test").join("plinth");
+    let built = test.ancestors().nth(2).expect("target/debug/deps/test").join(program);
     assert!(built.exists(), "{} is not built: run `cargo build` first, or ./test", built.display());
     built
 }

@@ -3,6 +3,7 @@
 use crate::{Finished, Shell, shell, wait_for};
 use std::{
     fs,
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::Duration,
@@ -42,19 +43,36 @@ impl Postgres {
     /// If PostgreSQL says no.
     #[must_use]
     pub fn new(mount: &Path, name: &str) -> Self {
-        crate::need_root();
-        let home = tempfile::Builder::new().prefix("plinth-pg.").tempdir().expect("directory");
         let data = mount.join(name);
         fs::create_dir(&data).unwrap_or_else(|error| panic!("{}: {error}", data.display()));
-        let user = if shell("id postgres").finish().code == Some(0) { "postgres" } else { "nobody" };
-        shell(r#"chown "$1" "$2" "$3"; chmod 700 "$2""#).arg(user).arg(&data).arg(home.path()).ok();
-        let cluster = Self { data, home, user };
+        let cluster = Self::at(data);
+        shell(r#"chown "$1" "$2"; chmod 700 "$2""#).arg(cluster.user).arg(&cluster.data).ok();
         cluster.run(r#"initdb -D "$DATA" -A trust -U postgres --data-checksums --no-locale >/dev/null"#).ok();
         let settings = "listen_addresses = ''\nshared_buffers = 64MB\nmax_wal_size = 256MB\n\
                         checkpoint_timeout = 30s\nmax_connections = 40\n";
         cluster.run(&format!("cat >> \"$DATA/postgresql.conf\" <<'END'\n{settings}END")).ok();
         cluster.start();
         cluster
+    }
+
+    /// Starts the cluster that is in `mount`/`name` already.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    #[track_caller]
+    pub fn existing(mount: &Path, name: &str) -> Self {
+        let cluster = Self::at(mount.join(name));
+        cluster.start();
+        cluster
+    }
+
+    fn at(data: PathBuf) -> Self {
+        crate::need_root();
+        let home = tempfile::Builder::new().prefix("plinth-pg.").tempdir().expect("directory");
+        let user = if shell("id postgres").finish().code == Some(0) { "postgres" } else { "nobody" };
+        shell(r#"chown "$1" "$2""#).arg(user).arg(home.path()).ok();
+        Self { data, home, user }
     }
 
     /// A script run as the cluster's user, with PostgreSQL's programs in its path.
@@ -113,6 +131,25 @@ impl Postgres {
         self.try_psql(sql).ok().trim().to_owned()
     }
 
+    /// Runs statements one after the other in one session; each is to return one line, which `answered` hears of when the
+    /// statement has ended.
+    ///
+    /// # Panics
+    /// If one fails.
+    pub fn session(&self, statements: impl Iterator<Item = String>, answered: &mut dyn FnMut(&str)) {
+        let mut command = self.run("exec psql -X -qAt -v ON_ERROR_STOP=1").into_command();
+        let mut psql = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("psql");
+        let mut input = psql.stdin.take().expect("piped");
+        let mut output = BufReader::new(psql.stdout.take().expect("piped")).lines();
+        for statement in statements {
+            writeln!(input, "{statement};").expect("psql listens");
+            let line = output.next().and_then(Result::ok);
+            answered(&line.unwrap_or_else(|| panic!("no answer to {statement}")));
+        }
+        drop(input);
+        assert!(psql.wait().is_ok_and(|status| status.success()), "psql failed");
+    }
+
     pub fn try_psql(&self, sql: &str) -> Finished {
         self.run(r#"psql -X -qAt -v ON_ERROR_STOP=1 -c "$SQL""#).env("SQL", sql).finish()
     }
@@ -157,6 +194,15 @@ impl Postgres {
                     AND (SELECT sum(tbalance) FROM pgbench_tellers) = (SELECT sum(bbalance) FROM pgbench_branches) \
                     AND (SELECT coalesce(sum(delta), 0) FROM pgbench_history) = (SELECT sum(bbalance) FROM pgbench_branches)";
         assert_eq!(self.psql(sums), "t", "the balances of pgbench's tables differ");
+        self.amcheck();
+    }
+
+    /// PostgreSQL's own check finds every table and index sound.
+    ///
+    /// # Panics
+    /// If not.
+    #[track_caller]
+    pub fn amcheck(&self) {
         self.run("pg_amcheck --heapallindexed --rootdescend -j 2 postgres").ok();
     }
 
