@@ -509,12 +509,10 @@ impl Group {
                 _ => return Ok(()),
             }
         };
-        let mirrors: Vec<(&Arc<Member>, u64)> = extent
-            .mirrors
-            .iter()
-            .filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (member, mirror.au)))
-            .filter(|(member, _)| member.is_writable())
-            .map(|(member, au)| (member, member.layout.sums_of(au).0))
+        let mirrors: Vec<(&Arc<Member>, u64)> = self
+            .mirrors(extent)
+            .filter(|(_, member)| member.is_writable())
+            .map(|(mirror, member)| (member, member.layout.sums_of(mirror.au).0))
             .collect();
         loop {
             let writes = mirrors.iter().filter(|(member, _)| member.is_writable()).map(|(member, offset)| async move {

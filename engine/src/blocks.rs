@@ -75,9 +75,11 @@ fn bytes_of(blocks: usize) -> usize {
 }
 
 impl Group {
-    /// An extent's mirrors with their disks, in order.
-    fn mirrors<'a>(&'a self, extent: &'a Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> {
-        extent.mirrors.iter().filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (*mirror, member)))
+    /// An extent's mirrors with their disks, in order. What a damaged catalog puts where no data lies is none.
+    pub(crate) fn mirrors<'a>(&'a self, extent: &'a Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> {
+        let mirrors = extent.mirrors.iter();
+        let known = mirrors.filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (*mirror, member)));
+        known.filter(|(mirror, member)| member.layout.is_data(mirror.au))
     }
 
     fn offset(member: &Member, mirror: Mirror, block: usize) -> u64 {

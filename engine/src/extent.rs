@@ -24,7 +24,7 @@
 //!   2. Marks change only inside catalog jobs, so memory and catalog agree in order.
 
 pub use crate::placement::Mirror;
-use crate::{bits::Bits, ranges::Ranges};
+use crate::{bits::Bits, ranges::Ranges, stale::EVERYTHING};
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{
@@ -191,7 +191,12 @@ pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
             mirrors.push(Mirror { disk: DiskNumber(disk), au });
         }
     }
-    let extent = Extent::new(get_u64(row, 0)?, get_u64(row, 1)?, get_u64(row, 2)?, mirrors);
+    // Ids so high that sums of them overflow are nobody's.
+    let id = get_u64(row, 0)?;
+    if id >= EVERYTHING - u64::from(u32::MAX) {
+        return Err(rusqlite::Error::IntegralValueOutOfRange(0, id.cast_signed()));
+    }
+    let extent = Extent::new(id, get_u64(row, 1)?, get_u64(row, 2)?, mirrors);
     {
         let mut state = extent.state();
         state.written = Bits::from_bytes(row.get_ref(9)?.as_blob_or_null()?.unwrap_or_default());
@@ -201,7 +206,8 @@ pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
 }
 
 fn get_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(column).map(i64::cast_unsigned)
+    let value = row.get::<_, i64>(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
 }
 
 /// Reads one extent's row.

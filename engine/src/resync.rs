@@ -407,7 +407,7 @@ impl Group {
 
     /// Copies what an extent holds to its mirror on a disk. Returns bytes.
     async fn copy_extent(&self, extent: &Extent, member: &Arc<Member>) -> Result<u64, FileError> {
-        let Some(mirror) = extent.mirrors.iter().copied().find(|mirror| mirror.disk == member.number) else {
+        let Some((mirror, _)) = self.mirrors(extent).find(|(mirror, _)| mirror.disk == member.number) else {
             return Ok(0);
         };
         self.recover_extent(extent).await?;

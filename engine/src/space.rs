@@ -20,7 +20,7 @@
 //!   4. The counters equal what counting the states would give.
 
 use plinth_format::{DiskNumber, Layout};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What an AU is doing. The bits in the two planes: low, high.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,8 @@ pub struct Space {
     disks: BTreeMap<DiskNumber, DiskSpace>,
     /// What each commit released and `settle` has not handed out.
     released: BTreeMap<u64, Vec<(DiskNumber, u32)>>,
+    /// AUs that more than one owner names: a damaged catalog. They stay taken, whoever lets go of them, as another still has them.
+    contested: BTreeSet<(DiskNumber, u32)>,
 }
 
 #[derive(Debug)]
@@ -107,6 +109,7 @@ impl Space {
             return Err(MarkError::NotData { disk, au });
         }
         if space.state(au) != AuState::Free {
+            self.contested.insert((disk, au));
             return Err(MarkError::Twice { disk, au });
         }
         space.set(au, AuState::Used);
@@ -123,14 +126,21 @@ impl Space {
     /// # Panics
     /// If the AU is not in use.
     pub fn cancel(&mut self, disk: DiskNumber, au: u32) {
+        if self.contested.contains(&(disk, au)) {
+            return;
+        }
         self.change(disk, au, AuState::Used, AuState::Free);
     }
 
-    /// Says that `commit` freed an AU. It stays taken until `settle` and `freed`. A disk that was removed is ignored.
+    /// Says that `commit` freed an AU. It stays taken until `settle` and `freed`. A disk that was removed is ignored, and so is what
+    /// [`Self::mark_used`] refused.
     ///
     /// # Panics
     /// If the AU is not in use.
     pub fn release(&mut self, disk: DiskNumber, au: u32, commit: u64) {
+        if self.contested.contains(&(disk, au)) || self.state(disk, au).is_none() {
+            return;
+        }
         if self.change(disk, au, AuState::Used, AuState::Released) {
             self.released.entry(commit).or_default().push((disk, au));
         }

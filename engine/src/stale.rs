@@ -17,7 +17,10 @@ pub struct Runs(BTreeMap<u64, u64>);
 impl Runs {
     /// Adds `first .. first + count`; false if it was covered already.
     pub fn add(&mut self, first: u64, count: u64) -> bool {
-        let (mut start, mut end) = (first, first.saturating_add(count).min(EVERYTHING));
+        let (mut start, mut end) = (first.min(EVERYTHING), first.saturating_add(count).min(EVERYTHING));
+        if start == end {
+            return false;
+        }
         if self.0.range(..=start).next_back().is_some_and(|(_, covered)| *covered >= end) {
             return false;
         }
@@ -83,7 +86,9 @@ pub fn load(connection: &Connection) -> rusqlite::Result<Stale> {
     let mut rows = rows.query([])?;
     while let Some(row) = rows.next()? {
         let (disk, first, count): (u16, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        stale.entry(DiskNumber(disk)).or_default().add(first.cast_unsigned(), count.cast_unsigned());
+        // A run that cannot be one says at least that the disk misses something.
+        let run = u64::try_from(first).ok().zip(u64::try_from(count).ok()).unwrap_or((0, EVERYTHING));
+        stale.entry(DiskNumber(disk)).or_default().add(run.0, run.1);
     }
     Ok(stale)
 }
@@ -138,5 +143,9 @@ mod tests {
         assert_eq!(runs.next(0), None);
         assert!(runs.add(0, u64::MAX));
         assert_eq!(runs.next(7), Some((7, EVERYTHING)));
+        // Ids that no extent has.
+        let mut runs = Runs::default();
+        assert!(!runs.add(u64::MAX, 5) && !runs.add(EVERYTHING, 1) && !runs.add(3, 0));
+        assert_eq!(runs.next(0), None);
     }
 }
