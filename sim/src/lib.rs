@@ -7,6 +7,7 @@
 //!   misfortune  what goes wrong       hostile    bytes that look right       coverage   what met what
 //!   tenant      a disk group: its disks, engine, clients
 //!   client      what a database does  model      what a reader may see
+//!   scenario    stories, in the words of the field: sim/tests/scenarios
 //!   world       the host, as a process sees it
 //!   disk        a disk that takes its time, and does wrong
 //!   executor    one thread, virtual time, every task by a draw
@@ -24,6 +25,7 @@ mod misfortune;
 pub mod model;
 pub mod plan;
 pub mod planted;
+pub mod scenario;
 pub mod shrink;
 pub mod tenant;
 pub mod world;

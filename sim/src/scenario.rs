@@ -1,0 +1,654 @@
+//! Stories: a host, its disks and a group called DATA, in the words of the field.
+//!
+//! ```text
+//!   let mut world = World::new(seed).disks(&["A", "B"]).group(Redundancy::Normal);
+//!   world.create_file("redo");
+//!   world.write("redo", 0, b"committed");
+//!   world.sync("redo");
+//!   world.fail(1);                      // every I/O of that disk fails from now on
+//!   world.cut_power();
+//!   world.mount();
+//!   world.verify();                     // every file reads back as it was acknowledged
+//!   world.check();                      // every invariant, engine/src/check.rs
+//! ```
+//!
+//! Each verb runs the simulated host until what it asks for has come about, and panics with the seed and the story if it does not.
+//! The world remembers what was acknowledged, and what of it was synced: after a loss of power only that is known.
+
+mod records;
+
+pub use records::reseal;
+
+use crate::{
+    disk::SimDisk,
+    executor::{Core, Executor, Stuck, lock},
+    world::{Host, ProcessWorld},
+};
+use plinth_engine::{
+    admin::{AdminError, Code, Operation, Report, Selection, Survey},
+    api::{Caller, Changes, NewFile, Node, ROOT},
+    error::FileError,
+    group::Group,
+    session::Session,
+    testing::{Image, Numbers, new_group},
+    world::{Sectors, World as _},
+};
+use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
+use std::{
+    collections::BTreeMap,
+    fmt::Display,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// SQLite's generator of numbers is the process's, so one world exists at a time.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Virtual time that anything may take, before it counts as never.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// Bytes of a disk, if the story does not say.
+pub const DISK_SIZE: u64 = 40 * MIB;
+
+const CALLER: Caller = Caller { uid: 0, gid: 0 };
+
+/// What was acknowledged of a file, and what of that was synced.
+#[derive(Debug, Clone, Default)]
+struct Content {
+    now: Vec<u8>,
+    synced: Option<Vec<u8>>,
+}
+
+/// A write that was begun and not waited for.
+pub struct Writing(Arc<Mutex<Option<Result<(), FileError>>>>);
+
+impl Writing {
+    /// Whether it has ended, and how.
+    pub fn ended(&self) -> Option<Result<(), String>> {
+        lock(&self.0).as_ref().map(|ended| ended.as_ref().map(|()| ()).map_err(ToString::to_string))
+    }
+}
+
+/// See the module's description.
+pub struct World {
+    pub seed: u64,
+    core: Arc<Core>,
+    host: Arc<Host>,
+    process: Arc<ProcessWorld>,
+    group: Option<Arc<Group>>,
+    disks: Vec<SimDisk>,
+    failure_groups: Vec<String>,
+    redundancy: Redundancy,
+    files: BTreeMap<String, Content>,
+    /// Last: it ends what the others ask of it.
+    executor: Option<Executor>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}\n{}", self.seed, self.core.story().join("\n"));
+            // What is left may be in any state.
+            std::mem::forget(self.executor.take());
+        }
+        // Dead processes leave their stacks behind, and with them the disks.
+        self.disks.iter().for_each(|disk| disk.set_image(Image::zeroed()));
+    }
+}
+
+/// Bytes that say where they belong.
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    Numbers::new(seed).fill(&mut bytes);
+    bytes
+}
+
+/// A refusal with its hint.
+pub fn words(error: &AdminError) -> String {
+    format!("{error} ({})", error.hint.as_deref().unwrap_or("no hint"))
+}
+
+impl World {
+    /// A host without disks. Only one exists at a time: the next one waits for the end of this.
+    pub fn new(seed: u64) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let executor = Executor::new(seed, std::env::var_os("PLINTH_TELL").is_some());
+        let core = Arc::clone(executor.core());
+        let host = Host::new(&core);
+        let process = host.process();
+        Self {
+            seed,
+            core,
+            host,
+            process,
+            group: None,
+            disks: Vec::new(),
+            failure_groups: Vec::new(),
+            redundancy: Redundancy::Normal,
+            files: BTreeMap::new(),
+            executor: Some(executor),
+            _turn: turn,
+        }
+    }
+
+    /// Adds a disk of [`DISK_SIZE`] for each failure group named; those that begin with Q hold no data.
+    #[must_use]
+    pub fn disks(self, failure_groups: &[&str]) -> Self {
+        self.disks_of(DISK_SIZE, failure_groups)
+    }
+
+    /// As [`Self::disks`], with disks of `size` bytes.
+    #[must_use]
+    pub fn disks_of(mut self, size: u64, failure_groups: &[&str]) -> Self {
+        for name in failure_groups {
+            let path = format!("/disk{}", self.disks.len());
+            let disk = SimDisk::new(&self.core, &path, size, Sectors { logical: 512, physical: 4096 });
+            self.host.attach(&path, disk.clone());
+            self.disks.push(disk);
+            self.failure_groups.push((*name).to_owned());
+        }
+        self
+    }
+
+    /// Makes a group of all disks and mounts it.
+    #[must_use]
+    pub fn group(mut self, redundancy: Redundancy) -> Self {
+        self.create_of_all(redundancy);
+        self
+    }
+
+    /// As [`Self::group`].
+    pub fn create_of_all(&mut self, redundancy: Redundancy) {
+        let all: Vec<usize> = (0..self.disks.len()).collect();
+        self.create(redundancy, &all).unwrap_or_else(|error| self.fail_with("create", words(&error)));
+        self.mount();
+    }
+
+    /// Makes a group of some disks.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn create(&mut self, redundancy: Redundancy, disks: &[usize]) -> Result<(), AdminError> {
+        self.redundancy = redundancy;
+        let disks = disks.iter().map(|disk| (self.disks[*disk].label(), &self.failure_groups[*disk][..]));
+        let new = new_group(redundancy, MIB, disks);
+        let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
+        self.alive(async move { Group::create(&world, new).await })
+    }
+
+    fn fail_with(&self, what: impl Display, why: impl Display) -> ! {
+        panic!("seed {}: {what}: {why}", self.seed)
+    }
+
+    fn say(&self, line: impl Display) {
+        self.core.tell(|| format!("-- {line}"));
+    }
+
+    fn drive<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> T {
+        match self.executor.as_mut().expect("it lives as long as the world").run(task) {
+            Ok(value) => value,
+            Err(Stuck::Deadlock) => self.fail_with("stuck", "nothing can happen any more, and somebody still waits"),
+            Err(Stuck::Endless) => self.fail_with("stuck", "it goes on and on"),
+        }
+    }
+
+    /// Runs a task in the engine's process. `None`: the process died first.
+    fn inside<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> Option<T> {
+        let (sender, receiver) = futures::channel::oneshot::channel();
+        let task = async move {
+            let _ = sender.send(task.await);
+        };
+        self.core.spawn(self.process.process(), Box::pin(task));
+        let late = self.core.sleep(PATIENCE);
+        let ended = self.drive(async move {
+            match futures::future::select(receiver, late).await {
+                futures::future::Either::Left((result, _)) => Some(result.ok()),
+                futures::future::Either::Right(_) => None,
+            }
+        });
+        ended.unwrap_or_else(|| self.fail_with("an operation", format!("did not end within {PATIENCE:?}")))
+    }
+
+    fn alive<T: Send + 'static>(&mut self, task: impl Future<Output = T> + Send + 'static) -> T {
+        self.inside(task).unwrap_or_else(|| self.fail_with("the engine", "died by itself"))
+    }
+
+    /// Lets time pass.
+    pub fn wait(&mut self, time: Duration) {
+        let sleep = self.core.sleep(time);
+        self.drive(sleep);
+    }
+
+    /// Lets time pass until something is so.
+    pub fn until(&mut self, what: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+        let end = self.core.now() + PATIENCE;
+        while !is_so(self) {
+            if self.core.now() > end {
+                self.fail_with(what, format!("not within {PATIENCE:?}"));
+            }
+            self.wait(Duration::from_millis(100));
+        }
+    }
+
+    // The group.
+
+    /// The group, which is mounted.
+    pub fn mounted(&self) -> Arc<Group> {
+        Arc::clone(self.group.as_ref().expect("it is mounted"))
+    }
+
+    pub fn is_mounted(&self) -> bool {
+        self.group.is_some()
+    }
+
+    /// Mounts the group in a new process.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn try_mount(&mut self, force: bool) -> Result<(), AdminError> {
+        self.end_process();
+        self.say(if force { "mount force" } else { "mount" });
+        loop {
+            let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
+            match self.alive(async move { Group::mount(world, "DATA", force).await }) {
+                // I/O of the one before is still in flight.
+                Err(error) if error.code == Code::HeldElsewhere => self.wait(Duration::from_millis(50)),
+                mounted => {
+                    self.group = Some(mounted?);
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    pub fn mount(&mut self) {
+        if let Err(error) = self.try_mount(false) {
+            self.fail_with("mount", words(&error));
+        }
+    }
+
+    /// Why the group is not mounted, in the operator's words; it must not be.
+    pub fn refused(&mut self, force: bool) -> String {
+        match self.try_mount(force) {
+            Ok(()) => self.fail_with("mount", "it mounts, and must not"),
+            Err(error) if error.hint.is_none() => self.fail_with("mount", format!("no remedy: {error}")),
+            Err(error) => words(&error),
+        }
+    }
+
+    /// Dismounts in good order.
+    pub fn dismount(&mut self) {
+        if let Err(error) = self.try_dismount() {
+            self.fail_with("dismount", words(&error));
+        }
+    }
+
+    /// Dismounts, and ends the process whether that went well or not.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn try_dismount(&mut self) -> Result<(), AdminError> {
+        let group = self.group.take().expect("it is mounted");
+        let ended = self.alive(async move { group.dismount(false).await });
+        self.end_process();
+        ended
+    }
+
+    fn end_process(&mut self) {
+        self.group = None;
+        self.core.kill(self.process.process());
+        self.process = self.host.process();
+        // The dead are buried before the next one begins.
+        self.wait(Duration::from_millis(1));
+    }
+
+    /// Ends the engine's process with `SIGKILL`.
+    pub fn kill(&mut self) {
+        self.say("the engine is killed");
+        self.end_process();
+    }
+
+    /// Cuts the host's power: what was not flushed survives or not, sector by sector.
+    pub fn cut_power(&mut self) {
+        self.say("the power is cut");
+        self.core.kill(self.process.process());
+        self.disks.iter().for_each(SimDisk::cut_power);
+        self.host.reboot();
+        self.end_process();
+        // What was written since the last sync may be there or not, as may names.
+        self.files.retain(|_, content| content.synced.as_ref() == Some(&content.now));
+    }
+
+    /// Stops the engine's process for a while, as `SIGSTOP` does.
+    pub fn freeze(&mut self, time: Duration) {
+        self.say(format!("the engine is frozen for {time:?}"));
+        self.core.freeze(self.process.process());
+        self.wait(time);
+        self.core.thaw(self.process.process());
+    }
+
+    // Disks, by their number.
+
+    pub fn disk(&self, disk: usize) -> &SimDisk {
+        &self.disks[disk]
+    }
+
+    pub fn disk_count(&self) -> usize {
+        self.disks.len()
+    }
+
+    /// Every I/O of the disk fails.
+    pub fn fail(&mut self, disk: usize) {
+        self.say(format!("disk {disk} fails"));
+        self.disks[disk].faults(|faults| faults.gone = true);
+    }
+
+    /// The disk does not answer.
+    pub fn hang(&mut self, disk: usize) {
+        self.say(format!("disk {disk} hangs"));
+        self.disks[disk].faults(|faults| faults.hang = true);
+    }
+
+    pub fn heal(&mut self, disk: usize) {
+        self.say(format!("disk {disk} is well again"));
+        self.disks[disk].heal();
+    }
+
+    /// The disk is taken out: its I/O fails, and nobody sees it.
+    pub fn lose(&mut self, disk: usize) {
+        self.say(format!("disk {disk} is out of sight"));
+        self.disks[disk].faults(|faults| faults.gone = true);
+        self.host.detach(self.disks[disk].label());
+    }
+
+    /// The disk is put back.
+    pub fn give_back(&mut self, disk: usize) {
+        self.say(format!("disk {disk} is back"));
+        self.disks[disk].heal();
+        self.host.attach(self.disks[disk].label(), self.disks[disk].clone());
+    }
+
+    /// Only these disks are in sight.
+    pub fn present(&mut self, present: &[usize]) {
+        for disk in 0..self.disks.len() {
+            if present.contains(&disk) { self.give_back(disk) } else { self.lose(disk) }
+        }
+    }
+
+    /// Shows a device at a path.
+    pub fn attach(&mut self, path: &str, device: SimDisk) {
+        self.say(format!("{path} appears"));
+        self.host.attach(path, device);
+    }
+
+    pub fn detach(&mut self, path: &str) {
+        self.say(format!("{path} is gone"));
+        self.host.detach(path);
+    }
+
+    /// What is on all disks, to be put back with [`Self::restore`].
+    pub fn images(&self) -> Vec<Image> {
+        self.disks.iter().map(SimDisk::image).collect()
+    }
+
+    pub fn restore(&mut self, images: &[Image]) {
+        self.disks.iter().zip(images).for_each(|(disk, image)| disk.set_image(image.clone()));
+    }
+
+    pub fn state(&self, disk: usize) -> DiskState {
+        self.mounted().members()[disk].1
+    }
+
+    pub fn survey(&mut self) -> Vec<Survey> {
+        let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
+        self.alive(async move { Group::survey(&world).await })
+    }
+
+    /// `OFFLINE DISKS IN FAILURE GROUP`.
+    pub fn offline(&mut self, failure_group: &str) {
+        let (group, names) = (self.mounted(), vec![failure_group.to_owned()]);
+        if let Err(error) = self.alive(async move { group.offline(Selection::FailureGroups(names)).await }) {
+            self.fail_with("offline", words(&error));
+        }
+    }
+
+    /// `ONLINE ALL`, without waiting for its end.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn try_online(&mut self) -> Result<(), AdminError> {
+        let group = self.mounted();
+        self.alive(async move { group.online(Selection::All).await })
+    }
+
+    pub fn operations(&self) -> Vec<Operation> {
+        self.mounted().operations()
+    }
+
+    /// `ONLINE ALL WAIT`: until everything is ONLINE and nothing runs.
+    pub fn online(&mut self) {
+        self.until("all disks ONLINE", |world| {
+            let group = world.mounted();
+            if group.members().iter().any(|(_, state)| *state == DiskState::Offline) {
+                // Old I/O may still be in flight.
+                let _ = world.try_online();
+                return false;
+            }
+            let busy = group.operations().iter().any(|operation| operation.state == "RUN");
+            !busy && group.members().iter().all(|(_, state)| *state == DiskState::Online)
+        });
+    }
+
+    /// Until what was active at a crash is compared.
+    pub fn recover(&mut self) {
+        self.until("the end of recovery", |world| world.operations().iter().all(|one| one.pass != "RECOVERY"));
+    }
+
+    /// Whether the operator was told this since the last mount began.
+    pub fn told(&self, text: &str) -> bool {
+        let story = self.core.story();
+        let since = story.iter().rposition(|line| line.contains("-- mount")).unwrap_or(0);
+        story[since..].iter().any(|line| line.contains(text) && !line.contains("-- "))
+    }
+
+    /// The operator was told this since the last mount began.
+    pub fn is_told(&self, text: &str) {
+        if !self.told(text) {
+            self.fail_with("nobody was told", text);
+        }
+    }
+
+    // Files.
+
+    fn session(&self) -> Session {
+        Session::new(self.mounted(), None)
+    }
+
+    fn with_file<T: Send + 'static, F: Future<Output = Result<T, FileError>> + Send>(
+        &mut self,
+        name: &str,
+        act: impl FnOnce(Session, Node) -> F + Send + 'static,
+    ) -> Result<T, FileError> {
+        let (session, name) = (self.session(), name.to_owned());
+        self.alive(async move {
+            let node = session.lookup(ROOT, name.as_bytes()).await?.node;
+            act(session, node).await
+        })
+    }
+
+    fn done<T>(&self, what: &str, name: &str, ended: Result<T, FileError>) -> T {
+        ended.unwrap_or_else(|error| self.fail_with(format_args!("{what} {name}"), error))
+    }
+
+    pub fn create_file(&mut self, name: &str) {
+        let (session, file) = (self.session(), name.to_owned());
+        let made =
+            self.alive(async move { session.create(ROOT, file.as_bytes(), NewFile::Regular, 0o644, CALLER).await });
+        self.done("create", name, made);
+        self.files.insert(name.to_owned(), Content::default());
+    }
+
+    /// Returns once it is acknowledged.
+    pub fn write(&mut self, name: &str, offset: usize, bytes: &[u8]) {
+        let ended = self.try_write(name, offset, bytes);
+        self.done("write", name, ended);
+    }
+
+    /// # Errors
+    /// The program's; what the range holds then is one or the other, and the file is not verified any more.
+    pub fn try_write(&mut self, name: &str, offset: usize, bytes: &[u8]) -> Result<(), FileError> {
+        let data = bytes.to_vec();
+        let ended =
+            self.with_file(
+                name,
+                move |session, node| async move { session.write(node, offset as u64, &data, false).await },
+            );
+        if ended.is_err() {
+            self.files.remove(name);
+        } else if let Some(content) = self.files.get_mut(name) {
+            let end = offset + bytes.len();
+            content.now.resize(content.now.len().max(end), 0);
+            content.now[offset..end].copy_from_slice(bytes);
+        }
+        ended
+    }
+
+    /// Begins a write and does not wait for it. The file is not verified any more: it may have happened or not.
+    pub fn begin_write(&mut self, name: &str, offset: usize, bytes: &[u8]) -> Writing {
+        let (session, file, data) = (self.session(), name.to_owned(), bytes.to_vec());
+        let writing = Arc::new(Mutex::new(None));
+        let place = Arc::clone(&writing);
+        let task = async move {
+            let ended = async {
+                let node = session.lookup(ROOT, file.as_bytes()).await?.node;
+                session.write(node, offset as u64, &data, false).await
+            };
+            let ended = ended.await;
+            *lock(&place) = Some(ended);
+        };
+        self.core.spawn(self.process.process(), Box::pin(task));
+        self.files.remove(name);
+        Writing(writing)
+    }
+
+    pub fn sync(&mut self, name: &str) {
+        let ended = self.try_sync(name);
+        self.done("sync", name, ended);
+    }
+
+    /// # Errors
+    /// The program's.
+    pub fn try_sync(&mut self, name: &str) -> Result<(), FileError> {
+        self.with_file(name, |session, node| async move { session.sync(node, false).await })?;
+        if let Some(content) = self.files.get_mut(name) {
+            content.synced = Some(content.now.clone());
+        }
+        Ok(())
+    }
+
+    /// A file with `bytes` in it, synced.
+    pub fn store(&mut self, name: &str, bytes: &[u8]) {
+        self.create_file(name);
+        self.write(name, 0, bytes);
+        self.sync(name);
+    }
+
+    pub fn read(&mut self, name: &str, offset: usize, length: usize) -> Vec<u8> {
+        let read = self.try_read(name, offset, length);
+        self.done("read", name, read)
+    }
+
+    /// # Errors
+    /// The program's.
+    pub fn try_read(&mut self, name: &str, offset: usize, length: usize) -> Result<Vec<u8>, FileError> {
+        self.with_file(name, move |session, node| async move {
+            let mut bytes = vec![0xee; length];
+            let count = session.read(node, offset as u64, &mut bytes).await?;
+            bytes.truncate(count);
+            Ok(bytes)
+        })
+    }
+
+    pub fn truncate(&mut self, name: &str, size: usize) {
+        let changes = Changes { size: Some(size as u64), ..Changes::default() };
+        let cut = self.with_file(name, move |session, node| async move { session.change(node, changes).await });
+        self.done("truncate", name, cut);
+        if let Some(content) = self.files.get_mut(name) {
+            content.now.resize(size, 0);
+        }
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        let removed = self.try_remove(name);
+        self.done("remove", name, removed);
+    }
+
+    /// # Errors
+    /// The program's.
+    pub fn try_remove(&mut self, name: &str) -> Result<(), FileError> {
+        let (session, file) = (self.session(), name.to_owned());
+        self.files.remove(name);
+        self.alive(async move { session.unlink(ROOT, file.as_bytes()).await })
+    }
+
+    /// The story does not know any more what is in a file.
+    pub fn forget(&mut self, name: &str) {
+        self.files.remove(name);
+    }
+
+    /// Every file reads back as it was acknowledged, on every mirror in turn.
+    pub fn verify(&mut self) {
+        let files: Vec<(String, Vec<u8>)> =
+            self.files.iter().map(|(name, file)| (name.clone(), file.now.clone())).collect();
+        for (name, expected) in files {
+            for _ in 0..self.redundancy.mirrors() {
+                let found = self.read(&name, 0, expected.len() + 1);
+                if found != expected {
+                    let at = found.iter().zip(&expected).position(|(one, other)| one != other);
+                    self.fail_with(&name, format!("differs from {at:?} on, of {} bytes", expected.len()));
+                }
+            }
+        }
+    }
+
+    /// Checks everything, and repairs it if asked.
+    pub fn report(&mut self, repair: bool) -> Report {
+        self.try_check(repair).unwrap_or_else(|error| self.fail_with("check", words(&error)))
+    }
+
+    /// # Errors
+    /// If the check itself cannot go on.
+    pub fn try_check(&mut self, repair: bool) -> Result<Report, AdminError> {
+        let group = self.mounted();
+        self.alive(async move { group.check(repair).await })
+    }
+
+    /// Everything is as it should be, on every disk that is ONLINE.
+    pub fn check(&mut self) {
+        let problems: Vec<String> = self.report(false).problems.into_iter().map(|problem| problem.text).collect();
+        if !problems.is_empty() {
+            self.fail_with("check", problems.join("; "));
+        }
+    }
+
+    /// What a story ends with: recovered, verified, checked; and again after a dismount and a mount.
+    pub fn ends_well(&mut self) {
+        for round in 0..2 {
+            if round > 0 {
+                self.dismount();
+                self.mount();
+            }
+            self.online();
+            self.recover();
+            self.verify();
+            self.check();
+        }
+    }
+
+    /// The engine's world: what a process of the host sees now.
+    pub fn boot(&self) -> [u8; 16] {
+        self.process.boot_id()
+    }
+}
