@@ -25,7 +25,7 @@ use crate::{
     choose,
     event::{Event, Severity},
     identify,
-    member::Member,
+    member::{Member, Settled},
     mirror_sets::MirrorSets,
     planted::{self, Bug},
     world::World,

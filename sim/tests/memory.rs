@@ -262,6 +262,9 @@ fn hostile_rows_are_an_error() {
     });
 }
 
+/// The number of the write that pages are said to have had last.
+const WRITE: u64 = 1 << 32;
+
 /// Rounds of a story, or ten times as many.
 fn rounds(quick: u64) -> u64 {
     if std::env::var_os("PLINTH_LONG").is_some() { quick * 10 } else { quick }
@@ -307,7 +310,7 @@ impl Database {
     fn put(mut self, world: &mut World) {
         let pages = usize::try_from(self.pages()).expect("small").min(self.bytes.len() / 4096);
         for (number, page) in (1..).zip(self.bytes.chunks_exact_mut(4096).take(pages)) {
-            page::seal(page, number);
+            page::seal(page, number, WRITE);
         }
         for disk in 0..world.disk_count() {
             if let Some((place, _)) = world.catalog_place(disk, CatalogFile::Database) {

@@ -1,10 +1,11 @@
 //! Every subset of the disks at a mount, for each shape of a group and at several moments of its life.
 //!
-//! It must mount if all ONLINE disks of the newest membership are there, or more than half of its voters with a disk that has data. What
+//! It must mount if all ONLINE disks of the newest membership are there, or more than half of its voters and as many disks with data as the
+//! redundancy needs. What
 //! mounts reads back all that was acknowledged. What is refused says what is missing.
 
 use super::*;
-use plinth_format::membership::{DiskState, Membership};
+use plinth_format::membership::{DiskState, MemberDisk, Membership};
 use sim::scenario::pattern;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,8 +27,11 @@ fn must_mount(newest: &Membership, present: &[usize]) -> bool {
     let voters = newest.voters().count();
     let seen = newest.voters().filter(|disk| is_there(disk.number.0)).count();
     let all = online().all(|disk| is_there(disk.number.0));
-    let data = online().any(|disk| !disk.quorum && is_there(disk.number.0));
-    all || (seen * 2 > voters && data)
+    let serves = |disk: &&MemberDisk| disk.state == DiskState::Online && is_there(disk.number.0);
+    // Shapes here have one disk in each failure group.
+    let data = || newest.disks.iter().filter(|disk| !disk.quorum);
+    let away = data().count() - data().filter(serves).count();
+    all || (seen * 2 > voters && data().any(|disk| serves(&disk)) && away < newest.redundancy.mirrors())
 }
 
 fn every_subset(seed: u64, redundancy: Redundancy, failure_groups: &[&str]) {
@@ -86,7 +90,13 @@ trait Refused {
 impl Refused for World {
     fn is_refused(&mut self, what: &str) -> bool {
         let Err(error) = self.try_mount(false) else { return false };
-        let says_why = ["not in sight", "in sight holds", "no member disk is in sight", "no ONLINE disk"];
+        let says_why = [
+            "more disks are missing than its redundancy covers",
+            "not in sight",
+            "in sight holds",
+            "no member disk is in sight",
+            "no ONLINE disk",
+        ];
         assert!(says_why.iter().any(|why| error.message.contains(why)), "{what}: {error}");
         assert!(error.hint.is_some_and(|hint| hint.contains("attach")), "{what}: {}", error.message);
         true
