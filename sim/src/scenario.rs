@@ -66,7 +66,7 @@ pub struct Writing(Arc<Mutex<Option<Result<(), FileError>>>>);
 impl Writing {
     /// Whether it has ended, and how.
     pub fn ended(&self) -> Option<Result<(), String>> {
-        lock(&self.0).as_ref().map(|ended| ended.as_ref().map(|()| ()).map_err(ToString::to_string))
+        lock(&self.0).as_ref().map(|ended| ended.as_ref().copied().map_err(ToString::to_string))
     }
 }
 

@@ -103,9 +103,9 @@ fn split(seed: u64, rounds: [u64; 2]) -> World {
     let mut world = pair(seed);
     world.store("table", b"before");
     world.dismount();
-    for half in 0..2 {
+    for (half, rounds) in rounds.into_iter().enumerate() {
         world.present(&[half]);
-        for round in 0..rounds[half] {
+        for round in 0..rounds {
             world.try_mount(round == 0).expect("by force, once");
             world.write("table", 0, format!("half {half}").as_bytes());
             world.sync("table");
