@@ -84,7 +84,7 @@ fn in_the_code() -> BTreeMap<String, Fields> {
         ),
         ("run", fields!(membership: R_FILE, R_MIRROR, R_DISK, R_AT, R_FIRST, R_COUNT)),
         ("activity", fields!(activity: SEQUENCE, MEMBERSHIP, BOOT, COUNT)),
-        ("page", fields!(page: PAGE_MAGIC, PAGE_CHECKSUM)),
+        ("page", fields!(page: PAGE_WRITE, PAGE_MAGIC, PAGE_CHECKSUM)),
     ];
     tables.into_iter().map(|(name, fields)| (name.to_owned(), fields)).collect()
 }
