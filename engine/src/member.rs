@@ -306,10 +306,7 @@ impl Member {
                     self.broken.fetch_add(1, Ordering::AcqRel);
                     return failed;
                 }
-                None => {
-                    *lock(&self.late_flush) = Some(flight.completion);
-                    return Settled::Overdue;
-                }
+                None => return self.leave_flush(flight.completion),
             }
         }
         if self.flushed.load(Ordering::Acquire) >= target {
@@ -331,11 +328,20 @@ impl Member {
                 }
                 settled
             }
-            None => {
-                *lock(&self.late_flush) = Some(flight.completion);
-                Settled::Overdue
-            }
+            None => self.leave_flush(flight.completion),
         }
+    }
+
+    /// A flush is given up, and goes on: who flushes next hears of its end. When the disk was let go, nobody will.
+    fn leave_flush(&self, flush: Completion) -> Settled {
+        // Held until it is kept, or `release` would miss it.
+        let disk = lock(&self.disk);
+        if disk.is_some() {
+            *lock(&self.late_flush) = Some(flush);
+        } else {
+            self.broken.fetch_add(1, Ordering::AcqRel);
+        }
+        Settled::Overdue
     }
 
     /// Flushes that failed since it was first opened.
@@ -523,5 +529,54 @@ impl Settled {
             }
             Self::Overdue => "no answer within the disk timeout".to_owned(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{MemoryDisk, block_on};
+    use plinth_format::layout::MIB;
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    fn member(disk: &MemoryDisk) -> Member {
+        let entry = plinth_format::membership::MemberDisk {
+            id: DiskId([1; 16]),
+            number: DiskNumber(0),
+            state: DiskState::Online,
+            votes: true,
+            quorum: false,
+            copy_whole: false,
+            by_operator: false,
+            size: 64 * MIB,
+            stamp: 1,
+            since: 0,
+            joined: 0,
+            name: "D".to_owned(),
+            failure_group: "A".to_owned(),
+        };
+        Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), Some(disk.open()))
+    }
+
+    /// A flush is under way on a silent disk when the disk is let go. Later flushes do not wait for it, nor say that they
+    /// are overdue: who tries again while a disk is only silent would try for ever.
+    #[test]
+    fn a_flush_that_was_under_way_is_not_waited_for_when_the_disk_is_gone() {
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let member = member(&disk);
+        let written = block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).settle());
+        assert!(written.is_ok(), "{}", written.reason());
+        disk.faults(|faults| faults.hang = true);
+        let mut flush = pin!(member.flush());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(flush.as_mut().poll(&mut context).is_pending());
+        member.release();
+        assert!(matches!(flush.as_mut().poll(&mut context), Poll::Ready(Settled::Overdue)));
+        let next = block_on(member.flush());
+        assert!(matches!(next, Settled::Failed(_)), "{}", next.reason());
+        assert!(member.is_broken(), "nobody knows what became of it");
     }
 }

@@ -235,6 +235,9 @@ impl DiskStore {
                     while self.members.get(disk).is_some_and(|member| member.is_hung()) && !self.voters.is_closing() {
                         self.world.sleep(Duration::from_millis(50)).await;
                     }
+                    if self.voters.is_closing() {
+                        return Err(StoreError::Stopped("dismounted by force".to_owned()));
+                    }
                     again = true;
                 }
                 Err(refusal) => {
