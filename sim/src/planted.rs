@@ -8,6 +8,7 @@ use plinth_engine::planted::{self, Bug};
 use std::{
     process::{Command, ExitCode, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// What the command line says of planted mistakes.
@@ -75,6 +76,8 @@ struct Hunt {
     innocent: Option<String>,
 }
 
+/// How long a history may take: code that spins takes no step that anybody counts.
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Characters of a report that a table shows.
 const REPORT_MAX: usize = 140;
 
@@ -155,7 +158,18 @@ fn history(seed: u64, bug: Option<Bug>, operations: u64) -> Option<String> {
     if let Some(bug) = bug {
         command.args(["--bug", bug.name()]);
     }
-    let output = command.stderr(Stdio::null()).output().expect("a worker can be started");
+    let mut worker = command.stderr(Stdio::null()).stdout(Stdio::piped()).spawn().expect("a worker can be started");
+    let began = Instant::now();
+    // One line fits into the pipe.
+    while worker.try_wait().expect("a worker can be waited for").is_none() {
+        if began.elapsed() > PATIENCE {
+            worker.kill().expect("a worker can be killed");
+            worker.wait().expect("a worker can be waited for");
+            return Some(format!("it does not end within {} minutes", PATIENCE.as_secs() / 60));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = worker.wait_with_output().expect("a worker can be waited for");
     let text = String::from_utf8_lossy(&output.stdout);
     match text.lines().next().and_then(|line| line.split('\t').nth(4)) {
         Some("-") => None,
