@@ -8,7 +8,7 @@
 //! for all states of a thread; no instance or mount waits for anything but its own work.
 
 use crate::{
-    Host, Image, Instance, MIB, Memory,
+    Host, Image, Instance, Memory,
     loads::Load,
     recorder::{Recorder, Recording},
     replay::{Cut, Lie, Replay, State},
@@ -26,8 +26,6 @@ use std::{
     thread,
     time::{Instant, SystemTime},
 };
-
-const DISK: u64 = 256 * MIB;
 
 /// Loads and how many operations each does; the number of a load is that of its stream.
 pub type Loads = Arc<Vec<(Box<dyn Load>, u64)>>;
@@ -91,14 +89,17 @@ impl Story {
         host: &Host,
         redundancy: &str,
         disks: usize,
+        size: u64,
         loads: &Loads,
         between: Between,
     ) -> Self {
         let names: Vec<_> = (0..disks).map(|number| format!("f{number}d0")).collect();
-        let recorder = Recorder::new(names.iter().map(|name| (name.clone(), Image::new(DISK))).collect());
+        let used = |(seed, name): (u64, &String)| (name.clone(), Image::used(size, seed));
+        let recorder = Recorder::new((0..).zip(&names).map(used).collect());
         let boot = host.boot();
         show(&recorder, &names, instance);
-        let sizes = vec![[DISK].as_slice(); disks];
+        let group = [size];
+        let sizes = vec![group.as_slice(); disks];
         // The deadline of an I/O is longer than any hiccup of this machine.
         instance.create_group("data", redundancy, &sizes, "'au_size' = '1M', 'disk_timeout' = '60'");
         let mount = instance.mount("DATA");

@@ -4,11 +4,12 @@
 //! flushed; `PLINTH_KEEP=DIR` keeps the disks of states that were not survived.
 
 use plinth_tests::{
-    Host, Instance, Postgres,
+    Host, Instance, MIB, Postgres,
     crash::{Between, Loads, Story, by_mount, by_repair, check, must_be_survived, seed, try_states},
     loads::{self, Load, Wrong},
+    planted_binary,
     recorder::Event,
-    replay::{Cut, Random},
+    replay::{Cut, HONEST, Random},
     scaled,
 };
 use std::{
@@ -22,8 +23,11 @@ fn small_loads(rounds: u64) -> Loads {
     Arc::new(loads::all().into_iter().map(|load| (load, rounds)).collect())
 }
 
+/// Large enough for all that these write.
+const SMALL: u64 = 96 * MIB;
+
 fn story(redundancy: &str, disks: usize, rounds: u64, between: Between) -> Story {
-    Host::run(|host| Story::record(&Instance::new(), host, redundancy, disks, &small_loads(rounds), between))
+    Host::run(|host| Story::record(&Instance::new(), host, redundancy, disks, SMALL, &small_loads(rounds), between))
 }
 
 /// While SQLite and others write, while an engine recovers from a kill, while the group is dismounted or mounted.
@@ -85,12 +89,13 @@ fn a_repair_survives_a_loss_of_power() {
         let disk = random.below(3);
         let image = &mut damaged.images[disk];
         let blocks = usize::try_from(image.size() / 4096).expect("a test's disk");
-        let (mut block, mut struck) = (vec![0; 4096], 0);
+        let (mut block, mut before, mut struck) = (vec![0; 4096], vec![0; 4096], 0);
         while struck < 40 {
             let place = random.below(blocks) as u64 * 4096;
             image.read(place, &mut block);
+            whole.recording.base[disk].read(place, &mut before);
             // Where nothing was written nothing can rot.
-            if block.iter().any(|byte| *byte != 0) {
+            if block != before {
                 random.fill(&mut block);
                 image.write(place, &block);
                 struck += 1;
@@ -123,6 +128,26 @@ fn a_flush_that_does_nothing_is_found() {
         must_be_survived(&story, &cuts[..2], &by_mount);
         let failures = try_states(&story, &cuts, &|_, event| (before..after).contains(&event), &by_mount, 1);
         assert!(!failures.is_empty(), "no flush from {before} to {after} was needed");
+    }
+}
+
+/// Engines that leave a flush out, or do it too late, recorded; the states are recovered by one that does not.
+#[test]
+fn an_engine_that_skips_a_flush_is_found() {
+    if !scaled(false, true) {
+        println!("only with PLINTH_LONG=1: a build of its own is needed");
+        return;
+    }
+    let seed = seed();
+    let program = planted_binary();
+    for mistake in ["written-before-flush", "wal-not-synced"] {
+        let story = Host::run(|host| {
+            let instance = Instance::of(program.clone(), &[("PLINTH_PLANTED", mistake)]);
+            Story::record(&instance, host, "NORMAL", 3, SMALL, &small_loads(60), Between::Stops)
+        });
+        println!("{mistake}: {} events", story.recording.events.len());
+        let failures = try_states(&story, &story.cuts(600, seed), HONEST, &by_mount, 1);
+        assert!(!failures.is_empty(), "{mistake} was not found");
     }
 }
 
@@ -197,7 +222,8 @@ fn postgres_survives_a_loss_of_power() {
         (Box::new(Commits(Mutex::new(None))) as Box<dyn Load>, scaled(400, 1_000)),
         (Box::new(loads::Appends), 60),
     ]);
-    let story = Host::run(|host| Story::record(&Instance::new(), host, "NORMAL", 2, &loads, Between::Nothing));
+    let story =
+        Host::run(|host| Story::record(&Instance::new(), host, "NORMAL", 2, 256 * MIB, &loads, Between::Nothing));
     println!("{} events", story.recording.events.len());
     must_be_survived(&story, &story.cuts(scaled(5, 50), seed), &by_mount);
 }

@@ -75,6 +75,15 @@ struct Engine {
     wanted: Mutex<Instant>,
 }
 
+/// Makes this engine one that has to be found out.
+#[cfg(feature = "planted")]
+fn plant_a_mistake() {
+    use plinth_engine::planted::{Bug, plant};
+    let Ok(name) = std::env::var("PLINTH_PLANTED") else { return };
+    let bug = Bug::ALL.iter().find(|bug| bug.name() == name);
+    plant(Some(*bug.unwrap_or_else(|| panic!("there is no mistake {name}"))));
+}
+
 /// A panic is a bug of ours that left something half done: the engine dies at once, the
 /// instance starts another, and that one recovers. A thread that ended alone would leave
 /// those waiting who depend on it.
@@ -121,6 +130,8 @@ pub fn run(options: Options) -> ExitCode {
         }
     };
     protect();
+    #[cfg(feature = "planted")]
+    plant_a_mistake();
     let alert = Alert::new(options.paths.alert(), true);
     die_of_panics(alert.clone(), &group);
     let started = Engine::new(options, alert).and_then(|engine| {
