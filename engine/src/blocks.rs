@@ -40,7 +40,9 @@ use cases::{Evidence, Reason};
 use plinth_format::{
     BLOCK_SIZE,
     checksum::{UNKNOWN, of_block},
+    envelope::Envelope,
     layout::PIECE_SIZE,
+    lost,
 };
 use std::{
     ops::Range,
@@ -82,7 +84,7 @@ impl Group {
         known.filter(|(mirror, member)| member.layout.is_data(mirror.au))
     }
 
-    fn offset(member: &Member, mirror: Mirror, block: usize) -> u64 {
+    pub(crate) fn offset(member: &Member, mirror: Mirror, block: usize) -> u64 {
         member.layout.au_offset(mirror.au) + bytes_of(block) as u64
     }
 
@@ -276,6 +278,9 @@ impl Group {
             zones.push(self.read_zone(member, *mirror).await);
         }
         if images.iter().all(|image| image.iter().all(Option::is_none)) {
+            if reason == Reason::Crash {
+                extent.state().forget_sums(blocks.start, blocks.len());
+            }
             return Err(self.lost(extent, candidates.len()));
         }
         let (known, fresh): (Vec<u32>, Vec<bool>) = {
@@ -332,8 +337,11 @@ impl Group {
         {
             let mut state = extent.state();
             for (index, sum) in sums.iter().enumerate() {
-                if let Some(sum) = sum {
-                    state.set_sums(blocks.start + index, &[*sum]);
+                match sum {
+                    Some(sum) => state.set_sums(blocks.start + index, &[*sum]),
+                    // The zone may be older than what nobody could read.
+                    None if reason == Reason::Crash => state.forget_sums(blocks.start + index, 1),
+                    None => {}
                 }
             }
         }
@@ -346,8 +354,27 @@ impl Group {
         Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied }))
     }
 
-    /// One mirror's blocks, `None` where they cannot be read.
+    /// One mirror's blocks, `None` where they cannot be read, or a resync found nothing to copy.
     async fn read_image(&self, member: &Arc<Member>, mirror: Mirror, blocks: Range<usize>) -> Vec<Option<Box<[u8]>>> {
+        let first = blocks.start;
+        let mut image = self.read_all(member, mirror, blocks).await;
+        for (index, block) in image.iter_mut().enumerate() {
+            let here = self.envelope_at(member, Self::offset(member, mirror, first + index));
+            *block = block.take().filter(|bytes| !lost::is_mark(bytes, here));
+        }
+        image
+    }
+
+    fn envelope_at(&self, member: &Member, place: u64) -> Envelope {
+        Envelope { group: self.id, disk: member.id, place }
+    }
+
+    /// What a mirror has where a block could be read on no other: never what it had before.
+    pub(crate) fn lost_block(&self, member: &Member, place: u64) -> Buffer {
+        Buffer::copy_of(&lost::mark(self.envelope_at(member, place)))
+    }
+
+    async fn read_all(&self, member: &Arc<Member>, mirror: Mirror, blocks: Range<usize>) -> Vec<Option<Box<[u8]>>> {
         let whole = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
         match whole.settle().await {
             Settled::Ok(Some(buffer)) => buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect(),

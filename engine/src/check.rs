@@ -269,8 +269,8 @@ impl Group {
         while !extent.is_buried() {
             let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
             let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
-            let wrong = self.compare_blocks(extent, blocks.clone(), report).await?;
-            if !wrong.is_empty() {
+            let (wrong, unsettled) = self.compare_blocks(extent, blocks.clone(), report).await?;
+            if !wrong.is_empty() || unsettled {
                 let repaired = repair && self.repair_blocks(extent, blocks).await?;
                 report.problems.extend(wrong.into_iter().map(|text| Problem { text, repaired }));
             }
@@ -279,14 +279,20 @@ impl Group {
         Ok(())
     }
 
-    /// What is wrong with blocks on some mirror, in sentences.
-    async fn compare_blocks(&self, extent: &Extent, blocks: Range<usize>, report: &mut Report) -> Result<Vec<String>> {
+    /// What is wrong with blocks on some mirror, in sentences; and whether a stored checksum differs in a region that is
+    /// being written, so that it may be wrong or about to be.
+    async fn compare_blocks(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        report: &mut Report,
+    ) -> Result<(Vec<String>, bool)> {
         self.load_sums(extent).await?;
         let _range = extent.ranges.hold(blocks.clone(), false).await;
         if extent.is_buried() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), false));
         }
-        let mut wrong = Vec::new();
+        let (mut wrong, mut unsettled) = (Vec::new(), false);
         for mirror in &extent.mirrors {
             let Some(member) = self.members.get(&mirror.disk).filter(|member| member.is_readable()) else { continue };
             let offset = member.layout.au_offset(mirror.au) + (blocks.start * BLOCK_SIZE) as u64;
@@ -308,17 +314,18 @@ impl Group {
                 }
             }
             // The stored checksums themselves, where nothing newer is in memory.
-            if !self.activity.has(extent.id)
-                && let Some(zone) = self.read_zone(member, *mirror).await
-            {
+            let was_active = self.activity.has(extent.id);
+            if let Some(zone) = self.read_zone(member, *mirror).await {
                 let state = extent.state();
                 let differs = state.sums.as_ref().is_some_and(|sums| sums[blocks.clone()] != zone[blocks.clone()]);
-                if differs && !state.dirty && !self.activity.has(extent.id) {
+                if differs && (was_active || state.dirty || self.activity.has(extent.id)) {
+                    unsettled = true;
+                } else if differs {
                     wrong.push(format!("{place}: its checksum block differs from the other mirror's; {owner}"));
                 }
             }
         }
-        Ok(wrong)
+        Ok((wrong, unsettled))
     }
 
     async fn repair_blocks(&self, extent: &Extent, blocks: Range<usize>) -> Result<bool> {

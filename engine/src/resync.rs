@@ -17,6 +17,7 @@ use crate::{
     activity::Active,
     admin::{AdminError, Code, Operation, Selection},
     blocks::BLOCKS_PER_PIECE,
+    buffer::Slice,
     choose::{self, Standing},
     error::FileError,
     event::Severity,
@@ -29,7 +30,7 @@ use crate::{
     voters::{Refusal, find},
     world::Disk,
 };
-use plinth_format::{BLOCK_SIZE, DiskNumber, membership::DiskState};
+use plinth_format::{DiskNumber, membership::DiskState};
 use std::{
     ops::Range,
     sync::{Arc, PoisonError, atomic::Ordering},
@@ -447,9 +448,24 @@ impl Group {
         // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
         let mut bytes = 0;
         for block in blocks {
-            bytes += self.copy_blocks(extent, member, mirror, block..block + 1, &active).await?.unwrap_or(0);
+            bytes += match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
+                Some(bytes) => bytes,
+                None => self.mark_lost(extent, member, mirror, block).await?,
+            };
         }
         Ok(bytes)
+    }
+
+    /// Replaces what the disk had in a block that is lost on every mirror: it is old, and nobody may take it for right.
+    async fn mark_lost(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        block: usize,
+    ) -> Result<u64, FileError> {
+        let offset = Self::offset(member, mirror, block);
+        self.write_copy(extent, member, offset, self.lost_block(member, offset).share()).await
     }
 
     /// Copies blocks whose range is held. `None`: some of them are lost, and nothing was copied.
@@ -469,20 +485,32 @@ impl Group {
                 Err(error) => return Err(error),
             },
         };
-        let offset = member.layout.au_offset(mirror.au) + (blocks.start * BLOCK_SIZE) as u64;
+        let offset = Self::offset(member, mirror, blocks.start);
         if planted::has(Bug::ResyncFromWrongSide)
             && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await
         {
             return self.write_blocks(extent, blocks.start, old.share(), active).await.map(|()| Some(0));
         }
-        let settled = member.start_write(offset, buffer.share()).settle().await;
+        self.write_copy(extent, member, offset, buffer.share()).await.map(Some)
+    }
+
+    /// Writes what the disk lacks. Returns bytes: none, if the disk went offline instead.
+    async fn write_copy(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        offset: u64,
+        data: Slice,
+    ) -> Result<u64, FileError> {
+        let bytes = data.len() as u64;
+        let settled = member.start_write(offset, data).settle().await;
         if !settled.is_ok() {
             self.give_up(member, &settled).await?;
-            return Ok(Some(0));
+            return Ok(0);
         }
         // The disk's checksum block is written when the region closes.
         extent.state().dirty = true;
-        Ok(Some((blocks.len() * BLOCK_SIZE) as u64))
+        Ok(bytes)
     }
 
     async fn finish_resync(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {

@@ -27,6 +27,7 @@ pub mod checksum;
 pub mod envelope;
 pub mod header;
 pub mod layout;
+pub mod lost;
 pub mod membership;
 pub mod page;
 pub mod stamp;

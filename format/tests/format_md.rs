@@ -5,7 +5,7 @@ use plinth_format::{
     activity::{self, ENTRIES_MAX},
     envelope, header,
     layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, HEADER_PLACE, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
-    membership, page, stamp,
+    lost, membership, page, stamp,
 };
 use std::{collections::BTreeMap, ops::Range};
 
@@ -110,6 +110,7 @@ fn the_text_has_the_right_numbers() {
         magic(stamp::STAMP_MAGIC),
         magic(membership::MEMBERSHIP_MAGIC),
         magic(activity::ACTIVITY_MAGIC),
+        magic(lost::LOST_MAGIC),
         format!("The first {} bytes of every record", envelope::ENVELOPE_SIZE),
         format!("Three lists follow at offset {},", membership::LISTS),
         format!("Then the disks, {} bytes each", membership::DISK_ENTRY),

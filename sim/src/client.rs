@@ -434,8 +434,8 @@ impl Client {
         let count = count.min(self.style.sectors().saturating_sub(first)).max(1);
         let end = (first + count) * SECTOR as u64;
         let tag = lock(&self.numbers).draw();
-        let (offset, cut) = (first * SECTOR as u64, self.one_in(5));
-        // Now and then not in whole sectors: what is around stays.
+        // Now and then not in whole sectors: what is around stays, so it must be known.
+        let (offset, cut) = (first * SECTOR as u64, self.one_in(5) && self.model().is_certain(file, first));
         let skip = if cut { usize::try_from(self.below(SECTOR as u64)).expect("small") } else { 0 };
         self.core.tell(|| {
             let odd = if cut { " oddly" } else { "" };
@@ -532,7 +532,7 @@ impl Client {
         turn: Turn,
     ) -> std::result::Result<Next, Failure> {
         match ended {
-            Ok(()) => self.model().synced(file, turn),
+            Ok(()) => self.model().synced(file, turn, Mood::is(&self.mood.lenient)),
             Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
             Err(error) if self.is_excused(&error) || matches!(error, FileError::NoSpace) => {}
             Err(error) => return Err(format!("{what}: {error}")),

@@ -163,8 +163,8 @@ impl SimDisk {
     }
 
     /// Changes what the disk does wrong.
-    pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
-        change(&mut lock(&self.medium).faults);
+    pub fn faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
+        change(&mut lock(&self.medium).faults)
     }
 
     /// Ends every fault; what hung is done now.

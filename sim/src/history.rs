@@ -172,7 +172,7 @@ impl Story {
     }
 
     /// Whether somebody has seen something that should not be.
-    async fn look(&mut self) -> Result<(), Failure> {
+    pub async fn look(&mut self) -> Result<(), Failure> {
         for tenant in &mut self.tenants {
             tenant.failure()?;
             tenant.replace_if_stopped().await?;

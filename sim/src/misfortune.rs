@@ -25,6 +25,9 @@ const BLOCK: u64 = 4096;
 /// Virtual time after which an image of a disk is more than one stamp old.
 const NIGHT: Duration = Duration::from_secs(150);
 
+/// Virtual time after which the engine has recorded that a flush failed.
+const RECORDED: Duration = Duration::from_secs(2);
+
 /// One of several.
 fn pick<'a, T>(numbers: &mut Numbers, of: &'a [T]) -> &'a T {
     &of[usize::try_from(numbers.below(of.len() as u64)).expect("small")]
@@ -298,7 +301,23 @@ impl Story {
             _ => faults.latent.extend(latent),
         });
         tenant.ill.entry(name).or_insert(Ill::Doubtful);
+        if fault == Fault::FlushFails && !spared {
+            self.until_on_record(&disk).await?;
+        }
         Ok(())
+    }
+
+    /// Waits until a flush has failed and the engine has recorded it: a kill before that is not promised to be survived.
+    async fn until_on_record(&mut self, disk: &SimDisk) -> Result<(), Failure> {
+        for _ in 0..10 {
+            self.work(10).await?;
+            if disk.faults(|faults| faults.failing_flushes) == 0 {
+                break;
+            }
+        }
+        disk.faults(|faults| faults.failing_flushes = 0);
+        self.core.sleep(RECORDED).await;
+        self.look().await
     }
 
     /// Bytes change, or do not change, behind everybody's back, on one disk.
@@ -602,8 +621,11 @@ impl Story {
     }
 
     async fn drop_and_create(&mut self, g: usize) -> Result<(), Failure> {
+        self.notice().await;
         let tenant = &mut self.tenants[g];
         tenant.pause_clients().await?;
+        // A disk that is away keeps its header, and would be in the way.
+        tenant.bring_online().await?;
         let group = tenant.group.take().expect("mounted");
         let dropped = tenant.inside(async move { group.drop_group(true).await }).await?;
         dropped

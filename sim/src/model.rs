@@ -31,6 +31,9 @@ pub type FileId = u64;
 /// A place in the sequence of a client's operations.
 pub type Turn = u64;
 
+/// The turn of what may have happened or not: a sync does not make it the one that is durable.
+const NEVER_SURE: Turn = Turn::MAX;
+
 /// Names and sizes: what the catalog says of one client's files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names(pub BTreeMap<String, (FileId, u64)>);
@@ -41,6 +44,20 @@ struct Sector {
     states: Vec<(Turn, Content)>,
     /// May be seen from now on, too, and when it could be first: writes that did not come to a good end.
     maybe: Vec<Content>,
+}
+
+impl Sector {
+    /// It is what was acknowledged last.
+    fn be_the_last(&mut self) {
+        let last = self.states.len() - 1;
+        self.states.drain(..last);
+    }
+
+    /// It is one of all states, and until somebody has read it not even a sync tells which.
+    fn be_any(&mut self) {
+        let last = self.states.len() - 1;
+        self.maybe.extend(self.states.drain(..last).map(|(_, content)| content));
+    }
 }
 
 /// One client's files. See the module's description.
@@ -55,6 +72,8 @@ pub struct Model {
     under_way: Option<Names>,
     sectors: BTreeMap<FileId, BTreeMap<u64, Sector>>,
     writing: Option<(FileId, Vec<(u64, Content)>)>,
+    /// When each file, its name and its size were changed last.
+    touched: BTreeMap<FileId, Turn>,
     /// Since the last mount not everything has been looked at.
     unverified: bool,
 }
@@ -83,6 +102,7 @@ impl Default for Model {
             under_way: None,
             sectors: BTreeMap::new(),
             writing: None,
+            touched: BTreeMap::new(),
             unverified: false,
         }
     }
@@ -106,10 +126,20 @@ impl Model {
             .map_or_else(|| Arc::clone(&self.zeros), |sector| Arc::clone(&sector.states.last().expect("never empty").1))
     }
 
+    /// Whether one state of a sector is known to be what is there.
+    pub fn is_certain(&self, file: FileId, number: u64) -> bool {
+        let found = self.sectors.get(&file).and_then(|sectors| sectors.get(&number));
+        found.is_none_or(|sector| sector.maybe.is_empty())
+    }
+
     /// An operation begins: it will leave these names, and these sectors of a file.
     pub fn begin(&mut self, names: Option<Names>, sectors: Option<(FileId, Vec<(u64, Content)>)>) {
         assert!(self.under_way.is_none() && self.writing.is_none(), "one thing at a time");
         self.turn += 1;
+        let named = names.as_ref().map_or_else(Vec::new, |names| names.changed_since(self.names()));
+        for file in named.into_iter().chain(sectors.as_ref().map(|(file, _)| *file)) {
+            self.touched.insert(file, self.turn);
+        }
         self.under_way = names;
         self.writing = sectors;
     }
@@ -123,7 +153,8 @@ impl Model {
         if let Some((file, sectors)) = self.writing.take() {
             for (number, content) in sectors {
                 let sector = self.entry(file, number);
-                sector.maybe.clear();
+                // What may lie below it may come back with a loss of power.
+                sector.states.extend(sector.maybe.drain(..).map(|below| (NEVER_SURE, below)));
                 sector.states.push((turn, content));
             }
         }
@@ -167,9 +198,11 @@ impl Model {
         self.turn
     }
 
-    /// A sync of this file that began at `turn` was acknowledged: its sectors, and all names up to there, are durable.
-    pub fn synced(&mut self, file: Option<FileId>, turn: Turn) {
-        keep_from(&mut self.names, turn);
+    /// A sync of this file that began at `turn` was acknowledged: its sectors are durable, and all names up to there. Only those
+    /// up to the file's last change if flushes fail: what other files had in flight is in doubt then.
+    pub fn synced(&mut self, file: Option<FileId>, turn: Turn, flushes_fail: bool) {
+        let last = file.filter(|_| flushes_fail).and_then(|file| self.touched.get(&file));
+        keep_from(&mut self.names, last.map_or(turn, |last| turn.min(*last)));
         if let Some(sectors) = file.and_then(|file| self.sectors.get_mut(&file)) {
             sectors.values_mut().for_each(|sector| keep_from(&mut sector.states, turn));
         }
@@ -184,10 +217,11 @@ impl Model {
             self.names.drain(..last);
         }
         self.end_under_way();
-        if certain {
-            for sector in self.sectors.values_mut().flat_map(BTreeMap::values_mut) {
-                let last = sector.states.len() - 1;
-                sector.states.drain(..last);
+        for sector in self.sectors.values_mut().flat_map(BTreeMap::values_mut) {
+            if certain {
+                sector.be_the_last();
+            } else {
+                sector.be_any();
             }
         }
         self.unverified = true;
@@ -196,6 +230,7 @@ impl Model {
     /// The power was cut.
     pub fn power_cut(&mut self) {
         self.end_under_way();
+        self.sectors.values_mut().flat_map(BTreeMap::values_mut).for_each(Sector::be_any);
         self.unverified = true;
     }
 
@@ -280,6 +315,14 @@ impl Model {
 }
 
 impl Names {
+    /// The files whose names or sizes are not what they are there.
+    fn changed_since(&self, before: &Self) -> Vec<FileId> {
+        let (mut one, mut other): (BTreeMap<_, _>, BTreeMap<_, _>) = (BTreeMap::new(), BTreeMap::new());
+        self.0.iter().for_each(|(name, (file, size))| _ = one.insert(*file, (name, size)));
+        before.0.iter().for_each(|(name, (file, size))| _ = other.insert(*file, (name, size)));
+        one.keys().chain(other.keys()).filter(|file| one.get(file) != other.get(file)).copied().collect()
+    }
+
     pub fn show(&self) -> String {
         let all: Vec<String> = self.0.iter().map(|(name, (file, size))| format!("{name} {size} (#{file})")).collect();
         all.join(", ")

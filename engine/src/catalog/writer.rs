@@ -294,8 +294,7 @@ impl Writer {
                     self.poison(&error);
                 }
             }
-            Err(error) => {
-                self.poison(&error);
+            Err(_) => {
                 for answer in answers {
                     answer(Err(self.progress.stopped()));
                 }
@@ -313,6 +312,9 @@ impl Writer {
         // Whatever goes wrong below, every request gets an answer.
         let mut batch = batch.into_iter();
         let result = self.run_batch(&mut batch, durable, tight, answers);
+        if let Err(error) = &result {
+            self.poison(error);
+        }
         for request in batch {
             if result.is_ok() {
                 unreachable!("a batch is run to its end");
