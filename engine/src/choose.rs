@@ -765,8 +765,8 @@ pub fn voters(disks: &[MemberDisk], _redundancy: Redundancy) -> BTreeSet<DiskNum
 }
 
 /// The sets of voters to record one after the other to come from `now` to `wanted`: each differs from the one before it by
-/// one voter, and is recorded only when the one before it is in force. `failed` ones leave first; then the new ones
-/// join; then the healthy ones that are not wanted leave.
+/// one voter, and is recorded only when the one before it is in force. `failed` ones leave first, but the last voter not before
+/// another has joined; then the new ones join; then the healthy ones that are not wanted leave.
 #[must_use]
 pub fn voter_steps(
     now: &BTreeSet<DiskNumber>,
@@ -775,12 +775,21 @@ pub fn voter_steps(
 ) -> Vec<BTreeSet<DiskNumber>> {
     let mut set = now.clone();
     let mut steps = Vec::new();
+    let mut last = None;
     for gone in now.intersection(failed) {
+        if set.len() == 1 {
+            last = Some(gone);
+            break;
+        }
         set.remove(gone);
         steps.push(set.clone());
     }
     for new in wanted.difference(now).filter(|new| !failed.contains(new)) {
         set.insert(*new);
+        steps.push(set.clone());
+    }
+    if let Some(gone) = last.filter(|_| set.len() > 1) {
+        set.remove(gone);
         steps.push(set.clone());
     }
     for surplus in now.difference(wanted).filter(|surplus| !failed.contains(surplus)) {

@@ -329,6 +329,7 @@ impl Group {
 
     /// Allocates extents at places of the file that are holes.
     async fn add_extents(&self, file: &Arc<File>, layout: &mut Layout, numbers: &[u64]) -> Result<(), FileError> {
+        let _in_hand = self.take_in_hand();
         let places = self.allocate(file.node, numbers).await?;
         let first = self.next_extent_ids(places.len() as u64);
         let fresh: Vec<Arc<Extent>> = places
@@ -397,6 +398,7 @@ impl Group {
 
     async fn add_shared_extent(&self) -> Result<(), FileError> {
         let id = self.next_extent_ids(1);
+        let _in_hand = self.take_in_hand();
         let mirrors = self.allocate(0, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
         let extent = Arc::new(Extent::new(id, 0, id, mirrors));
         let (row, birth) = (Arc::clone(&extent), self.birth());
@@ -432,6 +434,7 @@ impl Group {
     async fn promote(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
         let Some(slot) = layout.slot.clone() else { return Ok(()) };
         let _promoting = self.promoting.read().await;
+        let _in_hand = self.take_in_hand();
         let mirrors = self.allocate(file.node, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, mirrors));

@@ -640,11 +640,6 @@ impl Group {
             files_free: u64::from(u32::MAX) - slots.min(1),
         }
     }
-
-    /// Whether no write is under way: what is counted twice must agree.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.activity.regions().is_empty()
-    }
 }
 
 #[cfg(any(test, feature = "testing"))]

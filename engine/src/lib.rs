@@ -27,6 +27,7 @@ mod cases;
 pub mod catalog;
 mod check;
 mod check_files;
+mod check_space;
 pub mod choose;
 pub mod completion;
 mod create;

@@ -61,7 +61,7 @@ impl Group {
                     state: if member.is_hung() { "HUNG" } else { "NORMAL" }.to_owned(),
                     os_size: disk.as_ref().map_or(0, |disk| disk.size()),
                     total: u64::from(space.total(member.number)) * au,
-                    free: u64::from(space.free(member.number)) * au,
+                    free: u64::from(space.unowned(member.number)) * au,
                     name: member.name.clone(),
                     failure_group: member.failure_group.clone(),
                     quorum: member.quorum,

@@ -20,7 +20,7 @@ use crate::{
     placement::{Mirror, Placement},
     planted::{self, Bug},
     slots::Slots,
-    space::Space,
+    space::{InHand, Space},
 };
 use plinth_format::DiskNumber;
 use std::{
@@ -114,6 +114,11 @@ impl Group {
                 placement
             }
         }
+    }
+
+    /// Before AUs are taken, until a commit names them or they are given back.
+    pub(crate) fn take_in_hand(&self) -> InHand {
+        lock(&self.space).take_in_hand()
     }
 
     /// Takes AUs for the mirrors of extents `numbers` of a file; all or none.

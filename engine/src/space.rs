@@ -20,7 +20,13 @@
 //!   4. The counters equal what counting the states would give.
 
 use plinth_format::{DiskNumber, Layout};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 /// What an AU is doing. The bits in the two planes: low, high.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +58,21 @@ pub struct Space {
     released: BTreeMap<u64, Vec<(DiskNumber, u32)>>,
     /// AUs that more than one owner names: a damaged catalog. They stay taken, whoever lets go of them, as another still has them.
     contested: BTreeSet<(DiskNumber, u32)>,
+    /// AUs of a disk that no file gets: the catalog wants a mirror there when the disk is back.
+    reserved: BTreeMap<DiskNumber, u32>,
+    changes: u64,
+    /// How many have AUs in hand.
+    hands: Arc<AtomicU64>,
+}
+
+/// As long as it lives somebody may have AUs that neither the catalog nor a membership names yet.
+#[derive(Debug)]
+pub struct InHand(Arc<AtomicU64>);
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 #[derive(Debug)]
@@ -118,7 +139,18 @@ impl Space {
 
     /// Takes a free AU of a disk, the next after the one taken last.
     pub fn allocate_on(&mut self, disk: DiskNumber) -> Option<u32> {
+        if self.free(disk) == 0 { None } else { self.allocate_reserved(disk) }
+    }
+
+    /// The same, for the catalog, from what is reserved too.
+    pub fn allocate_reserved(&mut self, disk: DiskNumber) -> Option<u32> {
+        self.changes += 1;
         self.disks.get_mut(&disk)?.allocate()
+    }
+
+    /// Keeps so many AUs of disks from files, and no others.
+    pub fn reserve(&mut self, reserved: BTreeMap<DiskNumber, u32>) {
+        self.reserved = reserved;
     }
 
     /// Gives back an AU that was allocated for a commit that never was. Nothing may be written to it any more.
@@ -175,9 +207,34 @@ impl Space {
         self.change(disk, au, AuState::Settled, AuState::Free);
     }
 
-    /// AUs that can be allocated now.
+    /// Says that AUs are about to be taken.
+    #[must_use]
+    pub fn take_in_hand(&self) -> InHand {
+        self.hands.fetch_add(1, Ordering::AcqRel);
+        InHand(Arc::clone(&self.hands))
+    }
+
+    /// Whether AUs are neither free nor somebody's.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        self.any_pending() || self.hands.load(Ordering::Acquire) > 0
+    }
+
+    /// Grows whenever an AU is taken or given back.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// AUs that a file can be given now.
     #[must_use]
     pub fn free(&self, disk: DiskNumber) -> u32 {
+        self.unowned(disk).saturating_sub(self.reserved.get(&disk).copied().unwrap_or(0))
+    }
+
+    /// AUs that nobody has, reserved or not.
+    #[must_use]
+    pub fn unowned(&self, disk: DiskNumber) -> u32 {
         self.disks.get(&disk).map_or(0, |space| space.free)
     }
 
@@ -212,6 +269,7 @@ impl Space {
             return false;
         };
         assert!(space.layout.is_data(au), "AU {au} of disk {disk} holds no data");
+        self.changes += 1;
         let state = space.state(au);
         assert!(state == from, "AU {au} of disk {disk} is {state:?}, not {from:?}");
         space.set(au, to);

@@ -133,6 +133,52 @@ impl DiskStore {
             owned.remove(&(disk, au));
             lock(&self.space).cancel(disk, au);
         }
+        self.reserve();
+    }
+
+    /// Keeps room for the mirrors that the catalog lacks: on a disk of each failure group without one. Else files could take
+    /// all space while a disk is away, and its return would not make the group whole.
+    fn reserve(&self) {
+        let membership = self.voters.current();
+        let mut space = lock(&self.space);
+        let mut reserved: BTreeMap<DiskNumber, u32> = BTreeMap::new();
+        for file in [CatalogFile::Database, CatalogFile::Wal] {
+            for disk in self.lacking(&membership, file, &space) {
+                *reserved.entry(disk).or_default() += self.units_of(&membership, file);
+            }
+        }
+        space.reserve(reserved);
+    }
+
+    /// Where mirrors of a file could be built if the disks were there: the emptiest one in each failure group without a mirror.
+    fn lacking(&self, membership: &Membership, file: CatalogFile, space: &Space) -> Vec<DiskNumber> {
+        let mirrors = self.current_mirrors(file);
+        let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
+        let with: BTreeSet<&str> = mirrors.values().filter_map(group).collect();
+        let mut emptiest: BTreeMap<&str, DiskNumber> = BTreeMap::new();
+        for disk in membership.disks.iter().filter(|disk| !disk.quorum && !with.contains(disk.failure_group.as_str())) {
+            let best = emptiest.entry(&disk.failure_group).or_insert(disk.number);
+            if space.unowned(disk.number) > space.unowned(*best) {
+                *best = disk.number;
+            }
+        }
+        if mirrors.is_empty() || mirrors.len() >= MIRRORS { Vec::new() } else { emptiest.into_values().collect() }
+    }
+
+    /// AUs of one mirror of a file.
+    fn units_of(&self, membership: &Membership, file: CatalogFile) -> u32 {
+        self.current_mirrors(file).keys().next().map_or(0, |mirror| self.unit_count(membership, file, *mirror))
+    }
+
+    /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as far as it could before.
+    fn leaves_room(&self, file: CatalogFile, more: u32) -> bool {
+        let membership = self.voters.current();
+        let space = lock(&self.space);
+        let units = self.units_of(&membership, file);
+        self.lacking(&membership, file, &space).iter().all(|disk| {
+            let unowned = space.unowned(*disk);
+            unowned < units || space.free(*disk) >= more
+        })
     }
 
     /// Where a range of a file lies on one mirror. `None` if the mirror does not have it all.
@@ -328,6 +374,7 @@ impl DiskStore {
         disk: DiskNumber,
         edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
     ) -> Result<(), Refusal> {
+        let _in_hand = lock(&self.space).take_in_hand();
         wait_for(&*self.world, async {
             let mut runs = Vec::new();
             let mut taken = Vec::new();
@@ -353,6 +400,7 @@ impl DiskStore {
                 }
                 _ => self.give_back(disk, &taken),
             }
+            self.reserve();
             recorded.map(|_| ())
         })
     }
@@ -364,10 +412,10 @@ impl DiskStore {
         let mirrors = self.current_mirrors(file);
         let units = self.unit_count(&membership, file, *mirrors.keys().next()?);
         let used: Vec<DiskNumber> = mirrors.values().copied().collect();
-        let has_room = |candidate| candidate == disk && lock(&self.space).free(disk) > units + 1;
+        let has_room = |candidate| candidate == disk && lock(&self.space).unowned(disk) >= units;
         next_disk(&membership, &used, has_room)?;
         let mirror = (0..3).find(|mirror| !mirrors.contains_key(mirror))?;
-        let aus = self.allocate(disk, units)?;
+        let aus = self.allocate(disk, units, Space::allocate_reserved)?;
         let runs = runs_of(file, mirror, disk, 0, &aus);
         if self.copy(file, units, self.members.get(&disk)?, &runs).await.is_err() {
             self.give_back(disk, &aus);
@@ -382,11 +430,12 @@ impl DiskStore {
         let Some(source) = mirrors.keys().next().copied() else { return Ok(false) };
         let units: u32 = self.unit_count(&membership, file, source);
         let used: Vec<DiskNumber> = mirrors.values().copied().collect();
-        let Some(disk) = next_disk(&membership, &used, |disk| lock(&self.space).free(disk) > units + 1) else {
+        let Some(disk) = next_disk(&membership, &used, |disk| lock(&self.space).unowned(disk) >= units) else {
             return Ok(false);
         };
         let Some(mirror) = (0..3).find(|mirror| !mirrors.contains_key(mirror)) else { return Ok(false) };
-        let Some(aus) = self.allocate(disk, units) else { return Ok(false) };
+        let _in_hand = lock(&self.space).take_in_hand();
+        let Some(aus) = self.allocate(disk, units, Space::allocate_reserved) else { return Ok(false) };
         let Some(member) = self.members.get(&disk) else { return Ok(false) };
         let runs = runs_of(file, mirror, disk, 0, &aus);
         let copied = self.copy(file, units, member, &runs).await;
@@ -410,6 +459,7 @@ impl DiskStore {
         } else {
             self.give_back(disk, &aus);
         }
+        self.reserve();
         Ok(listed)
     }
 
@@ -600,14 +650,19 @@ impl DiskStore {
         runs.map(|run| run.count).sum()
     }
 
-    fn allocate(&self, disk: DiskNumber, units: u32) -> Option<Vec<u32>> {
+    fn allocate(
+        &self,
+        disk: DiskNumber,
+        units: u32,
+        take: impl Fn(&mut Space, DiskNumber) -> Option<u32>,
+    ) -> Option<Vec<u32>> {
         if !self.is_space_known.load(Ordering::Acquire) {
             return None;
         }
         let mut space = lock(&self.space);
         let mut aus = Vec::new();
         for _ in 0..units {
-            match space.allocate_on(disk) {
+            match take(&mut space, disk) {
                 Some(au) => aus.push(au),
                 None => {
                     aus.into_iter().for_each(|au| space.cancel(disk, au));
@@ -636,7 +691,14 @@ impl DiskStore {
             return Ok(());
         }
         // Growing runs: an eighth more than there is, so that a large catalog has few runs.
-        let ahead = (want + have / 8) - have;
+        let mut ahead = (want + have / 8) - have;
+        if !self.leaves_room(file, ahead) {
+            ahead = want - have;
+            if !self.leaves_room(file, ahead) {
+                return Err(StoreError::NoSpace);
+            }
+        }
+        let _in_hand = lock(&self.space).take_in_hand();
         let mut taken: Vec<(DiskNumber, Vec<u32>)> = Vec::new();
         let mut runs = Vec::new();
         for (mirror, home) in &mirrors {
@@ -653,7 +715,8 @@ impl DiskStore {
                 .map(|disk| disk.number)
                 .filter(|disk| !mirrors.values().any(|other| other == disk));
             let found = [*home].into_iter().chain(neighbours).find_map(|disk| {
-                let aus = self.allocate(disk, ahead).or_else(|| self.allocate(disk, want - have))?;
+                let aus = self.allocate(disk, ahead, Space::allocate_on)
+                    .or_else(|| self.allocate(disk, want - have, Space::allocate_on))?;
                 Some((disk, aus))
             });
             let Some((disk, aus)) = found else {
@@ -680,7 +743,7 @@ impl DiskStore {
                 Ok(true)
             })
             .await;
-        match recorded {
+        let grown = match recorded {
             Ok(membership) => {
                 let listed = units(&membership);
                 for (_, disk, aus) in &runs {
@@ -699,7 +762,9 @@ impl DiskStore {
                 runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
                 Err(StoreError::Stopped(refusal.to_string()))
             }
-        }
+        };
+        self.reserve();
+        grown
     }
 }
 

@@ -362,7 +362,7 @@ impl Voters {
             let now: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
             let wanted = choose::voters(&next.disks, next.redundancy);
             let gone = now.iter().copied().filter(|disk| !is_writable(&next, *disk)).collect();
-            let step = choose::voter_steps(&now, &wanted, &gone).into_iter().find(|voters| !voters.is_empty());
+            let step = choose::voter_steps(&now, &wanted, &gone).into_iter().next();
             if !changed && step.is_none() {
                 return Ok(());
             }

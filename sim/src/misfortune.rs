@@ -60,10 +60,7 @@ impl Story {
         self.misfortune_of(step.fault, g, numbers).await?;
         let tenant = &self.tenants[g];
         let quiet = tenant.group.is_some() && !tenant.silent && !tenant.mood.lenient.load(Ordering::Relaxed);
-        if quiet && tenant.ill.is_empty() && numbers.below(3) == 0 {
-            tenant.check().await?;
-        }
-        Ok(())
+        if quiet && tenant.has_noticed() { tenant.check().await } else { Ok(()) }
     }
 
     fn fits(&self, step: &Step) -> bool {
@@ -440,7 +437,7 @@ impl Story {
             } else {
                 if fault == Fault::OldImage {
                     // It was taken for what it is: its true bytes do not come back.
-                    tenant.undo.retain(|undo| !matches!(undo, Undo::Image(..)));
+                    tenant.undo.retain(|undo| !matches!(undo, Undo::Image(of, _) if of.label() == disk.label()));
                 }
                 tenant.start_clients();
             }

@@ -194,6 +194,16 @@ impl Tenant {
         }
     }
 
+    /// Whether the engine counts on no disk that is ill: what it counts on has to be right.
+    pub fn has_noticed(&self) -> bool {
+        let Some(group) = &self.group else { return false };
+        let online = |disk: &SimDisk| {
+            let index = self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours");
+            group.members()[index].1 == DiskState::Online
+        };
+        self.ill.iter().all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(online))
+    }
+
     /// Operations of its clients so far.
     pub fn done(&self) -> u64 {
         self.mood.done.load(Ordering::Relaxed)
@@ -346,7 +356,12 @@ impl Tenant {
     /// Clients end what they do, and do nothing more.
     pub async fn pause_clients(&mut self) -> Result<(), Failure> {
         self.mood.pause.store(true, Ordering::Relaxed);
-        self.until("the clients pause", |tenant| tenant.clients.iter().all(|client| client.is_idle())).await
+        // Where two disks fail that cannot both be spared, writes wait for somebody to mend one.
+        let is_lenient = self.mood.lenient.load(Ordering::Relaxed);
+        let waited = self.heal_after(if is_lenient { MOUNT_WAIT } else { PATIENCE * 2 });
+        let paused = self.until("the clients pause", |tenant| tenant.clients.iter().all(|client| client.is_idle())).await;
+        waited.store(false, Ordering::Relaxed);
+        paused
     }
 
     /// All disks do again what they should, and are where they were.
@@ -503,6 +518,14 @@ impl Tenant {
     pub async fn repair(&mut self) -> Result<(), Failure> {
         let group = Arc::clone(self.group());
         self.say(|| "the operator checks and repairs".to_owned());
+        for disk in &self.disks {
+            // What was told to go astray and found no I/O to do it with will not any more.
+            disk.faults(|faults| {
+                faults.lost_writes = 0;
+                faults.misdirected_writes = 0;
+                faults.misdirected_reads = 0;
+            });
+        }
         let report = self.inside(async move { group.check(true).await }).await?.ok_or("the engine died by itself")?;
         let report = report.map_err(|error| format!("{}: check with repair: {}", self.name, words(&error)))?;
         let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
@@ -514,14 +537,6 @@ impl Tenant {
                 report.problems.len(),
                 problem.text
             ));
-        }
-        for disk in &self.disks {
-            // What was told to go astray and found no I/O to do it with will not any more.
-            disk.faults(|faults| {
-                faults.lost_writes = 0;
-                faults.misdirected_writes = 0;
-                faults.misdirected_reads = 0;
-            });
         }
         self.failure()?;
         self.silent = false;
