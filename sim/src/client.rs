@@ -534,7 +534,11 @@ impl Client {
         match ended {
             Ok(()) => self.model().synced(file, turn, Mood::is(&self.mood.lenient)),
             Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
-            Err(error) if self.is_excused(&error) || matches!(error, FileError::NoSpace) => {}
+            Err(FileError::NoSpace) => {}
+            Err(error) if self.is_excused(&error) => {
+                self.core.tell(|| format!("client {}: {what}: {error}", self.number));
+                file.into_iter().for_each(|file| self.model().sync_failed(file));
+            }
             Err(error) => return Err(format!("{what}: {error}")),
         }
         Ok(Next::GoOn)

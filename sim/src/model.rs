@@ -208,6 +208,11 @@ impl Model {
         }
     }
 
+    /// A sync of this file returned an error: what it was to make durable may be there or not, whatever a later sync says.
+    pub fn sync_failed(&mut self, file: FileId) {
+        self.sectors.entry(file).or_default().values_mut().for_each(Sector::be_any);
+    }
+
     /// The engine died, the host did not. `lossy`: a flush had failed on a disk that had to stay, so that what was not
     /// synced is as after a loss of power.
     pub fn engine_died(&mut self, lossy: bool) {

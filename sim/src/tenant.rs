@@ -197,11 +197,11 @@ impl Tenant {
     /// Whether the engine counts on no disk that is ill: what it counts on has to be right.
     pub fn has_noticed(&self) -> bool {
         let Some(group) = &self.group else { return false };
-        let online = |disk: &SimDisk| {
+        let serves = |disk: &SimDisk| {
             let index = self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours");
-            group.members()[index].1 == DiskState::Online
+            group.members()[index].1 != DiskState::Offline
         };
-        self.ill.iter().all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(online))
+        self.ill.iter().all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(serves))
     }
 
     /// Operations of its clients so far.
