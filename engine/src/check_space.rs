@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
 
 /// How often both are counted before it is given up: the group is too busy.
 const TRIES: usize = 8;
-/// Between two counts: a commit that was answered has been noted by then.
+/// A commit that was answered has been noted by then.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What differs, and at which count of changes.
@@ -28,7 +28,6 @@ impl Group {
                 }
                 found => last = found.or(last),
             }
-            self.world.sleep(PAUSE).await;
         }
         Ok(())
     }
@@ -43,6 +42,9 @@ impl Group {
             space.changes()
         };
         let mut owned = self.count_owned().await?;
+        // What was counted may be of a commit that is still on its way to the disks: it ends, and is noted.
+        self.catalog.release(false, |_| Ok(())).await?;
+        self.world.sleep(PAUSE).await;
         for (disk, _) in store::units(&self.voters.current()) {
             *owned.entry(disk).or_default() += 1;
         }
