@@ -865,6 +865,9 @@ impl Store for DiskStore {
                 if file == CatalogFile::Database && !mirrors.is_empty() && unread == 0 {
                     self.tell_lost(&wrong, offset);
                 }
+                if self.voters.is_closing() {
+                    return Err(StoreError::Stopped("dismounted by force".to_owned()));
+                }
                 return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried: mirrors.len() });
             }
             // R2: where nothing else is left, wait until one that is silent has answered.

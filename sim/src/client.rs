@@ -310,6 +310,8 @@ impl Client {
         }
         match futures::join!(ask(), ask()) {
             (Ok(()), Err(error)) | (Err(error), Ok(())) if done_already(&error) => Ok(()),
+            // One found the last space, the other none.
+            (Ok(()), Err(FileError::NoSpace)) | (Err(FileError::NoSpace), Ok(())) => Ok(()),
             (one, other) => one.and(other),
         }
     }
@@ -536,7 +538,7 @@ impl Client {
             Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
             Err(FileError::NoSpace) => {}
             Err(error) if self.is_excused(&error) => {
-                self.core.tell(|| format!("client {}: {what}: {error}", self.number));
+                self.core.tell(|| format!("client {}: {what} of {file:?}: {error}", self.number));
                 file.into_iter().for_each(|file| self.model().sync_failed(file));
             }
             Err(error) => return Err(format!("{what}: {error}")),

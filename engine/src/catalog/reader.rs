@@ -15,6 +15,7 @@
 use super::{
     live::Live,
     queue::Queue,
+    store::StoreError,
     vfs::{Link, Vfs},
 };
 use crate::{
@@ -223,6 +224,9 @@ impl Reader {
         match result {
             Err(FileError::Catalog(_)) if self.snapshot.too_old.load(Ordering::Relaxed) => {
                 Err(FileError::SnapshotTooOld)
+            }
+            Err(FileError::Catalog(_)) if matches!(self.link.vfs().image().error(), Some(StoreError::Stopped(_))) => {
+                Err(FileError::Dismounted)
             }
             other => other,
         }

@@ -223,6 +223,21 @@ fn power_cuts_leave_a_prefix_with_every_durable_commit() {
     }
 }
 
+/// A durable job that leaves every row as it was writes nothing, and what was committed before it is durable all the same.
+#[test]
+fn a_durable_job_that_changes_nothing_is_a_durable_point() {
+    for (seed, again) in (0..40).flat_map(|seed| [(seed, 5), (seed, 6)]) {
+        let store = store();
+        let catalog = create(&store);
+        block_on(catalog.write(false, set(1, 5, 0))).unwrap();
+        block_on(catalog.release(true, set(1, again, 0))).unwrap();
+        store.fail_after(0, seed);
+        let _ = block_on(catalog.write(false, set(2, 7, 0)));
+        let catalog = open(&store.restart(seed)).unwrap();
+        assert_eq!(all(&catalog).unwrap().get(&1), Some(&again), "seed {seed}");
+    }
+}
+
 /// Noise over a page of one mirror: the other is read, and the bad one repaired.
 /// Noise over all mirrors: an error that says so.
 #[test]

@@ -376,23 +376,32 @@ impl Writer {
                 break;
             }
         }
-        let last = self.progress.committed().0;
-        let mut changed = self.connection().total_changes() != before;
-        if durable && !changed && self.progress.durable().0 < last {
-            self.execute("UPDATE counter SET value = value + 1 WHERE name = 'durable points'")?;
-            changed = true;
-        }
+        let changed = self.connection().total_changes() != before;
+        let syncs = self.link.vfs().image().log_syncs();
         self.execute("COMMIT")?;
-        if !changed {
-            return Ok(CommitNumber(last));
+        let image = self.link.vfs().image();
+        let mut number = self.progress.committed().0;
+        if changed {
+            image.push_log().map_err(|error| stopped(&error))?;
+            number += 1;
+            self.progress.committed.store(number, Ordering::Release);
         }
-        self.link.vfs().image().push_log().map_err(|error| stopped(&error))?;
-        let number = last + 1;
-        self.progress.committed.store(number, Ordering::Release);
-        if durable {
+        if durable && self.progress.durable().0 < number {
+            // SQLite writes no page, and syncs nothing, where rows were left as they were.
+            if image.log_syncs() == syncs {
+                number = self.change_something()?;
+            }
             self.progress.set_durable(number);
         }
         Ok(CommitNumber(number))
+    }
+
+    /// A commit that SQLite has to sync, with all before it. To flush the disks would not be enough: SQLite fills the last
+    /// sector of what it syncs, so that no later write touches it.
+    fn change_something(&self) -> Result<u64, FileError> {
+        self.execute("UPDATE counter SET value = value + 1 WHERE name = 'durable points'")?;
+        self.link.vfs().image().push_log().map_err(|error| stopped(&error))?;
+        Ok(self.progress.committed.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     /// Changed rows after which a batch ends, so that it fits into what is kept free in the log.
