@@ -9,15 +9,19 @@ use std::sync::Mutex;
 /// SQLite's generator of numbers is the process's, so one history runs at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn history(seed: u64) -> Outcome {
+fn outcome(plan: &Plan) -> Outcome {
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    run(&Plan::of_seed(seed, OPERATIONS), false)
+    run(plan, false)
 }
 
-fn good(seed: u64) {
-    let outcome = history(seed);
+fn history(seed: u64) -> Outcome {
+    outcome(&Plan::of_seed(seed, OPERATIONS))
+}
+
+fn good(name: &str, plan: &Plan) {
+    let outcome = outcome(plan);
     if let Some(failure) = outcome.failure {
-        panic!("seed {seed}: {failure}\n{}", outcome.story.join("\n"));
+        panic!("{name}: {failure}\n{}", outcome.story.join("\n"));
     }
 }
 
@@ -36,5 +40,22 @@ fn one_seed_is_one_history() {
 fn new_histories_end_well() {
     let first = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     println!("seeds {first}..{}", first + 20);
-    (first..first + 20).for_each(good);
+    (first..first + 20).for_each(|seed| good(&format!("seed {seed}"), &Plan::of_seed(seed, OPERATIONS)));
+}
+
+/// Histories that failed once, cut down: each file says what was wrong.
+#[test]
+fn what_failed_once_ends_well() {
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories");
+    let mut files: Vec<_> =
+        std::fs::read_dir(&directory).expect("it is there").map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "no histories in {}", directory.display());
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("text");
+        let name = file.display().to_string();
+        let plan: Plan = text.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(text.starts_with("# "), "{name} does not say what was wrong");
+        good(&name, &plan);
+    }
 }
