@@ -115,13 +115,21 @@ impl Image {
     /// Fills `into` from `offset`.
     pub fn read(&self, offset: u64, into: &mut [u8]) {
         for_blocks(offset, into.len(), |block, inside, part| {
-            into[part].copy_from_slice(&self.block(block)[inside]);
+            let maps = [&self.cached, &self.ghosts, &self.durable];
+            match maps.iter().find_map(|map| map.get(&block)) {
+                Some(bytes) => into[part].copy_from_slice(&bytes[inside]),
+                None => into[part].copy_from_slice(&self.untouched(block)[inside]),
+            }
         });
     }
 
     /// Writes into the cache.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         for_blocks(offset, bytes.len(), |block, inside, part| {
+            if inside.len() == BLOCK {
+                self.cached.insert(block, Arc::from(&bytes[part]));
+                return;
+            }
             let old = self.block(block);
             let cached = self.cached.entry(block).or_insert(old);
             Arc::make_mut(cached)[inside].copy_from_slice(&bytes[part]);
@@ -167,12 +175,13 @@ impl Image {
     /// Makes everything written durable.
     pub fn flush(&mut self) {
         self.ghosts.retain(|block, _| !self.cached.contains_key(block));
-        self.durable.append(&mut self.cached);
+        // One by one: `append` would build the whole map anew.
+        self.durable.extend(std::mem::take(&mut self.cached));
     }
 
     /// A flush fails for good: nothing of the cache will ever be durable, and nobody sees it yet.
     pub fn give_up_cache(&mut self) {
-        self.ghosts.append(&mut self.cached);
+        self.ghosts.extend(std::mem::take(&mut self.cached));
     }
 
     /// What failed flushes gave up is not shown any more, either.

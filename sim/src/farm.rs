@@ -13,7 +13,7 @@ use std::{
     collections::BTreeMap,
     io::Write,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -23,6 +23,9 @@ const BATCH: u64 = 25;
 
 /// Real time after which a history counts as one that never ends: some hundred times what the longest take.
 const SECONDS_MAX: u32 = 300;
+
+/// Events at the end of a history that failed.
+const EVENTS_SHOWN: usize = 40;
 
 /// What workers are told besides their seeds.
 #[derive(Debug, Clone)]
@@ -178,16 +181,34 @@ fn parse(line: &str) -> Option<(u64, Result1)> {
 /// If the worker cannot be started, or its plan cannot be written to `scratch`.
 pub fn fails(plan: &Plan, scratch: &Path) -> std::io::Result<Option<String>> {
     std::fs::write(scratch, plan.to_string())?;
+    let (status, text) = replay(scratch)?;
+    Ok(match text.lines().next().and_then(parse) {
+        Some((_, result)) => result.failure,
+        None => Some(format!("the worker ended: {status}")),
+    })
+}
+
+/// The last events of the history that a file tells.
+///
+/// # Errors
+/// If the worker cannot be started.
+pub fn last_events(file: &Path) -> std::io::Result<String> {
+    let (status, text) = replay(file)?;
+    let events: Vec<&str> = text.lines().skip(1).collect();
+    Ok(match events.len() {
+        0 => format!("the worker ended: {status}"),
+        count => events[count.saturating_sub(EVENTS_SHOWN)..].join("\n"),
+    })
+}
+
+/// Runs the history that a file tells in a worker. How that ended, and what it printed.
+fn replay(file: &Path) -> std::io::Result<(ExitStatus, String)> {
     let output = Command::new(std::env::current_exe()?)
         .arg("--worker")
         .arg("--replay")
-        .arg(scratch)
+        .arg(file)
         .args(planted::of_worker())
         .stderr(Stdio::null())
         .output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Ok(match text.lines().find_map(parse) {
-        Some((_, result)) => result.failure,
-        None => Some(format!("the worker ended: {}", output.status)),
-    })
+    Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
 }

@@ -90,8 +90,10 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
     };
     if arguments.worker {
         limit_memory();
+        keep_memory();
         if let Some(plan) = plan {
-            println!("{}", farm::line(plan.seed, &farm::in_time(|| run(&plan, false))));
+            let outcome = farm::in_time(|| run(&plan, false));
+            println!("{}\n{}", farm::line(plan.seed, &outcome), outcome.story.join("\n"));
         } else if let Some((first, end)) = arguments.seeds.as_deref().and_then(range) {
             farm::work(first, end, arguments.operations);
         }
@@ -125,7 +127,8 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
     report(&total);
     for (seed, failure) in total.failures.iter().take(SHRUNK_MAX) {
         println!("\nseed {seed}: {failure}");
-        keep(arguments, &Plan::of_seed(*seed, arguments.operations))?;
+        let kept = keep(arguments, &Plan::of_seed(*seed, arguments.operations))?;
+        println!("its last events:\n{}", farm::last_events(&kept).map_err(|error| error.to_string())?);
     }
     Ok(total.failures.is_empty())
 }
@@ -174,7 +177,7 @@ fn report(total: &Total) {
 }
 
 /// Makes a history that failed shorter and keeps it in a file.
-fn keep(arguments: &Arguments, plan: &Plan) -> Result<(), String> {
+fn keep(arguments: &Arguments, plan: &Plan) -> Result<PathBuf, String> {
     let name = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     std::fs::create_dir_all(&arguments.keep).map_err(|error| name(&arguments.keep, error))?;
     let path = arguments.keep.join(format!("seed-{}.history", plan.seed));
@@ -188,7 +191,7 @@ fn keep(arguments: &Arguments, plan: &Plan) -> Result<(), String> {
         println!("shorter, it fails too: {failure}\n{}", shorter.to_string().trim_end());
     }
     println!("kept; again with: sim --replay {}", path.display());
-    Ok(())
+    Ok(path)
 }
 
 fn limit_memory() {
@@ -197,5 +200,16 @@ fn limit_memory() {
     #[allow(unsafe_code)]
     unsafe {
         libc::setrlimit(libc::RLIMIT_AS, &raw const limit);
+    }
+}
+
+/// Buffers come and go all the time: those of a worker stay with it, instead of being given back and cleared again.
+fn keep_memory() {
+    const KEPT: libc::c_int = 1 << 30;
+    // SAFETY: mallopt takes two numbers, before anybody else runs.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, KEPT);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT);
     }
 }
