@@ -114,8 +114,8 @@ impl Group {
             self.check_space(&mut report).await?;
         }
         self.check_doubles(doubles, &mut report).await?;
-        if report.problems.iter().any(|problem| problem.repaired) {
-            // What is said to be repaired stays so.
+        if repair {
+            // What was repaired stays so; and so does what was found right only because a write had just replaced it.
             self.flush_disks().await?;
         }
         Ok(report)
