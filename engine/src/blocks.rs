@@ -36,7 +36,7 @@ use crate::{
     planted::{self, Bug},
     voters::Refusal,
 };
-use cases::{Evidence, Reason};
+use cases::{Case, Evidence, Reason};
 use plinth_format::{
     BLOCK_SIZE,
     checksum::{UNKNOWN, of_block},
@@ -290,7 +290,7 @@ impl Group {
         };
         let mut result = Buffer::zeroed(bytes_of(blocks.len()));
         let mut sums = Vec::with_capacity(blocks.len());
-        let mut lost = false;
+        let (mut lost, mut guessed) = (false, false);
         for index in 0..blocks.len() {
             let evidence = Evidence {
                 reason,
@@ -299,7 +299,9 @@ impl Group {
                 fresh: fresh[index],
                 stored: zones.iter().flatten().map(|zone| zone[blocks.start + index]).collect(),
             };
-            if let (_, Some(winner)) = evidence.judge() {
+            let (case, winner) = evidence.judge();
+            guessed |= case == Case::Lowest;
+            if let Some(winner) = winner {
                 result[bytes_of(index)..bytes_of(index + 1)].copy_from_slice(winner);
                 sums.push(Some(of_block(winner)));
             } else {
@@ -333,6 +335,10 @@ impl Group {
                     self.tell(Severity::Warning, Some(mirror.disk), text);
                 }
             }
+        }
+        if copied > 0 && (reason == Reason::Crash || guessed) && !planted::has(Bug::RecoveryNotFlushed) {
+            // What somebody has read stays so: another loss of power must not bring back what the others had.
+            self.flush_disks().await?;
         }
         {
             let mut state = extent.state();

@@ -79,6 +79,8 @@ bugs! {
         "a flush that failed is tried again, and its success is believed (R9)"
     WrittenBeforeFlush "written-before-flush"
         "a sync commits pieces as written, then flushes their data (R9)"
+    RecoveryNotFlushed "recovery-not-flushed"
+        "what recovery copies is read before it is durable"
     PendingBelieved "pending-believed-after-reboot"
         "pending pieces count as written after a loss of power"
     PieceNotCompleted "piece-not-completed"

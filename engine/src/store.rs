@@ -715,7 +715,8 @@ impl DiskStore {
                 .map(|disk| disk.number)
                 .filter(|disk| !mirrors.values().any(|other| other == disk));
             let found = [*home].into_iter().chain(neighbours).find_map(|disk| {
-                let aus = self.allocate(disk, ahead, Space::allocate_on)
+                let aus = self
+                    .allocate(disk, ahead, Space::allocate_on)
                     .or_else(|| self.allocate(disk, want - have, Space::allocate_on))?;
                 Some((disk, aus))
             });

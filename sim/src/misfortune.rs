@@ -300,7 +300,7 @@ impl Story {
             _ => faults.latent.extend(latent),
         });
         tenant.ill.entry(name).or_insert(Ill::Doubtful);
-        if fault == Fault::FlushFails && !spared {
+        if fault == Fault::FlushFails {
             self.until_on_record(&disk).await?;
         }
         Ok(())

@@ -359,7 +359,8 @@ impl Tenant {
         // Where two disks fail that cannot both be spared, writes wait for somebody to mend one.
         let is_lenient = self.mood.lenient.load(Ordering::Relaxed);
         let waited = self.heal_after(if is_lenient { MOUNT_WAIT } else { PATIENCE * 2 });
-        let paused = self.until("the clients pause", |tenant| tenant.clients.iter().all(|client| client.is_idle())).await;
+        let paused =
+            self.until("the clients pause", |tenant| tenant.clients.iter().all(|client| client.is_idle())).await;
         waited.store(false, Ordering::Relaxed);
         paused
     }

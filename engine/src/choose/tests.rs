@@ -322,7 +322,10 @@ fn votes_change_one_at_a_time() {
     assert_eq!(steps, expected.map(set));
     // The last voter stays until another has joined, and for ever if none can.
     assert_eq!(voter_steps(&set(&[2]), &set(&[3]), &set(&[2])), [set(&[2, 3]), set(&[3])]);
-    assert_eq!(voter_steps(&set(&[1, 2]), &set(&[3, 4]), &set(&[1, 2])), [&[2][..], &[2, 3], &[2, 3, 4], &[3, 4]].map(set));
+    assert_eq!(
+        voter_steps(&set(&[1, 2]), &set(&[3, 4]), &set(&[1, 2])),
+        [&[2][..], &[2, 3], &[2, 3, 4], &[3, 4]].map(set)
+    );
     assert_eq!(voter_steps(&set(&[1, 2]), &set(&[]), &set(&[1, 2])), [set(&[2])]);
     let mut first = root(3);
     first.ancestors = vec![id(9); ANCESTORS_MAX];
