@@ -28,6 +28,15 @@ const NIGHT: Duration = Duration::from_secs(150);
 /// Virtual time after which the engine has recorded that a flush failed.
 const RECORDED: Duration = Duration::from_secs(2);
 
+/// Virtual time after which the engine is about to close the regions of the activity log that nobody uses.
+const LULL: Duration = Duration::from_secs(9);
+
+/// Whether a fault ends the engine.
+fn is_an_end(fault: Fault) -> bool {
+    use Fault as F;
+    matches!(fault, F::EngineKilled | F::KilledAgain | F::PowerCut | F::PowerCutAgain | F::Subset | F::Halves)
+}
+
 /// One of several.
 fn pick<'a, T>(numbers: &mut Numbers, of: &'a [T]) -> &'a T {
     &of[usize::try_from(numbers.below(of.len() as u64)).expect("small")]
@@ -108,6 +117,10 @@ impl Story {
         let state = self.tenants[g].state();
         lock(&self.counts.coverage).met(fault, state);
         self.tenants[g].say(|| format!("{} while {}", fault.name(), state.name()));
+        if is_an_end(fault) && numbers.below(4) == 0 {
+            // Nobody does anything, until regions are closed.
+            self.core.sleep(LULL + Duration::from_millis(numbers.below(4000))).await;
+        }
         match fault {
             Fault::EngineKilled => self.end_and_go_on(g, End::Killed, numbers.below(400)).await,
             Fault::KilledAgain => {
