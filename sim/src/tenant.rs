@@ -256,7 +256,14 @@ impl Tenant {
         &self,
         task: impl Future<Output = T> + Send + 'static,
     ) -> Result<Option<T>, Failure> {
-        inside(&self.core, self.process(), task).await
+        if !self.mood.lenient.load(Ordering::Relaxed) {
+            return inside(&self.core, self.process(), task).await;
+        }
+        // More may be away than can be done without: then it waits for somebody to see to the disks.
+        let waited = self.heal_after(MOUNT_WAIT);
+        let ended = inside(&self.core, self.process(), task).await;
+        waited.store(false, Ordering::Relaxed);
+        ended
     }
 
     pub async fn create(&mut self) -> Result<(), Failure> {
