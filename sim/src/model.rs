@@ -137,9 +137,7 @@ impl Model {
         assert!(self.under_way.is_none() && self.writing.is_none(), "one thing at a time");
         self.turn += 1;
         let named = names.as_ref().map_or_else(Vec::new, |names| names.changed_since(self.names()));
-        for file in named.into_iter().chain(sectors.as_ref().map(|(file, _)| *file)) {
-            self.touched.insert(file, self.turn);
-        }
+        self.touched.extend(named.into_iter().map(|file| (file, self.turn)));
         self.under_way = names;
         self.writing = sectors;
     }
