@@ -523,6 +523,9 @@ impl Client {
     async fn sync_names(&self, session: &Session) -> std::result::Result<Next, Failure> {
         let turn = self.model().turn();
         let synced = self.ask(|| session.sync_directory(ROOT), |_| false).await;
+        if synced.is_ok() {
+            self.core.tell(|| format!("client {}: synced the directory", self.number));
+        }
         self.synced("sync of the directory", synced, None, turn)
     }
 

@@ -136,8 +136,6 @@ impl Model {
     pub fn begin(&mut self, names: Option<Names>, sectors: Option<(FileId, Vec<(u64, Content)>)>) {
         assert!(self.under_way.is_none() && self.writing.is_none(), "one thing at a time");
         self.turn += 1;
-        let named = names.as_ref().map_or_else(Vec::new, |names| names.changed_since(self.names()));
-        self.touched.extend(named.into_iter().map(|file| (file, self.turn)));
         self.under_way = names;
         self.writing = sectors;
     }
@@ -146,7 +144,7 @@ impl Model {
     pub fn acknowledge(&mut self) {
         let turn = self.turn;
         if let Some(names) = self.under_way.take() {
-            self.names.push((turn, names));
+            self.hold(turn, names);
         }
         if let Some((file, sectors)) = self.writing.take() {
             for (number, content) in sectors {
@@ -172,9 +170,16 @@ impl Model {
     pub fn refuse_but_named(&mut self) {
         let turn = self.turn;
         if let Some(names) = self.under_way.take() {
-            self.names.push((turn, names));
+            self.hold(turn, names);
         }
         self.refuse();
+    }
+
+    /// These are the names from now on.
+    fn hold(&mut self, turn: Turn, names: Names) {
+        let named = names.changed_since(self.names());
+        self.touched.extend(named.into_iter().map(|file| (file, turn)));
+        self.names.push((turn, names));
     }
 
     /// What the operation under way would leave.
