@@ -101,7 +101,7 @@ struct Writer {
 pub struct Activity {
     table: Mutex<Table>,
     changed: Event,
-    writer: async_lock::Mutex<Writer>,
+    writer: tokio::sync::Mutex<Writer>,
 }
 
 /// A write is under way in a region; ends when dropped.
@@ -150,7 +150,7 @@ impl Activity {
         Self {
             table: Mutex::new(Table { regions, scale: SCALE_MIN, sealed: false }),
             changed: Event::new(),
-            writer: async_lock::Mutex::new(Writer { sequence, refusing: BTreeSet::new() }),
+            writer: tokio::sync::Mutex::new(Writer { sequence, refusing: BTreeSet::new() }),
         }
     }
 
@@ -452,7 +452,7 @@ impl Group {
         }
         let extents = || closed.iter().flat_map(|region| self.extents.in_run(region.first, region.count.into()));
         if planted::has(Bug::ReleasedBeforeSums) {
-            self.leave_log(&closed).await?;
+            drop(self.leave_log(&closed).await?);
         }
         if planted::has(Bug::StaleMarkLate) {
             self.mark_stale(&self.offline_disks(), &closed).await?;
@@ -463,7 +463,7 @@ impl Group {
                 self.write_sums(&extent).await?;
             }
             if planted::has(Bug::ReleasedBeforeFlush) {
-                self.leave_log(&closed).await?;
+                drop(self.leave_log(&closed).await?);
             }
             self.flush_disks().await?;
             // A flush of somebody else's that failed meanwhile may have lost the checksums.
@@ -482,7 +482,7 @@ impl Group {
     }
 
     /// Writes the log without regions that are closed. Nobody else writes it before they are out of the table.
-    async fn leave_log(&self, closed: &[Region]) -> Result<async_lock::MutexGuard<'_, Writer>, FileError> {
+    async fn leave_log(&self, closed: &[Region]) -> Result<tokio::sync::MutexGuard<'_, Writer>, FileError> {
         let mut writer = self.activity.writer.lock().await;
         loop {
             let mut left = self.activity.lock().regions();

@@ -63,6 +63,16 @@ pub struct Read {
     pub wrong: bool,
 }
 
+/// What checksums say of bytes, the worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Good,
+    /// The checksum of some block is not known.
+    Unproved,
+    /// The checksum of some block is another one.
+    Refuted,
+}
+
 /// What comparing found and did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Compared {
@@ -188,11 +198,12 @@ impl Group {
             let mut flight = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(Some(buffer))) => {
-                    if self.is_good(extent, &blocks, &buffer) {
+                    let verdict = self.judge(extent, &blocks, &buffer);
+                    if verdict == Verdict::Good {
                         read = Some(buffer);
                         break;
                     }
-                    if self.refutes(extent, &blocks, &buffer) {
+                    if verdict == Verdict::Refuted {
                         member.counters.mismatches.fetch_add(1, Ordering::Relaxed);
                     }
                     wrong = true;
@@ -205,7 +216,7 @@ impl Group {
             // Every mirror is silent: wait for the first that answers (R2).
             let waits = silent.iter_mut().map(|(_, flight)| Box::pin(flight.wait()));
             return match futures::future::select_all(waits).await.0 {
-                Settled::Ok(Some(buffer)) if self.is_good(extent, &blocks, &buffer) => {
+                Settled::Ok(Some(buffer)) if self.judge(extent, &blocks, &buffer) == Verdict::Good => {
                     Ok(Some(Read { buffer, wrong: false }))
                 }
                 _ => Ok(None),
@@ -217,23 +228,20 @@ impl Group {
         Ok(read.map(|buffer| Read { buffer, wrong }))
     }
 
-    fn is_good(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> bool {
+    /// What the checksums in memory say of bytes.
+    fn judge(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> Verdict {
         // A copy, so that readers of one extent do not wait for each other's arithmetic.
         let sums = match &extent.state().sums {
             Some(sums) => sums[blocks.clone()].to_vec(),
-            None => return false,
+            None => return Verdict::Unproved,
         };
-        buffer
-            .chunks_exact(BLOCK_SIZE)
-            .zip(&sums)
-            .all(|(block, sum)| *sum == of_block(block) || (planted::has(Bug::UnknownTrusted) && *sum == UNKNOWN))
-    }
-
-    /// Whether a checksum that is known speaks against the bytes.
-    fn refutes(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> bool {
-        let state = extent.state();
-        let Some(sums) = state.sums.as_ref().map(|sums| &sums[blocks.clone()]) else { return false };
-        buffer.chunks_exact(BLOCK_SIZE).zip(sums).any(|(block, sum)| *sum != UNKNOWN && *sum != of_block(block))
+        let verdicts = buffer.chunks_exact(BLOCK_SIZE).zip(sums).map(|(block, sum)| match sum {
+            UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
+            UNKNOWN => Verdict::Unproved,
+            sum if sum == of_block(block) => Verdict::Good,
+            _ => Verdict::Refuted,
+        });
+        verdicts.max().unwrap_or(Verdict::Good)
     }
 
     /// Finds the right bytes of blocks among all mirrors, and rewrites the wrong ones.
@@ -389,6 +397,7 @@ impl Group {
         Buffer::copy_of(&lost::mark(self.envelope_at(member, place)))
     }
 
+    /// One mirror's blocks as they are, `None` where they cannot be read.
     async fn read_all(&self, member: &Arc<Member>, mirror: Mirror, blocks: Range<usize>) -> Vec<Option<Box<[u8]>>> {
         let whole = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
         match whole.settle().await {

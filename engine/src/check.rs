@@ -297,7 +297,7 @@ impl Group {
         let (mut wrong, mut unsettled) = (Vec::new(), false);
         for mirror in &extent.mirrors {
             let Some(member) = self.members.get(&mirror.disk).filter(|member| member.is_readable()) else { continue };
-            let offset = member.layout.au_offset(mirror.au) + (blocks.start * BLOCK_SIZE) as u64;
+            let offset = Self::offset(member, *mirror, blocks.start);
             let place = format!("disk {} ({}), AU {}", member.name, member.path(), mirror.au);
             let owner = format!("extent {} of file {}", extent.number, extent.file);
             let buffer = match member.start_read(offset, blocks.len() * BLOCK_SIZE).settle().await {

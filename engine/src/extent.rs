@@ -28,7 +28,7 @@ use crate::{bits::Bits, ranges::Ranges, stale::EVERYTHING};
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -294,52 +294,148 @@ pub fn settle_pending(connection: &Connection, kept: bool) -> Result<(), crate::
 }
 
 /// The extents in memory, by id.
+///
+/// What is deleted leaves its grave here until nobody can find its row any more: who reads rows in a snapshot could else
+/// put a second one into memory, whose locks nobody asks for before its AUs are another's (R8).
 #[derive(Debug, Default)]
-pub struct Extents(Mutex<BTreeMap<u64, Arc<Extent>>>);
+pub struct Extents(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    alive: BTreeMap<u64, Arc<Extent>>,
+    buried: BTreeSet<u64>,
+    /// Graves that go when nobody looks at a snapshot: their commits are durable.
+    old: BTreeSet<u64>,
+    looks: u64,
+}
+
+/// A look at rows in a snapshot.
+#[derive(Debug)]
+pub struct Look<'a>(&'a Extents);
+
+impl Look<'_> {
+    /// The extent in memory for a row of the snapshot. `None`: it was deleted.
+    #[must_use]
+    pub fn intern(&self, extent: Extent) -> Option<Arc<Extent>> {
+        let mut table = self.0.table();
+        let is_buried = table.buried.contains(&extent.id);
+        (!is_buried).then(|| Arc::clone(table.alive.entry(extent.id).or_insert_with(|| Arc::new(extent))))
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let mut table = self.0.table();
+        table.looks -= 1;
+        if table.looks == 0 {
+            let Table { buried, old, .. } = &mut *table;
+            old.iter().for_each(|id| _ = buried.remove(id));
+            old.clear();
+        }
+    }
+}
 
 impl Extents {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Extent>>> {
+    fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to look at rows in a snapshot that is not older than now.
+    pub fn look(&self) -> Look<'_> {
+        self.table().looks += 1;
+        Look(self)
+    }
+
+    /// Nobody who looks from now on finds the rows of these any more.
+    pub fn rest(&self, ids: impl Iterator<Item = u64>) {
+        let mut table = self.table();
+        for id in ids {
+            if table.looks == 0 {
+                table.buried.remove(&id);
+            } else {
+                table.old.insert(id);
+            }
+        }
     }
 
     #[must_use]
     pub fn get(&self, id: u64) -> Option<Arc<Extent>> {
-        self.lock().get(&id).cloned()
+        self.table().alive.get(&id).cloned()
     }
 
     /// The extent in memory with this one's id: this one if there is none yet.
     pub fn intern(&self, extent: Extent) -> Arc<Extent> {
-        Arc::clone(self.lock().entry(extent.id).or_insert_with(|| Arc::new(extent)))
+        Arc::clone(self.table().alive.entry(extent.id).or_insert_with(|| Arc::new(extent)))
     }
 
-    /// Takes a new extent in.
+    /// Takes a new extent in: the last act of the job that inserts its row. Who came upon the row first would put a second
+    /// one into memory, with locks and checksums of its own.
     pub fn adopt(&self, extent: &Arc<Extent>) {
-        self.lock().insert(extent.id, Arc::clone(extent));
+        self.table().alive.insert(extent.id, Arc::clone(extent));
     }
 
+    /// It is deleted, by a job that may not be committed yet.
     pub fn remove(&self, id: u64) {
-        self.lock().remove(&id);
+        let mut table = self.table();
+        table.alive.remove(&id);
+        table.buried.insert(id);
     }
 
     /// Those with ids in a run.
     #[must_use]
     pub fn in_run(&self, first: u64, count: u64) -> Vec<Arc<Extent>> {
-        self.lock().range(first..first.saturating_add(count)).map(|(_, extent)| Arc::clone(extent)).collect()
+        self.table().alive.range(first..first.saturating_add(count)).map(|(_, extent)| Arc::clone(extent)).collect()
     }
 
     #[must_use]
     pub fn all(&self) -> Vec<Arc<Extent>> {
-        self.lock().values().cloned().collect()
+        self.table().alive.values().cloned().collect()
     }
 
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.lock().len()
+        self.table().alive.len()
     }
 
     /// Drops extents that nobody else holds and that have nothing to lose.
     pub fn shed(&self) {
-        self.lock().retain(|_, extent| Arc::strong_count(extent) > 1 || extent.state().dirty);
+        self.table().alive.retain(|_, extent| Arc::strong_count(extent) > 1 || extent.state().dirty);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent() -> Extent {
+        Extent::new(7, 300, 0, Vec::new())
+    }
+
+    #[test]
+    fn who_looks_at_an_old_snapshot_does_not_raise_the_dead() {
+        let extents = Extents::default();
+        let first = extents.intern(extent());
+        let before = extents.look();
+        extents.remove(7);
+        let after = extents.look();
+        assert!(before.intern(extent()).is_none());
+        assert!(after.intern(extent()).is_none(), "the commit may not be in the snapshot yet");
+        extents.rest([7].into_iter());
+        drop(after);
+        assert!(before.intern(extent()).is_none(), "its snapshot is as old as it was");
+        drop(before);
+        assert_eq!((Arc::strong_count(&first), extents.count()), (1, 0));
+        assert!(extents.table().buried.is_empty(), "no grave is kept for ever");
+    }
+
+    #[test]
+    fn graves_nobody_looks_at_go_at_once() {
+        let extents = Extents::default();
+        let looked = extents.look().intern(extent()).expect("it is alive");
+        assert!(Arc::ptr_eq(&looked, &extents.get(7).expect("in memory")));
+        extents.remove(7);
+        extents.rest([7].into_iter());
+        assert!(extents.table().buried.is_empty());
     }
 }

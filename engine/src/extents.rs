@@ -16,7 +16,6 @@ use crate::{
     extent::{self, Extent, Extents},
     files::{self, File},
     group::Group,
-    mirror_sets::MirrorSets,
     planted::{self, Bug},
     reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
@@ -52,7 +51,7 @@ pub struct Layout {
 /// A file's data, as the data path sees it.
 #[derive(Debug, Default)]
 pub struct FileData {
-    pub layout: async_lock::RwLock<Layout>,
+    pub layout: tokio::sync::RwLock<Layout>,
     /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
     /// end: its bytes may be there, and its size not. Nobody knows after a mount.
     tail_is_clean: AtomicBool,
@@ -106,7 +105,7 @@ impl files::Data for Releaser {
         if !self.doubt.is_settled(&file.data.unsynced) {
             return false;
         }
-        let Some(layout) = file.data.layout.try_read() else { return false };
+        let Ok(layout) = file.data.layout.try_read() else { return false };
         let slot = layout.slot.iter().map(|slot| &slot.extent);
         slot.chain(layout.extents.values()).all(|extent| extent.state().pending.is_empty())
     }
@@ -211,32 +210,14 @@ pub(crate) fn find(connection: &Connection, extents: &Extents, id: u64) -> rusql
     }
 }
 
-/// What must know of a new extent by the time that its row can be found: who came upon the row first would put a
-/// second one into memory, with locks and checksums of its own.
-struct Birth {
-    extents: Arc<Extents>,
-    mirror_sets: Arc<MirrorSets>,
-}
-
-impl Birth {
-    /// The last act of the job that inserts it.
-    fn note(&self, extent: &Arc<Extent>) {
-        self.mirror_sets.add(extent.disks());
-        self.extents.adopt(extent);
-    }
-}
-
 impl Group {
-    fn birth(&self) -> Birth {
-        Birth { extents: Arc::clone(&self.extents), mirror_sets: Arc::clone(&self.mirror_sets) }
-    }
-
     /// Loads a file's layout, unless it is in memory.
     pub(crate) async fn load_layout(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
         if layout.loaded {
             return Ok(());
         }
         let node = file.node;
+        let look = self.extents.look();
         let (rows, slot) = self
             .catalog
             .read(move |connection| {
@@ -253,8 +234,15 @@ impl Group {
                 Ok((rows, slot))
             })
             .await?;
-        layout.extents = rows.into_iter().map(|extent| (extent.number, self.intern(extent))).collect();
-        layout.slot = slot.map(|(extent, piece)| Slot { extent: self.intern(extent), piece });
+        // Who did not remember the file may come too late.
+        let known = |extent| look.intern(extent).ok_or(FileError::Stale(node));
+        let extents = rows.into_iter().map(|extent| Ok((extent.number, known(extent)?)));
+        let extents = extents.collect::<Result<_, FileError>>()?;
+        layout.slot = match slot {
+            Some((extent, piece)) => Some(Slot { extent: known(extent)?, piece }),
+            None => None,
+        };
+        layout.extents = extents;
         layout.loaded = true;
         Ok(())
     }
@@ -271,11 +259,6 @@ impl Group {
             Ok(alive)
         };
         self.catalog.release(false, look).await.map(|(alive, _)| alive)
-    }
-
-    /// The extent in memory for a row just read.
-    pub(crate) fn intern(&self, extent: Extent) -> Arc<Extent> {
-        self.extents.intern(extent)
     }
 
     /// Gives the file what it needs so that `offset .. end` can be written.
@@ -340,7 +323,7 @@ impl Group {
             .collect();
         let blocks = layout.blocks(self.au_size) + fresh.len() as u64 * self.au_size / 512;
         let rows = fresh.clone();
-        let (owner, birth) = (Arc::clone(file), self.birth());
+        let (owner, extents) = (Arc::clone(file), Arc::clone(&self.extents));
         let written = self
             .catalog
             .write(false, move |connection| {
@@ -348,7 +331,7 @@ impl Group {
                     extent::insert(connection, extent)?;
                 }
                 set_blocks(connection, &owner, blocks)?;
-                rows.iter().for_each(|extent| birth.note(extent));
+                rows.iter().for_each(|extent| extents.adopt(extent));
                 Ok(())
             })
             .await;
@@ -401,10 +384,10 @@ impl Group {
         let _in_hand = self.take_in_hand();
         let mirrors = self.allocate(0, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
         let extent = Arc::new(Extent::new(id, 0, id, mirrors));
-        let (row, birth) = (Arc::clone(&extent), self.birth());
+        let (row, extents) = (Arc::clone(&extent), Arc::clone(&self.extents));
         let insert = move |connection: &Connection| {
             extent::insert(connection, &row)?;
-            birth.note(&row);
+            extents.adopt(&row);
             Ok(())
         };
         if let Err(error) = self.catalog.write(false, insert).await {
@@ -449,7 +432,7 @@ impl Group {
                 return Err(error);
             }
         };
-        let (row, owner, birth) = (Arc::clone(&fresh), Arc::clone(file), self.birth());
+        let (row, owner, extents) = (Arc::clone(&fresh), Arc::clone(file), Arc::clone(&self.extents));
         let (old, piece, blocks) = (slot.extent.id, slot.piece, self.au_size / 512);
         let written =
             self.catalog
@@ -460,12 +443,12 @@ impl Group {
                             if was_written { written.add(0) } else { pending.add(0) }
                         })?;
                     }
-                    clear_slot(connection, &birth.extents, old, piece)?;
+                    clear_slot(connection, &extents, old, piece)?;
                     connection
                         .prepare_cached("UPDATE file SET shared_extent = NULL, slot = NULL WHERE number = ?1")?
                         .execute([owner.node.cast_signed()])?;
                     set_blocks(connection, &owner, blocks)?;
-                    birth.note(&row);
+                    extents.adopt(&row);
                     Ok(())
                 })
                 .await;

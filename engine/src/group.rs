@@ -91,10 +91,10 @@ pub struct Group {
     pub(crate) placement: Mutex<Option<(MembershipId, Arc<Placement>)>>,
     pub(crate) slots: Mutex<Slots>,
     pub(crate) freeing: Arc<Freeing>,
-    pub(crate) reclaiming: async_lock::Mutex<()>,
-    pub(crate) onlining: async_lock::Mutex<()>,
+    pub(crate) reclaiming: tokio::sync::Mutex<()>,
+    pub(crate) onlining: tokio::sync::Mutex<()>,
     /// Read-held while a file moves from its slot to an extent that no row names yet.
-    pub(crate) promoting: async_lock::RwLock<()>,
+    pub(crate) promoting: tokio::sync::RwLock<()>,
     pub(crate) next_extent: AtomicU64,
     pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
     /// Counts the caretaker's rounds: what `Extent::last_used` is in.
@@ -202,9 +202,9 @@ impl Group {
             placement: Mutex::new(None),
             slots: Mutex::new(parts.slots),
             freeing: parts.freeing,
-            reclaiming: async_lock::Mutex::new(()),
-            onlining: async_lock::Mutex::new(()),
-            promoting: async_lock::RwLock::new(()),
+            reclaiming: tokio::sync::Mutex::new(()),
+            onlining: tokio::sync::Mutex::new(()),
+            promoting: tokio::sync::RwLock::new(()),
             next_extent: AtomicU64::new(parts.next_extent),
             resyncs: Mutex::default(),
             ticks: AtomicU64::new(1),
@@ -218,7 +218,14 @@ impl Group {
     }
 
     /// Begins to serve: the last step of a mount.
-    pub(crate) async fn start(self: &Arc<Self>, decision: &Decision, purpose: Purpose) {
+    ///
+    /// # Errors
+    /// If what disks miss cannot be put on record.
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        decision: &Decision,
+        purpose: Purpose,
+    ) -> std::result::Result<(), FileError> {
         let _ = self.weak.set(Arc::downgrade(self));
         let weak = Arc::downgrade(self);
         self.voters.on_offline(Box::new(move |disks| {
@@ -228,6 +235,8 @@ impl Group {
                 world.spawn("offline", Box::pin(async move { group.went_offline(&disks).await }));
             }
         }));
+        // One that has failed since the mount noted what disks miss was heard of by nobody.
+        self.mark_stale(&self.offline_disks(), &self.activity.regions()).await?;
         for verdict in &decision.disks {
             if let Some(member) = self.members.get(&verdict.number)
                 && member.is_writable()
@@ -282,6 +291,7 @@ impl Group {
             .collect();
         let rest = if offline.is_empty() { String::new() } else { format!("; offline: {}", offline.join(", ")) };
         self.tell(Severity::Note, None, format!("disk group mounted, {} disks{rest}", self.members.len()));
+        Ok(())
     }
 
     /// Runs a task that ends when the group is gone or dismounted.

@@ -78,7 +78,7 @@ pub struct Member {
     ticks: AtomicU64,
     written: AtomicU64,
     flushed: AtomicU64,
-    flushing: async_lock::Mutex<()>,
+    flushing: tokio::sync::Mutex<()>,
     /// Flushes that failed; and how many of them the group knows of.
     broken: AtomicU64,
     noted: AtomicU64,
@@ -143,7 +143,7 @@ impl Member {
             ticks: AtomicU64::new(0),
             written: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
-            flushing: async_lock::Mutex::new(()),
+            flushing: tokio::sync::Mutex::new(()),
             broken: AtomicU64::new(0),
             noted: AtomicU64::new(0),
             late_flush: Mutex::default(),

@@ -226,6 +226,7 @@ async fn mount_disks(
     let failed = |error: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("disk group {name}: {error}"));
     voters.forced(force);
     voters.announce_log(&log);
+    catch_up(&voters, &members).await;
     record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
     voters.forced(false);
     if !decision.stamped {
@@ -340,7 +341,7 @@ async fn mount_disks(
         deadline,
         world,
     });
-    group.start(&decision, purpose).await;
+    group.start(&decision, purpose).await.map_err(|error| failed(&error))?;
     Ok(group)
 }
 
@@ -443,6 +444,17 @@ struct Scan {
     slots: Vec<(u64, usize)>,
     next_extent: u64,
     suspects: BTreeSet<u64>,
+}
+
+/// Gives the membership to voters that were not given it, or lost it to a loss of power: the next one is written over the one
+/// before, which may be all that they have. One that does not take it is seen to when the next is recorded.
+async fn catch_up(voters: &Voters, members: &Members) {
+    let Some((membership, without)) = voters.audit().await else { return };
+    let is_there = |disk: &DiskNumber| members.get(disk).is_some_and(|member| member.is_writable());
+    let lacking: BTreeSet<DiskNumber> = without.into_iter().filter(is_there).collect();
+    if !lacking.is_empty() {
+        voters.write_everywhere(&membership, &lacking).await;
+    }
 }
 
 async fn scan_extents(

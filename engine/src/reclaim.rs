@@ -121,7 +121,8 @@ impl Group {
         lock(&self.space).take_in_hand()
     }
 
-    /// Takes AUs for the mirrors of extents `numbers` of a file; all or none.
+    /// Takes AUs for the mirrors of extents `numbers` of a file; all or none. Until they are given back, each extent keeps a
+    /// mirror on an ONLINE disk (R5).
     pub(crate) async fn allocate(&self, file: u64, numbers: &[u64]) -> Result<Vec<Vec<Mirror>>, FileError> {
         loop {
             let placement = self.placement();
@@ -141,13 +142,25 @@ impl Group {
                 }
                 taken
             };
-            if taken.len() == numbers.len() {
+            if taken.len() < numbers.len() {
+                if !self.reclaim(true).await? {
+                    return Err(FileError::NoSpace);
+                }
+                continue;
+            }
+            // From here on these disks are not expelled; what was decided before is in force when the voters are settled.
+            taken.iter().for_each(|mirrors| self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk)));
+            self.voters.settled().await;
+            if taken.iter().all(|mirrors| self.has_current(mirrors)) {
                 return Ok(taken);
             }
-            if !self.reclaim(true).await? {
-                return Err(FileError::NoSpace);
-            }
+            taken.iter().for_each(|mirrors| self.unallocate(mirrors));
         }
+    }
+
+    /// Whether one of these mirrors is on an ONLINE disk.
+    fn has_current(&self, mirrors: &[Mirror]) -> bool {
+        mirrors.iter().any(|mirror| self.members.get(&mirror.disk).is_some_and(|member| member.is_readable()))
     }
 
     /// Sees to it that `extents` more can be allocated, as far as nobody else takes them first.
@@ -164,8 +177,9 @@ impl Group {
         Ok(())
     }
 
-    /// Gives AUs back that no commit has named.
+    /// Gives an extent's AUs back that no commit has named.
     pub(crate) fn unallocate(&self, mirrors: &[Mirror]) {
+        self.mirror_sets.remove(mirrors.iter().map(|mirror| mirror.disk));
         let mut space = lock(&self.space);
         for mirror in mirrors {
             space.cancel(mirror.disk, mirror.au);
@@ -197,6 +211,7 @@ impl Group {
         for extent in extents.iter().filter(|_| !planted::has(Bug::ReaderNotWaitedFor)) {
             let _drained = extent.ranges.hold(0..self.blocks_per_au(), true).await;
         }
+        self.extents.rest(extents.iter().map(|extent| extent.id));
         let early = planted::has(Bug::DiscardBehindReuse);
         for (disk, au) in &settled {
             if early {

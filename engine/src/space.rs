@@ -245,7 +245,7 @@ impl Space {
     }
 
     /// AUs that were freed and are not free yet.
-    #[must_use]
+    #[cfg(test)]
     pub fn pending(&self, disk: DiskNumber) -> u32 {
         self.disks.get(&disk).map_or(0, |space| space.pending)
     }

@@ -93,6 +93,11 @@ pub fn units(membership: &Membership) -> BTreeSet<(DiskNumber, u32)> {
     runs.flat_map(|run| (run.first..run.first + run.count).map(|au| (run.disk, au))).collect()
 }
 
+/// The disks were let go.
+fn let_go() -> StoreError {
+    StoreError::Stopped("dismounted by force".to_owned())
+}
+
 impl DiskStore {
     /// The store that the membership in force describes, whose AUs are marked used in `space`.
     #[must_use]
@@ -143,8 +148,9 @@ impl DiskStore {
         let mut space = lock(&self.space);
         let mut reserved: BTreeMap<DiskNumber, u32> = BTreeMap::new();
         for file in [CatalogFile::Database, CatalogFile::Wal] {
+            let units = self.mirror_units(file);
             for disk in self.lacking(&membership, file, &space) {
-                *reserved.entry(disk).or_default() += self.units_of(&membership, file);
+                *reserved.entry(disk).or_default() += units;
             }
         }
         space.reserve(reserved);
@@ -153,6 +159,9 @@ impl DiskStore {
     /// Where mirrors of a file could be built if the disks were there: the emptiest one in each failure group without a mirror.
     fn lacking(&self, membership: &Membership, file: CatalogFile, space: &Space) -> Vec<DiskNumber> {
         let mirrors = self.current_mirrors(file);
+        if mirrors.is_empty() || mirrors.len() >= MIRRORS {
+            return Vec::new();
+        }
         let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
         let with: BTreeSet<&str> = mirrors.values().filter_map(group).collect();
         let mut emptiest: BTreeMap<&str, DiskNumber> = BTreeMap::new();
@@ -162,19 +171,14 @@ impl DiskStore {
                 *best = disk.number;
             }
         }
-        if mirrors.is_empty() || mirrors.len() >= MIRRORS { Vec::new() } else { emptiest.into_values().collect() }
-    }
-
-    /// AUs of one mirror of a file.
-    fn units_of(&self, membership: &Membership, file: CatalogFile) -> u32 {
-        self.current_mirrors(file).keys().next().map_or(0, |mirror| self.unit_count(membership, file, *mirror))
+        emptiest.into_values().collect()
     }
 
     /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as far as it could before.
     fn leaves_room(&self, file: CatalogFile, more: u32) -> bool {
         let membership = self.voters.current();
         let space = lock(&self.space);
-        let units = self.units_of(&membership, file);
+        let units = self.mirror_units(file);
         self.lacking(&membership, file, &space).iter().all(|disk| {
             let unowned = space.unowned(*disk);
             unowned < units || space.free(*disk) >= more
@@ -275,14 +279,14 @@ impl DiskStore {
         for (disk, settled) in failures {
             match self.voters.expel(*disk, &format!("catalog: {}", settled.reason()), false).await {
                 Ok(()) => {}
-                Err(Refusal::Closing) => return Err(StoreError::Stopped("dismounted by force".to_owned())),
+                Err(Refusal::Closing) => return Err(let_go()),
                 Err(_) if matches!(settled, Settled::Overdue) => {
                     // R2: when nothing else is left, wait until the old I/O has ended.
                     while self.members.get(disk).is_some_and(|member| member.is_hung()) && !self.voters.is_closing() {
                         self.world.sleep(Duration::from_millis(50)).await;
                     }
                     if self.voters.is_closing() {
-                        return Err(StoreError::Stopped("dismounted by force".to_owned()));
+                        return Err(let_go());
                     }
                     again = true;
                 }
@@ -330,7 +334,7 @@ impl DiskStore {
             let reason = "a flush failed";
             match self.voters.expel(broken, &format!("catalog: {reason}"), false).await {
                 Ok(()) => {}
-                Err(Refusal::Closing) => return Err(StoreError::Stopped("dismounted by force".to_owned())),
+                Err(Refusal::Closing) => return Err(let_go()),
                 Err(refusal) => {
                     self.flush_failed.store(true, Ordering::Relaxed);
                     return Err(Self::failed(file, "flushing", 0, 0, format!("{reason}; {refusal}")));
@@ -645,6 +649,13 @@ impl DiskStore {
         Buffer::copy_of(&slice)
     }
 
+    /// AUs that every mirror of a file has.
+    fn mirror_units(&self, file: CatalogFile) -> u32 {
+        let membership = self.voters.current();
+        let mirrors = self.current_mirrors(file);
+        mirrors.keys().map(|mirror| self.unit_count(&membership, file, *mirror)).min().unwrap_or(0)
+    }
+
     fn unit_count(&self, membership: &Membership, file: CatalogFile, mirror: u8) -> u32 {
         let runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
         runs.map(|run| run.count).sum()
@@ -805,10 +816,7 @@ pub(crate) fn runs_of(file: CatalogFile, mirror: u8, disk: DiskNumber, at: u32, 
 
 impl Store for DiskStore {
     fn capacity(&self, file: CatalogFile) -> u64 {
-        let membership = self.voters.current();
-        let mirrors = self.current_mirrors(file);
-        let units = mirrors.keys().map(|mirror| self.unit_count(&membership, file, *mirror)).min().unwrap_or(0);
-        u64::from(units) * self.au_size
+        u64::from(self.mirror_units(file)) * self.au_size
     }
 
     fn mirrors(&self, file: CatalogFile) -> Vec<u8> {
@@ -867,7 +875,7 @@ impl Store for DiskStore {
                     self.tell_lost(&wrong, offset);
                 }
                 if self.voters.is_closing() {
-                    return Err(StoreError::Stopped("dismounted by force".to_owned()));
+                    return Err(let_go());
                 }
                 return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried: mirrors.len() });
             }

@@ -167,9 +167,17 @@ impl Image {
     /// The blocks, by number, that read differently than in an earlier image of the device.
     #[must_use]
     pub fn changed_since(&self, earlier: &Self) -> Vec<u64> {
-        let mine = self.durable.keys().chain(self.cached.keys()).chain(self.ghosts.keys());
-        let touched: std::collections::BTreeSet<u64> = mine.copied().collect();
-        touched.into_iter().filter(|block| self.block(*block) != earlier.block(*block)).collect()
+        let mut touched = self.written();
+        touched.retain(|block| self.block(*block) != earlier.block(*block));
+        touched
+    }
+
+    /// The blocks, by number, that were ever written and not discarded.
+    #[must_use]
+    pub fn written(&self) -> Vec<u64> {
+        let all = self.durable.keys().chain(self.cached.keys()).chain(self.ghosts.keys());
+        let all: std::collections::BTreeSet<u64> = all.copied().collect();
+        all.into_iter().collect()
     }
 
     /// Makes everything written durable.
@@ -191,24 +199,27 @@ impl Image {
 
     /// Cuts the power: each unflushed sector survives or vanishes.
     pub fn cut_power(&mut self, numbers: &mut Numbers, sector: usize) {
-        self.cut(numbers, sector, false);
+        self.cut(numbers, sector, |_| false);
     }
 
     /// Cuts the power of a device without atomic sectors: each unflushed one survives, vanishes or becomes noise.
     pub fn tear_and_cut_power(&mut self, numbers: &mut Numbers, sector: usize) {
-        self.cut(numbers, sector, true);
+        self.cut(numbers, sector, |_| true);
     }
 
-    fn cut(&mut self, numbers: &mut Numbers, sector: usize, torn: bool) {
+    /// As [`Self::tear_and_cut_power`], where only the blocks (4 KiB) that `is_torn` names become noise.
+    pub fn cut(&mut self, numbers: &mut Numbers, sector: usize, is_torn: impl Fn(u64) -> bool) {
         self.ghosts.clear();
         // Now and then all or nothing, which a coin per sector would never show.
         let keep = numbers.below(4);
+        let tear = 2 + 4 * numbers.below(2);
         for (block, new) in std::mem::take(&mut self.cached) {
+            let torn = is_torn(block);
             let mut durable = self.durable_block(block);
             let kept = Arc::make_mut(&mut durable);
             for at in (0..BLOCK).step_by(sector) {
                 let range = at..at + sector;
-                if torn && kept[range.clone()] != new[range.clone()] && numbers.below(6) == 0 {
+                if torn && kept[range.clone()] != new[range.clone()] && numbers.below(tear) == 0 {
                     numbers.fill(&mut kept[range]);
                 } else if keep == 0 || (keep != 1 && numbers.below(2) == 0) {
                     kept[range.clone()].copy_from_slice(&new[range]);

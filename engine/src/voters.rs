@@ -83,7 +83,7 @@ pub struct Voters {
     current: Mutex<Arc<Membership>>,
     /// Begun, and not in force yet (invariant 1).
     begun: Mutex<Option<Arc<Membership>>>,
-    turn: async_lock::Mutex<()>,
+    turn: tokio::sync::Mutex<()>,
     stamp: AtomicU64,
     /// Whether every writable disk holds `stamp`.
     stamped: AtomicBool,
@@ -125,7 +125,7 @@ impl Voters {
             mirror_sets,
             current: Mutex::new(Arc::new(membership)),
             begun: Mutex::new(None),
-            turn: async_lock::Mutex::new(()),
+            turn: tokio::sync::Mutex::new(()),
             stamp: AtomicU64::new(stamp),
             stamped: AtomicBool::new(stamped),
             first: AtomicBool::new(true),
@@ -171,6 +171,11 @@ impl Voters {
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
+    }
+
+    /// Waits until every change that was decided before is in force.
+    pub async fn settled(&self) {
+        drop(self.turn.lock().await);
     }
 
     /// Takes a disk offline after it failed (R4). On return the membership says so, durably.
@@ -513,7 +518,7 @@ impl Voters {
             .await
     }
 
-    /// Gives disks that will vote the newest log. An older one that they hold may be of a history
+    /// Gives disks that will vote the membership in force and the newest log. An older log that they hold may be of a history
     /// that was given up, with a higher sequence: it is wiped first.
     async fn prepare_to_vote(&self, disks: &BTreeSet<DiskNumber>) -> BTreeMap<DiskNumber, String> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).joining.clear();
@@ -522,6 +527,12 @@ impl Voters {
             if !failed.is_empty() {
                 return failed;
             }
+        }
+        // Until it holds the membership that gives it a vote, it says by this one that it holds no newer one. Without, a loss of
+        // power in between would leave a voter that is no witness.
+        let failed = self.write_everywhere(&self.current(), disks).await;
+        if !failed.is_empty() {
+            return failed;
         }
         let newest = {
             let mut state = self.log.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,6 +4,7 @@ use crate::{
     executor::{Core, lock},
     history::Failure,
     model::{Content, FileId, Model, Names, SECTOR, Seen, Turn},
+    style::{Act, Style},
 };
 use plinth_engine::{
     api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode},
@@ -13,89 +14,13 @@ use plinth_engine::{
 };
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{
         Arc, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
-
-/// What kind of program a client is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Style {
-    /// Some of everything.
-    Mixed,
-    /// Appends and syncs.
-    Log,
-    /// Pages here and there, checkpoints.
-    Pages,
-    /// Many small files that come and go.
-    Small,
-}
-
-impl Style {
-    pub const ALL: [Self; 4] = [Self::Mixed, Self::Log, Self::Pages, Self::Small];
-
-    /// Files at a time.
-    fn files(self) -> u64 {
-        match self {
-            Self::Small => 30,
-            Self::Log => 3,
-            Self::Mixed | Self::Pages => 6,
-        }
-    }
-
-    /// Largest file, in sectors.
-    fn sectors(self) -> u64 {
-        match self {
-            Self::Small => 200,
-            _ => 5 << 11,
-        }
-    }
-
-    /// Weights of what it does, in the order of [`Act`].
-    fn weights(self) -> [u64; 13] {
-        match self {
-            Self::Mixed => [8, 5, 4, 4, 3, 2, 5, 21, 20, 4, 8, 2, 14],
-            Self::Log => [3, 2, 2, 2, 0, 3, 2, 60, 5, 0, 10, 0, 11],
-            Self::Pages => [2, 1, 1, 2, 2, 2, 3, 5, 50, 6, 8, 6, 12],
-            Self::Small => [28, 20, 8, 4, 2, 1, 0, 15, 8, 2, 4, 0, 8],
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Act {
-    Create,
-    Unlink,
-    Rename,
-    Truncate,
-    Punch,
-    Reserve,
-    Extend,
-    Append,
-    Page,
-    Sparse,
-    Sync,
-    Checkpoint,
-    Read,
-}
-
-const ACTS: [Act; 13] = [
-    Act::Create,
-    Act::Unlink,
-    Act::Rename,
-    Act::Truncate,
-    Act::Punch,
-    Act::Reserve,
-    Act::Extend,
-    Act::Append,
-    Act::Page,
-    Act::Sparse,
-    Act::Sync,
-    Act::Checkpoint,
-    Act::Read,
-];
 
 /// What a client shares with the others of its group.
 #[derive(Debug, Default)]
@@ -104,8 +29,14 @@ pub struct Mood {
     pub pause: AtomicBool,
     /// An error may reach them: a disk that cannot be spared does not do what it should.
     pub lenient: AtomicBool,
+    /// What is read meanwhile may change again: a flush has failed on such a disk, or too much is out of sight.
+    pub doubtful: AtomicBool,
     /// Every request is sent twice.
     pub twice: AtomicBool,
+    /// They write over what is there, and sync nothing: nothing makes a disk flush.
+    pub burst: AtomicBool,
+    /// They remove files and write others: what is freed is used again at once.
+    pub churn: AtomicBool,
     /// Operations they did.
     pub done: AtomicU64,
     /// Operations after which they rest until they are given more.
@@ -113,6 +44,12 @@ pub struct Mood {
 }
 
 impl Mood {
+    /// Everything can be counted on again.
+    pub fn be_strict(&self) {
+        self.lenient.store(false, Ordering::Relaxed);
+        self.doubtful.store(false, Ordering::Relaxed);
+    }
+
     fn is(flag: &AtomicBool) -> bool {
         flag.load(Ordering::Relaxed)
     }
@@ -175,7 +112,8 @@ impl Client {
         lock(&self.failure).get_or_insert(format!("client {}: {failure}", self.number));
     }
 
-    /// Looks at everything if the group was mounted since; then works until it is asked to pause, or dies with its process.
+    /// Looks at everything if the group was mounted since, at once or after some work; works until it is asked to pause,
+    /// or dies with its process.
     pub async fn live(self: Arc<Self>, session: Session) {
         self.idle.store(false, Ordering::Relaxed);
         if let Err(failure) = self.look_and_work(&session).await {
@@ -185,17 +123,28 @@ impl Client {
     }
 
     async fn look_and_work(&self, session: &Session) -> std::result::Result<(), Failure> {
+        let mut before_a_look = 0;
         if self.model().is_unverified() {
-            self.verify(session, true).await?;
+            match self.list(session).await? {
+                Listed::Files(_) if self.one_in(3) => before_a_look = self.below(60),
+                Listed::Leave => return Ok(()),
+                _ => {}
+            }
         }
         while !Mood::is(&self.mood.pause) {
+            let rests = self.mood.done.load(Ordering::Relaxed) >= self.mood.allowed.load(Ordering::Relaxed);
+            let looks = self.model().is_unverified() && (rests || before_a_look == 0);
+            if looks && let Next::Leave = self.verify(session).await? {
+                return Ok(());
+            }
+            if looks && self.model().is_unverified() || rests {
+                self.core.sleep(RESTING).await;
+                continue;
+            }
+            before_a_look = before_a_look.saturating_sub(1);
             if self.one_in(3) {
                 let pause = Duration::from_micros(self.below(3000));
                 self.core.sleep(pause).await;
-            }
-            if self.mood.done.load(Ordering::Relaxed) >= self.mood.allowed.load(Ordering::Relaxed) {
-                self.core.sleep(RESTING).await;
-                continue;
             }
             if let Next::Leave = self.act(session).await? {
                 return Ok(());
@@ -214,15 +163,15 @@ impl Client {
             (name.clone(), *file, *size)
         });
         let Some((name, file, size)) = chosen else { return self.create(session, &names).await };
-        let weights = self.style.weights();
-        let mut drawn = self.below(weights.iter().sum());
-        let index = weights.iter().position(|weight| {
-            let here = drawn < *weight;
-            drawn = drawn.saturating_sub(*weight);
-            here
-        });
         let sectors = self.style.sectors();
-        match ACTS[index.expect("below the sum")] {
+        let act = if Mood::is(&self.mood.burst) && size > 0 {
+            [Act::Read, Act::Together, Act::Page, Act::Page][pick(4)]
+        } else if Mood::is(&self.mood.churn) {
+            [Act::Unlink, Act::Extend, Act::Extend, Act::Truncate, Act::Create][pick(5)]
+        } else {
+            self.style.act(|limit| self.below(limit))
+        };
+        match act {
             Act::Create if (names.0.len() as u64) < self.style.files() => self.create(session, &names).await,
             Act::Create | Act::Unlink => self.unlink(session, &names, &name).await,
             Act::Rename => self.rename(session, &names, &name).await,
@@ -246,6 +195,7 @@ impl Client {
                 let first = self.below(size / SECTOR as u64 + 1);
                 self.read(session, &name, file, size, first, 1 + self.below(300), false).await
             }
+            Act::Together => self.write_together(session, &name, file, size).await,
         }
     }
 
@@ -323,14 +273,19 @@ impl Client {
         }
         self.core.tell(|| format!("client {}: create {name}", self.number));
         let mut next = names.clone();
-        {
+        let file = {
             let mut model = self.model();
-            next.0.insert(name.clone(), (model.new_file(), 0));
+            let file = model.new_file();
+            next.0.insert(name.clone(), (file, 0));
             model.begin(Some(next), None);
-        }
+            file
+        };
         let full = self.full(&name);
-        let make =
-            || async { session.create(ROOT, full.as_bytes(), NewFile::Regular, 0o644, CALLER).await.map(|_| ()) };
+        let make = || async {
+            let made = session.create(ROOT, full.as_bytes(), NewFile::Regular, 0o644, CALLER).await?;
+            self.model().is_called(file, made.node);
+            Ok(())
+        };
         self.end("create", self.ask(make, |error| matches!(error, FileError::Exists)).await)
     }
 
@@ -341,7 +296,44 @@ impl Client {
         self.model().begin(Some(next), None);
         let full = self.full(name);
         let remove = || session.unlink(ROOT, full.as_bytes());
-        self.end("unlink", self.ask(remove, |error| matches!(error, FileError::NotFound)).await)
+        let removing = self.ask(remove, |error| matches!(error, FileError::NotFound));
+        let Some((file, size)) = names.0.get(name).copied().filter(|_| self.one_in(3)) else {
+            return self.end("unlink", removing.await);
+        };
+        // Somebody reads it meanwhile who has not remembered it.
+        let removing = async {
+            self.core.sleep(Duration::from_micros(self.below(300))).await;
+            removing.await
+        };
+        let (read, removed) = futures::join!(self.read_while_it_goes(session, name, file, size), removing);
+        read?;
+        self.end("unlink", removed)
+    }
+
+    /// Reads some of a file that is being removed: what is read is the file's, or zeros.
+    async fn read_while_it_goes(
+        &self,
+        session: &Session,
+        name: &str,
+        file: FileId,
+        size: u64,
+    ) -> std::result::Result<(), Failure> {
+        let first = self.below(size / SECTOR as u64 + 1);
+        let mut bytes = vec![0xee; usize::try_from(1 + self.below(300)).expect("small") * SECTOR];
+        let Ok(node) = self.node(session, name).await else { return Ok(()) };
+        for _ in 0..1 + self.below(4) {
+            // It may be gone by now, or the disk.
+            let Ok(length) = session.read(node, first * SECTOR as u64, &mut bytes).await else { return Ok(()) };
+            let when = self.seen();
+            let model = self.model();
+            for (sector, number) in bytes[..length].chunks(SECTOR).zip(first..) {
+                if sector.iter().any(|byte| *byte != 0) {
+                    let looked = model.read_beside(file, number, sector, when);
+                    looked.map_err(|wrong| format!("{name} (#{file}) while it is removed: {wrong}"))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn rename(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
@@ -419,7 +411,8 @@ impl Client {
             return Ok(Next::GoOn);
         }
         let next = self.write(session, names, name, size, 1 + self.below(32)).await?;
-        if matches!(next, Next::GoOn) && self.one_in(2) { self.sync(session, name, file).await } else { Ok(next) }
+        let syncs = self.style != Style::Lazy && self.one_in(2);
+        if matches!(next, Next::GoOn) && syncs { self.sync(session, name, file).await } else { Ok(next) }
     }
 
     async fn write(
@@ -443,18 +436,7 @@ impl Client {
             let odd = if cut { " oddly" } else { "" };
             format!("client {}: write {count} sectors of {name} (#{file}) at {first}{odd}: {tag:016x}", self.number)
         });
-        let mut bytes = Vec::new();
-        let mut sectors = Vec::new();
-        {
-            let model = self.model();
-            for number in first..first + count {
-                let mut content = *model.sector(file, number);
-                let from = if number == first { skip } else { 0 };
-                pattern(tag, number, &mut content[from..]);
-                bytes.extend_from_slice(&content[from..]);
-                sectors.push((number, Arc::new(content)));
-            }
-        }
+        let (bytes, sectors) = self.content(file, first..first + count, skip, tag);
         let grown = end > size;
         next.0.insert(name.to_owned(), (file, size.max(end)));
         self.model().begin(grown.then_some(next), Some((file, sectors)));
@@ -463,15 +445,119 @@ impl Client {
             session.write(node, offset + skip as u64, &bytes, false).await
         };
         let ended = self.ask(write, |_| false).await;
-        if let Err(error) = &ended
-            && self.is_excused(error)
-            && self.has_next_size(session, name).await
-        {
+        let Some(error) = ended.as_ref().err().filter(|error| self.is_excused(error)) else {
+            return self.end("write", ended);
+        };
+        if self.has_next_size(session, name).await {
             self.core.tell(|| format!("client {}: write: {error}; the size holds", self.number));
+            if session.sync_directory(ROOT).await.is_err() {
+                // It was seen before it was committed, and may never be.
+                return Ok(Next::Leave);
+            }
             self.model().refuse_but_named();
+        } else {
+            self.end("write", ended)?;
+        }
+        self.look_again(session, name, first, count).await
+    }
+
+    /// What a write that failed has left is read, and read again: it does not change any more.
+    async fn look_again(
+        &self,
+        session: &Session,
+        name: &str,
+        first: u64,
+        count: u64,
+    ) -> std::result::Result<Next, Failure> {
+        let Some((file, size)) = self.model().names().0.get(name).copied() else { return Ok(Next::GoOn) };
+        for _ in 0..self.below(4) {
+            if let Next::Leave = self.read(session, name, file, size, first, count, false).await? {
+                return Ok(Next::Leave);
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// What a write leaves in these sectors, but for the first `skip` bytes: as bytes, and sector by sector.
+    fn content(&self, file: FileId, range: Range<u64>, skip: usize, tag: u64) -> (Vec<u8>, Vec<(u64, Content)>) {
+        let (mut bytes, mut sectors) = (Vec::new(), Vec::new());
+        let model = self.model();
+        for number in range.clone() {
+            let mut content = *model.sector(file, number);
+            let from = if number == range.start { skip } else { 0 };
+            pattern(tag, number, &mut content[from..]);
+            bytes.extend_from_slice(&content[from..]);
+            sectors.push((number, Arc::new(content)));
+        }
+        (bytes, sectors)
+    }
+
+    /// Several writes at once, as from several backends, to neighbours that often share a block, and a read beside them.
+    async fn write_together(
+        &self,
+        session: &Session,
+        name: &str,
+        file: FileId,
+        size: u64,
+    ) -> std::result::Result<Next, Failure> {
+        let end = size / SECTOR as u64;
+        let first = self.below(end.max(1));
+        let (mut at, mut parts, mut all) = (first, Vec::new(), Vec::new());
+        for _ in 0..2 + self.below(4) {
+            let range = at..end.min(at + 1 + self.below(20));
+            if range.is_empty() {
+                break;
+            }
+            at = range.end + self.below(3);
+            let tag = lock(&self.numbers).draw();
+            self.core
+                .tell(|| format!("client {}: write sectors {range:?} of {name} (#{file}): {tag:016x}", self.number));
+            let (bytes, sectors) = self.content(file, range.clone(), 0, tag);
+            parts.push((range.start * SECTOR as u64, bytes));
+            all.extend(sectors);
+        }
+        if parts.is_empty() {
             return Ok(Next::GoOn);
         }
-        self.end("write", ended)
+        let node = match self.node(session, name).await {
+            Ok(node) => node,
+            Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
+            Err(error) => return Err(format!("lookup of {name}: {error}")),
+        };
+        self.model().begin(None, Some((file, all)));
+        let writes =
+            parts.iter().map(|(offset, bytes)| self.ask(|| session.write(node, *offset, bytes, false), |_| false));
+        let mut seen = vec![0xee; usize::try_from(at.min(end) - first).expect("small") * SECTOR];
+        let read = session.read(node, first * SECTOR as u64, &mut seen);
+        let (written, read) = futures::join!(futures::future::join_all(writes), read);
+        match read {
+            Ok(length) if length != seen.len() => {
+                return Err(format!("read of {name} at {first} beside writes: {length} bytes, not {}", seen.len()));
+            }
+            Ok(_) => {
+                let when = self.seen();
+                let model = self.model();
+                for (sector, number) in seen.chunks(SECTOR).zip(first..) {
+                    let looked = model.read_beside(file, number, sector, when);
+                    looked.map_err(|wrong| format!("{name} (#{file}) beside writes: {wrong}"))?;
+                }
+            }
+            Err(error) if self.is_sent_away(&error) || self.is_excused(&error) => {}
+            Err(error) => return Err(format!("read of {name} beside writes: {error}")),
+        }
+        let written: Result<()> = written.into_iter().collect();
+        let failed = written.as_ref().is_err_and(|error| self.is_excused(error));
+        let next = self.end("writes at once", written)?;
+        if failed { self.look_again(session, name, first, at.min(end) - first).await } else { Ok(next) }
+    }
+
+    /// What a read now may show.
+    fn seen(&self) -> Seen {
+        match (Mood::is(&self.mood.doubtful), self.model().is_unverified()) {
+            (true, _) => Seen::InDoubt,
+            (false, true) => Seen::AfterMount,
+            (false, false) => Seen::Now,
+        }
     }
 
     /// Whether a file is as large as the operation under way would leave it.
@@ -574,11 +660,7 @@ impl Client {
         if length as u64 != expected {
             return Err(format!("read of {name} at {first}: {length} bytes, not {expected}"));
         }
-        let seen = match (after_mount, Mood::is(&self.mood.lenient)) {
-            (true, _) => Seen::AfterMount,
-            (false, true) => Seen::InDoubt,
-            (false, false) => Seen::Now,
-        };
+        let seen = if after_mount { Seen::AfterMount } else { self.seen() };
         let mut model = self.model();
         for (sector, number) in bytes[..length].chunks(SECTOR).zip(first..) {
             model.read(file, number, sector, seen).map_err(|wrong| format!("{name} (#{file}): {wrong}"))?;
@@ -586,8 +668,8 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// Everything is there, as the client left it.
-    pub async fn verify(&self, session: &Session, after_mount: bool) -> std::result::Result<(), Failure> {
+    /// The files that are there, and their sizes. The first time after a mount they are what is from now on.
+    async fn list(&self, session: &Session) -> std::result::Result<Listed, Failure> {
         let prefix = format!("c{}.", self.number);
         let found = async {
             let mut found = BTreeMap::new();
@@ -598,7 +680,8 @@ impl Client {
                     cookie = entry.cookie;
                     let name = String::from_utf8_lossy(&entry.name).into_owned();
                     if let Some(name) = name.strip_prefix(&prefix) {
-                        found.insert(name.to_owned(), session.attributes(entry.node).await?.size);
+                        let size = session.attributes(entry.node).await?.size;
+                        found.insert(name.to_owned(), (entry.node, size));
                     }
                 }
                 if entries.len() < 64 {
@@ -609,16 +692,34 @@ impl Client {
         let found = match found.await {
             Ok(found) => found,
             // Another mount will show it.
-            Err(error) if self.is_sent_away(&error) || self.is_excused(&error) => return Ok(()),
+            Err(error) if self.is_sent_away(&error) => return Ok(Listed::Leave),
+            Err(error) if self.is_excused(&error) => return Ok(Listed::Nothing),
             Err(error) => return Err(format!("listing: {error}")),
         };
-        if after_mount {
+        if !self.model().is_listed() {
             self.model().found(&found)?;
         }
-        let names = self.model().names().clone();
+        Ok(Listed::Files(found))
+    }
+
+    /// Everything is there, as the client left it.
+    pub async fn verify(&self, session: &Session) -> std::result::Result<Next, Failure> {
+        let found = match self.list(session).await? {
+            Listed::Files(found) => found,
+            Listed::Nothing => return Ok(Next::GoOn),
+            Listed::Leave => return Ok(Next::Leave),
+        };
+        let (names, after_mount) = {
+            let model = self.model();
+            (model.names().clone(), model.is_unverified())
+        };
+        if let Some(name) = found.keys().find(|name| !names.0.contains_key(*name)) {
+            return Err(format!("{name} is there, and was removed or never made"));
+        }
         for (name, (file, size)) in &names.0 {
-            if found.get(name) != Some(size) {
-                return Err(format!("{name} has {:?} bytes, not {size}", found.get(name)));
+            let there = found.get(name).map(|(_, size)| size);
+            if there != Some(size) {
+                return Err(format!("{name} has {there:?} bytes, not {size}"));
             }
             let all = size.div_ceil(SECTOR as u64).max(1);
             // In parts: one that cannot be read hides no others.
@@ -626,7 +727,7 @@ impl Client {
             while first < all {
                 let count = (all - first).min(VERIFY_SECTORS);
                 if let Next::Leave = self.read(session, name, *file, *size, first, count, after_mount).await? {
-                    return Ok(());
+                    return Ok(Next::Leave);
                 }
                 first += count;
             }
@@ -634,13 +735,21 @@ impl Client {
         if after_mount {
             self.model().verified();
         }
-        Ok(())
+        Ok(Next::GoOn)
     }
 }
 
 /// Whether a client has more to do in this process.
-enum Next {
+pub enum Next {
     GoOn,
+    Leave,
+}
+
+/// What a client's directory shows.
+enum Listed {
+    Files(BTreeMap<String, (Node, u64)>),
+    /// It cannot be read for now.
+    Nothing,
     Leave,
 }
 

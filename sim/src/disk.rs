@@ -3,18 +3,19 @@
 //! ```text
 //!   submit --> in flight --some time--> performed: read, or written to the cache --flush--> durable
 //!                  |                        |
-//!                  +-- power cut: each sector of what is in flight or in the cache survives, vanishes or tears
+//!                  +-- power cut: each sector of what is in flight or in the cache survives or vanishes; in records it may become noise
 //! ```
 //!
 //! I/O in flight is performed in any order. It lands also when its process has ended meanwhile, and until it has,
 //! nobody else can claim the disk (R1).
 
-use crate::executor::{Core, ProcessId, lock};
+use crate::executor::{Core, ProcessId, Touch, lock};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
     testing::{Image, Numbers, failed, fits},
     world::{Disk, Io, Sectors},
 };
+use plinth_format::layout::header_places;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
@@ -33,10 +34,12 @@ pub struct Faults {
     pub failing_flushes: u32,
     /// I/O is taken and does not end until the disk is healed.
     pub hang: bool,
-    /// Each I/O takes so much longer.
+    /// Each I/O takes up to so much longer.
     pub slow: Duration,
     /// Blocks that cannot be read until they are written.
     pub latent: BTreeSet<u64>,
+    /// Blocks that cannot be written.
+    pub worn: BTreeSet<u64>,
     /// So many more writes are said to be done and are not.
     pub lost_writes: u32,
     /// So many more writes, or reads, go to another place of the disk.
@@ -50,7 +53,7 @@ pub struct Faults {
 pub const SYSTEM_BLOCKS: u64 = 256;
 
 /// The unit of space and of latent errors, in bytes.
-const BLOCK: u64 = 4096;
+pub const BLOCK: u64 = 4096;
 
 /// One opening of a disk.
 type Handle = u64;
@@ -59,6 +62,7 @@ struct Flight {
     io: Io,
     completer: Completer,
     handle: Handle,
+    process: ProcessId,
 }
 
 struct Medium {
@@ -67,6 +71,8 @@ struct Medium {
     /// Blocks that were written since the space became scarce.
     lent: BTreeSet<u64>,
     faults: Faults,
+    /// A flush has failed on the disk while it was gone: its cache is lost by the time it is back.
+    loses: bool,
     flights: BTreeMap<u64, Flight>,
     /// Flights whose time is over, on a disk that hangs.
     hung: Vec<u64>,
@@ -84,6 +90,8 @@ pub struct SimDisk {
     /// What the device is called, wherever it is found.
     label: Arc<str>,
     sectors: Sectors,
+    /// It takes discards.
+    discards: bool,
     medium: Arc<Mutex<Medium>>,
 }
 
@@ -106,27 +114,28 @@ fn some_left(count: &mut u32) -> bool {
 impl SimDisk {
     /// A disk full of what somebody else left there.
     pub fn new(core: &Arc<Core>, label: &str, size: u64, sectors: Sectors) -> Self {
-        Self::with(core, label, size, sectors, Image::noisy(core.draw()))
+        Self::with(core, label, size, sectors, Image::noisy(core.draw()), !core.one_in(3))
     }
 
-    fn with(core: &Arc<Core>, label: &str, size: u64, sectors: Sectors, image: Image) -> Self {
+    fn with(core: &Arc<Core>, label: &str, size: u64, sectors: Sectors, image: Image, discards: bool) -> Self {
         let medium = Medium {
             image,
             size,
             lent: BTreeSet::new(),
             faults: Faults::default(),
+            loses: false,
             flights: BTreeMap::new(),
             hung: Vec::new(),
             count: 0,
             open: BTreeSet::new(),
             holder: None,
         };
-        Self { core: Arc::clone(core), label: label.into(), sectors, medium: Arc::new(Mutex::new(medium)) }
+        Self { core: Arc::clone(core), label: label.into(), sectors, discards, medium: Arc::new(Mutex::new(medium)) }
     }
 
     /// Another device with the same bytes.
     pub fn clone_as(&self, label: &str) -> Self {
-        Self::with(&self.core, label, self.size(), self.sectors, self.image())
+        Self::with(&self.core, label, self.size(), self.sectors, self.image(), self.discards)
     }
 
     pub fn label(&self) -> &str {
@@ -172,12 +181,26 @@ impl SimDisk {
         let hung = {
             let mut medium = lock(&self.medium);
             medium.faults = Faults::default();
+            if std::mem::take(&mut medium.loses) {
+                self.lose_cache(&mut medium);
+            }
             medium.lent.clear();
             std::mem::take(&mut medium.hung)
         };
         for flight in hung {
             self.land(flight);
         }
+    }
+
+    fn lose_cache(&self, medium: &mut Medium) {
+        let seed = self.core.draw();
+        medium.image.cut_power(&mut Numbers::new(seed), self.sectors.physical as usize);
+    }
+
+    /// Its cache is not lost, although a flush has failed: the engine that saw it died before that was on record, which is not
+    /// promised to be survived.
+    pub fn keep_cache(&self) {
+        lock(&self.medium).loses = false;
     }
 
     /// Overwrites bytes behind everybody's back.
@@ -199,8 +222,11 @@ impl SimDisk {
             }
         }
         let sector = self.sectors.physical as usize;
-        medium.image.cut_power(&mut numbers, sector);
+        // Bytes of a file may be torn, too, and nobody promises anything else; records must not be believed.
+        let headers = header_blocks(medium.size);
+        medium.image.cut(&mut numbers, sector, |block| block < SYSTEM_BLOCKS || headers.contains(&block));
         medium.hung.clear();
+        medium.loses = false;
         medium.holder = None;
     }
 
@@ -216,7 +242,7 @@ impl SimDisk {
 
     /// The time of a flight is over.
     fn land(&self, id: u64) {
-        let (flight, done) = {
+        let (flight, touch, done) = {
             let mut medium = lock(&self.medium);
             if medium.faults.hang && medium.flights.contains_key(&id) {
                 medium.hung.push(id);
@@ -224,9 +250,11 @@ impl SimDisk {
             }
             let Some(mut flight) = medium.flights.remove(&id) else { return };
             let io = std::mem::replace(&mut flight.io, Io::Flush);
-            (flight, self.perform(&mut medium, io))
+            let touch = touch(&io, medium.size);
+            (flight, touch, self.perform(&mut medium, io))
         };
         self.core.note(id ^ u64::from(done.result.is_ok()));
+        self.core.io(flight.process, touch);
         // In a dead process nobody is there to be woken.
         flight.completer.finish(done);
     }
@@ -235,8 +263,11 @@ impl SimDisk {
         if let Some(error) = self.refusal(medium, &io) {
             if let Io::Flush = io {
                 // What a failed flush covered may be lost, and a later flush would not bring it back.
-                let seed = self.core.draw();
-                medium.image.cut_power(&mut Numbers::new(seed), self.sectors.physical as usize);
+                if medium.faults.gone {
+                    medium.loses = true;
+                } else {
+                    self.lose_cache(medium);
+                }
             }
             return failed(io, error);
         }
@@ -288,16 +319,16 @@ impl SimDisk {
                 some_left(&mut faults.failing_reads) || faults.latent.range(blocks).next().is_some()
             }
             Io::Write { offset, data } => {
+                let blocks = offset / BLOCK..(offset + data.len() as u64).div_ceil(BLOCK);
                 if let Some(left) = faults.thin {
-                    let blocks = offset / BLOCK..(offset + data.len() as u64).div_ceil(BLOCK);
-                    let more: Vec<u64> = blocks.filter(|block| !lent.contains(block)).collect();
+                    let more: Vec<u64> = blocks.clone().filter(|block| !lent.contains(block)).collect();
                     if more.len() as u64 > left {
                         return Some(io::Error::from_raw_os_error(libc::ENOSPC));
                     }
                     faults.thin = Some(left - more.len() as u64);
                     lent.extend(more);
                 }
-                some_left(&mut faults.failing_writes)
+                some_left(&mut faults.failing_writes) || faults.worn.range(blocks).next().is_some()
             }
             Io::Flush => some_left(&mut faults.failing_flushes),
             Io::Discard { .. } => false,
@@ -313,13 +344,31 @@ impl SimDisk {
     }
 
     /// How long an I/O takes: mostly short, now and then long enough that others overtake it.
-    fn time(&self, faults: &Faults) -> Duration {
+    fn time(&self, faults: &Faults, io: &Io) -> Duration {
         let micros = match self.core.below(20) {
+            // An array may take its time over it.
+            0..8 if matches!(io, Io::Discard { .. }) => 1_000 + self.core.below(60_000),
             0 => 1_000 + self.core.below(8_000),
             1..4 => 100 + self.core.below(900),
             _ => 20 + self.core.below(80),
         };
-        Duration::from_micros(micros) + faults.slow
+        // A slow disk is not slow in order.
+        let slow = u64::try_from(faults.slow.as_micros()).expect("not for ever");
+        Duration::from_micros(micros + if slow > 0 { self.core.below(slow) } else { 0 })
+    }
+}
+
+/// Blocks with the copies of the header of a disk of so many bytes.
+fn header_blocks(size: u64) -> [u64; 3] {
+    header_places(size / BLOCK * BLOCK).map(|place| place / BLOCK)
+}
+
+/// What an I/O does to a disk of so many bytes.
+fn touch(io: &Io, size: u64) -> Touch {
+    match io {
+        Io::Read { .. } => Touch::Nothing,
+        Io::Write { offset, .. } if header_blocks(size).contains(&(offset / BLOCK)) => Touch::Header,
+        _ => Touch::Something,
     }
 }
 
@@ -350,7 +399,7 @@ impl Disk for OpenDisk {
     }
 
     fn can_discard(&self) -> bool {
-        true
+        self.disk.discards
     }
 
     fn submit(&self, io: Io) -> Completion {
@@ -364,10 +413,12 @@ impl Disk for OpenDisk {
         let mut medium = lock(&self.disk.medium);
         medium.count += 1;
         let id = medium.count;
-        let time = self.disk.time(&medium.faults);
-        let flight = Flight { io, completer, handle: self.handle };
+        let time = self.disk.time(&medium.faults, &io);
+        let touch = touch(&io, medium.size);
+        let flight = Flight { io, completer, handle: self.handle, process: self.process };
         medium.flights.insert(id, flight);
         drop(medium);
+        self.disk.core.io(self.process, touch);
         let disk = self.disk.clone();
         self.disk.core.after(time, move || disk.land(id));
         completion

@@ -61,8 +61,9 @@ enum New {
 #[derive(Default)]
 struct Process {
     dead: bool,
-    /// Steps left to live.
-    fuse: Option<u64>,
+    fuse: Option<Fuse>,
+    /// What happens at the moment of its death.
+    at_death: Option<Box<dyn FnOnce() + Send>>,
     /// It is not given the processor.
     frozen: bool,
     /// Those of its tasks that were due meanwhile.
@@ -242,16 +243,66 @@ impl Core {
         self.state().processes.get(&process).map_or(0, |process| process.tasks)
     }
 
-    /// Ends a process after so many of its steps; `None`: not at all.
-    pub fn fuse(&self, process: ProcessId, steps: Option<u64>) {
-        self.state().processes.entry(process).or_default().fuse = steps;
+    /// Ends a process by and by; `None`: not at all.
+    pub fn fuse(&self, process: ProcessId, fuse: Option<Fuse>) {
+        self.state().processes.entry(process).or_default().fuse = fuse;
     }
+
+    /// Does something at the moment at which a living process dies: nothing else happens between.
+    pub fn at_death(&self, process: ProcessId, what: impl FnOnce() + Send + 'static) {
+        self.state().processes.entry(process).or_default().at_death = Some(Box::new(what));
+    }
+
+    /// A process has begun an I/O, or one of its has ended.
+    pub fn io(&self, process: ProcessId, touch: Touch) {
+        let mut state = self.state();
+        let entry = state.processes.entry(process).or_default();
+        let burnt = match &mut entry.fuse {
+            Some(Fuse::Ios(left)) => burns_down(left),
+            Some(Fuse::Changes(left)) => touch != Touch::Nothing && burns_down(left),
+            Some(Fuse::Headers(left)) => touch == Touch::Header && burns_down(left),
+            _ => false,
+        };
+        if burnt {
+            kill(&mut state, process);
+        }
+    }
+}
+
+/// After what a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fuse {
+    /// So many of its steps.
+    Steps(u64),
+    /// So many beginnings and ends of its I/O.
+    Ios(u64),
+    /// So many beginnings and ends of writes, flushes and discards.
+    Changes(u64),
+    /// So many beginnings and ends of writes of a header's copy.
+    Headers(u64),
+}
+
+/// What an I/O does to a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touch {
+    Nothing,
+    /// A copy of its header is written.
+    Header,
+    Something,
+}
+
+/// Whether that was the last.
+fn burns_down(left: &mut u64) -> bool {
+    let last = *left == 0;
+    *left = left.saturating_sub(1);
+    last
 }
 
 fn kill(state: &mut State, process: ProcessId) {
     let entry = state.processes.entry(process).or_default();
     if !entry.dead {
         entry.dead = true;
+        entry.fuse = None;
         state.died.push(process);
     }
 }
@@ -473,15 +524,13 @@ impl Executor {
             let now = state.now;
             state.hash = mixed(mixed(state.hash, id), now);
             let entry = state.processes.entry(process).or_default();
-            if let Some(left) = &mut entry.fuse {
-                if *left == 0 {
-                    entry.fuse = None;
-                    kill(&mut state, process);
-                    drop(state);
-                    self.bodies.insert(id, (process, body));
-                    return Ok(());
-                }
-                *left -= 1;
+            if let Some(Fuse::Steps(left)) = &mut entry.fuse
+                && burns_down(left)
+            {
+                kill(&mut state, process);
+                drop(state);
+                self.bodies.insert(id, (process, body));
+                return Ok(());
             }
         }
         let waker = self.waker(id);
@@ -516,7 +565,14 @@ impl Executor {
     /// Ends the tasks of processes that died.
     fn bury(&mut self) {
         loop {
-            let Some(process) = self.core.state().died.pop() else { return };
+            let (process, what) = {
+                let mut state = self.core.state();
+                let Some(process) = state.died.pop() else { return };
+                (process, state.processes.entry(process).or_default().at_death.take())
+            };
+            if let Some(what) = what {
+                what();
+            }
             self.take_new();
             let ids: Vec<TaskId> =
                 self.bodies.iter().filter(|(_, (owner, _))| *owner == process).map(|(id, _)| *id).collect();

@@ -5,12 +5,14 @@
 
 use crate::{
     coverage::Coverage,
+    executor::lock,
     history::{Outcome, run},
     plan::Plan,
-    planted,
 };
+use plinth_engine::planted::{Bug, planted};
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     io::Write,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
@@ -80,10 +82,6 @@ fn alarm(seconds: u32) {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Runs the histories of seeds `first..end`.
 ///
 /// # Errors
@@ -124,16 +122,12 @@ pub fn run_all(first: u64, end: u64, orders: &Orders) -> std::io::Result<Total> 
 }
 
 fn batch(first: u64, end: u64, orders: &Orders, total: &Mutex<Total>) -> std::io::Result<()> {
-    let program = std::env::current_exe()?;
     let mut from = first;
     while from < end {
-        let output = Command::new(&program)
-            .args(["--worker", "--seeds", &format!("{from}..{end}"), "--operations", &orders.operations.to_string()])
-            .args(planted::of_worker())
-            .stderr(Stdio::null())
-            .output()?;
+        let (seeds, operations) = (format!("{from}..{end}"), orders.operations.to_string());
+        let (status, text) = worker(&["--seeds", &seeds, "--operations", &operations].map(OsStr::new), planted())?;
         let mut total = lock(total);
-        for line in String::from_utf8_lossy(&output.stdout).lines() {
+        for line in text.lines() {
             let Some((seed, result)) = parse(line) else { continue };
             from = seed + 1;
             total.histories += 1;
@@ -146,7 +140,7 @@ fn batch(first: u64, end: u64, orders: &Orders, total: &Mutex<Total>) -> std::io
             }
         }
         if from < end {
-            let failure = format!("the worker ended: {}", output.status);
+            let failure = ended(status);
             println!("FAILED seed {from}: {failure}");
             total.histories += 1;
             total.failures.insert(from, failure);
@@ -182,10 +176,31 @@ fn parse(line: &str) -> Option<(u64, Result1)> {
 pub fn fails(plan: &Plan, scratch: &Path) -> std::io::Result<Option<String>> {
     std::fs::write(scratch, plan.to_string())?;
     let (status, text) = replay(scratch)?;
-    Ok(match text.lines().next().and_then(parse) {
+    Ok(failure_of(status, &text))
+}
+
+/// Runs the history of one seed in a worker. How it failed, if it did.
+///
+/// # Panics
+/// If the worker cannot be started.
+pub fn history(seed: u64, bug: Option<Bug>, operations: u64) -> Option<String> {
+    let seeds = format!("{seed}..{}", seed + 1);
+    let operations = operations.to_string();
+    let orders = ["--seeds", &seeds, "--operations", &operations].map(OsStr::new);
+    let (status, text) = worker(&orders, bug).expect("a worker can be started");
+    failure_of(status, &text)
+}
+
+/// How the history failed of which a worker printed the line first.
+fn failure_of(status: ExitStatus, text: &str) -> Option<String> {
+    match text.lines().next().and_then(parse) {
         Some((_, result)) => result.failure,
-        None => Some(format!("the worker ended: {status}")),
-    })
+        None => Some(ended(status)),
+    }
+}
+
+fn ended(status: ExitStatus) -> String {
+    format!("the worker ended: {status}")
 }
 
 /// The last events of the history that a file tells.
@@ -196,19 +211,20 @@ pub fn last_events(file: &Path) -> std::io::Result<String> {
     let (status, text) = replay(file)?;
     let events: Vec<&str> = text.lines().skip(1).collect();
     Ok(match events.len() {
-        0 => format!("the worker ended: {status}"),
+        0 => ended(status),
         count => events[count.saturating_sub(EVENTS_SHOWN)..].join("\n"),
     })
 }
 
-/// Runs the history that a file tells in a worker. How that ended, and what it printed.
+/// Runs the history that a file tells in a worker.
 fn replay(file: &Path) -> std::io::Result<(ExitStatus, String)> {
-    let output = Command::new(std::env::current_exe()?)
-        .arg("--worker")
-        .arg("--replay")
-        .arg(file)
-        .args(planted::of_worker())
-        .stderr(Stdio::null())
-        .output()?;
+    worker(&[OsStr::new("--replay"), file.as_os_str()], planted())
+}
+
+/// A worker, with a mistake planted or none: how it ended, and what it printed.
+fn worker(orders: &[&OsStr], bug: Option<Bug>) -> std::io::Result<(ExitStatus, String)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("--worker").args(orders).args(bug.into_iter().flat_map(|bug| ["--bug", bug.name()]));
+    let output = command.stderr(Stdio::null()).output()?;
     Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
 }

@@ -8,7 +8,8 @@
 
 use crate::{
     coverage::Coverage,
-    executor::{Core, Executor, Stuck, lock},
+    disk::SimDisk,
+    executor::{Core, Executor, Fuse, Stuck, lock},
     plan::Plan,
     tenant::Tenant,
     world::Host,
@@ -181,20 +182,28 @@ impl Story {
         Ok(())
     }
 
-    /// Ends the engine of a group: all engines, if the power is cut. What ended is mounted by [`Story::up`].
-    pub async fn down(&mut self, index: usize, end: End, steps: u64) -> Result<(), Failure> {
+    /// Ends the engine of a group at a moment: all engines, if the power is cut. What ended is mounted by [`Story::up`].
+    pub async fn down(&mut self, index: usize, end: End, moment: Fuse) -> Result<(), Failure> {
         match end {
-            End::Killed => self.tenants[index].kill(steps).await,
+            End::Killed => self.tenants[index].kill(moment).await,
             End::Dismounted => self.tenants[index].dismount(false).await,
             End::Forced => self.tenants[index].dismount(true).await,
             End::PowerCut => {
-                for tenant in &mut self.tenants {
-                    self.core.kill(tenant.process());
+                let core = Arc::clone(&self.core);
+                let processes: Vec<_> = self.tenants.iter().map(Tenant::process).collect();
+                let disks: Vec<_> = self.tenants.iter().flat_map(|tenant| tenant.disks.clone()).collect();
+                let cut = move || {
+                    processes.iter().for_each(|process| core.kill(*process));
+                    disks.iter().for_each(SimDisk::cut_power);
+                };
+                let process = self.tenants[index].process();
+                if self.core.is_dead(process) {
+                    cut();
+                } else {
+                    self.core.at_death(process, cut);
+                    self.tenants[index].die(moment).await?;
                 }
-                for tenant in &mut self.tenants {
-                    tenant.disks.iter().for_each(crate::disk::SimDisk::cut_power);
-                    tenant.ended(true);
-                }
+                self.tenants.iter_mut().for_each(|tenant| tenant.ended(true));
                 self.host.reboot();
                 self.core.tell(|| "the power is cut".to_owned());
                 // The processes are buried before the next one begins.
@@ -222,8 +231,7 @@ impl Story {
         let worked = self.core.tasks(tenant.process());
         tenant.dismount(false).await?;
         tenant.mount().await?;
-        let looked = |tenant: &Tenant| tenant.clients.iter().all(|client| !client.model().is_unverified());
-        tenant.until("a look at everything", looked).await?;
+        tenant.until_looked().await?;
         tenant.pause_clients().await?;
         tenant.check().await?;
         self.core.sleep(REST).await;

@@ -4,9 +4,10 @@
 //!   main        the command line      farm       many histories, in processes of their own
 //!   plan        what a history is made of, by a seed or from a file      shrink     less of it that fails as well
 //!   history     the story: the groups of a host, from their creation to the last look at them
-//!   misfortune  what goes wrong       hostile    bytes that look right       coverage   what met what
+//!   misfortune  what goes wrong       sight      what a mount finds          hostile    bytes that look right
+//!   coverage    what met what
 //!   tenant      a disk group: its disks, engine, clients
-//!   client      what a database does  model      what a reader may see
+//!   client      what a database does  style      how often it does what      model      what a reader may see
 //!   scenario    stories, in the words of the field: sim/tests/scenarios
 //!   world       the host, as a process sees it
 //!   disk        a disk that takes its time, and does wrong
@@ -27,5 +28,7 @@ pub mod plan;
 pub mod planted;
 pub mod scenario;
 pub mod shrink;
+mod sight;
+pub mod style;
 pub mod tenant;
 pub mod world;

@@ -2,12 +2,12 @@
 
 use crate::{
     coverage::{State, allowed},
-    disk::SimDisk,
-    executor::lock,
+    disk::{BLOCK, SYSTEM_BLOCKS, SimDisk},
+    executor::{Fuse, lock},
     history::{End, Failure, Story},
     hostile,
     plan::{Fault, Step},
-    tenant::{Ill, Tenant, Undo, inside, words},
+    tenant::{AT_ONCE, Ill, Tenant, inside, words},
 };
 use plinth_engine::{
     admin::{Code, Selection},
@@ -15,21 +15,43 @@ use plinth_engine::{
     testing::Numbers,
     world::World,
 };
-use plinth_format::{layout::MIB, membership::DiskState};
+use plinth_format::{layout::header_places, membership::DiskState};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
-
-const BLOCK: u64 = 4096;
-/// Virtual time after which an image of a disk is more than one stamp old.
-const NIGHT: Duration = Duration::from_secs(150);
 
 /// Virtual time after which the engine has recorded that a flush failed.
 const RECORDED: Duration = Duration::from_secs(2);
 
 /// Virtual time after which the engine is about to close the regions of the activity log that nobody uses.
 const LULL: Duration = Duration::from_secs(9);
+
+/// How an engine may end before a mount finds other disks.
+pub const ANY_END: [End; 3] = [End::Killed, End::Dismounted, End::PowerCut];
+
+/// Up to so many blocks of a disk behind its system area: anywhere, or half of them where something was written.
+fn places(disk: &SimDisk, written: bool, most: u64, numbers: &mut Numbers) -> Vec<u64> {
+    let blocks = disk.size() / BLOCK;
+    let mut used = if written { disk.image().written() } else { Vec::new() };
+    used.retain(|block| (SYSTEM_BLOCKS..blocks).contains(block));
+    let count = 1 + numbers.below(most);
+    let place = |_| {
+        let anywhere = used.is_empty() || numbers.below(2) == 0;
+        if anywhere { SYSTEM_BLOCKS + numbers.below(blocks - SYSTEM_BLOCKS) } else { *pick(numbers, &used) }
+    };
+    (0..count).map(place).collect()
+}
+
+/// A moment in the next steps of an engine: the nearer, the likelier.
+pub fn moment(numbers: &mut Numbers) -> Fuse {
+    let most = 1 << numbers.below(10);
+    match numbers.below(3) {
+        0 => Fuse::Steps(numbers.below(most)),
+        1 => Fuse::Ios(numbers.below(most / 4 + 1)),
+        _ => Fuse::Changes(numbers.below(most / 8 + 1)),
+    }
+}
 
 /// Whether a fault ends the engine.
 fn is_an_end(fault: Fault) -> bool {
@@ -38,7 +60,7 @@ fn is_an_end(fault: Fault) -> bool {
 }
 
 /// One of several.
-fn pick<'a, T>(numbers: &mut Numbers, of: &'a [T]) -> &'a T {
+pub fn pick<'a, T>(numbers: &mut Numbers, of: &'a [T]) -> &'a T {
     &of[usize::try_from(numbers.below(of.len() as u64)).expect("small")]
 }
 
@@ -57,6 +79,9 @@ impl Story {
         if !allowed(step.fault).contains(&self.tenants[g].state()) || !self.is_affordable(step.fault, g) {
             if step.fault != Fault::Return || self.tenants[g].ill.is_empty() {
                 self.tenants[g].make_whole().await?;
+                if self.tenants[g].full && !allowed(step.fault).contains(&State::Full) && step.fault != Fault::Return {
+                    self.tenants[g].make_room().await?;
+                }
             }
             if step.fault == Fault::Return {
                 // It takes something that is away.
@@ -102,7 +127,7 @@ impl Story {
             F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors => {
                 !lenient && self.can_lose(g)
             }
-            F::Subset | F::Halves | F::HostileBytes | F::Frozen => !lenient,
+            F::PowerCutAgain | F::Subset | F::Halves | F::HostileBytes | F::Frozen => !lenient,
             _ => true,
         }
     }
@@ -117,27 +142,52 @@ impl Story {
         let state = self.tenants[g].state();
         lock(&self.counts.coverage).met(fault, state);
         self.tenants[g].say(|| format!("{} while {}", fault.name(), state.name()));
-        if is_an_end(fault) && numbers.below(4) == 0 {
-            // Nobody does anything, until regions are closed.
-            self.core.sleep(LULL + Duration::from_millis(numbers.below(4000))).await;
+        if is_an_end(fault) {
+            self.before_an_end(g, numbers).await?;
         }
         match fault {
-            Fault::EngineKilled => self.end_and_go_on(g, End::Killed, numbers.below(400)).await,
+            Fault::EngineKilled => self.end_and_go_on(g, End::Killed, moment(numbers)).await,
             Fault::KilledAgain => {
                 self.tenants[g].dying_mounts = 1 + numbers.below(3);
-                self.end_and_go_on(g, End::Killed, numbers.below(400)).await
+                self.end_and_go_on(g, End::Killed, moment(numbers)).await
             }
-            Fault::PowerCut => self.end_and_go_on(g, End::PowerCut, 0).await,
+            Fault::PowerCut => self.end_and_go_on(g, End::PowerCut, moment(numbers)).await,
+            Fault::PowerCutAgain if numbers.below(2) == 0 => {
+                // When somebody or everybody has seen what the end before has left.
+                for _ in 0..1 + numbers.below(3) {
+                    let first = *pick(numbers, &[End::Killed, End::PowerCut, End::PowerCut]);
+                    self.down(g, first, moment(numbers)).await?;
+                    self.up().await?;
+                    self.tenants[g].rest();
+                    if numbers.below(2) == 0 {
+                        self.let_everybody_look(g).await?;
+                    }
+                    // With other disks in sight, or the same.
+                    if numbers.below(2) == 0 {
+                        return self.subset(g, End::PowerCut, numbers).await;
+                    }
+                    self.down(g, End::PowerCut, moment(numbers)).await?;
+                    self.up().await?;
+                    self.work(numbers.below(30)).await?;
+                }
+                Ok(())
+            }
             Fault::PowerCutAgain => {
+                let headers_rot = numbers.below(2) == 0;
                 for _ in 0..1 + numbers.below(2) {
-                    self.down(g, End::PowerCut, 0).await?;
+                    self.down(g, End::PowerCut, moment(numbers)).await?;
+                    if headers_rot {
+                        self.tenants[g].spoil_headers(numbers);
+                    }
                     // The power goes again where the mount has come to.
                     for tenant in &mut self.tenants {
-                        tenant.dying_mounts = 1;
-                        tenant.mount_once().await?;
+                        let writes = 3 * tenant.disks.len() as u64;
+                        let rewritten = Fuse::Headers(numbers.below(writes));
+                        let moment = if headers_rot { rewritten } else { tenant.moment_of_mount() };
+                        tenant.mount_once(moment).await?;
                     }
                 }
-                self.end_and_go_on(g, End::PowerCut, 0).await
+                self.end_and_go_on(g, End::PowerCut, moment(numbers)).await
             }
             Fault::Frozen => self.freeze(g, numbers).await,
             Fault::SecondEngine => self.second_engine(g, numbers).await,
@@ -155,8 +205,19 @@ impl Story {
             Fault::GroupFails | Fault::GroupHangs | Fault::DiskFails => self.lose(fault, g, numbers).await,
             Fault::Return => {
                 self.tenants[g].put_right();
+                let churns = numbers.below(2) == 0;
+                if churns {
+                    // What is copied is removed meanwhile, and its space used again.
+                    self.tenants[g].fill().await?;
+                    self.tenants[g].mood.churn.store(true, Ordering::Relaxed);
+                    self.tenants[g].allow(80);
+                }
                 if let Err(error) = self.tenants[g].ask_online().await? {
                     self.tenants[g].say(|| format!("online: {}", words(&error)));
+                }
+                if churns {
+                    self.work(60).await?;
+                    self.tenants[g].mood.churn.store(false, Ordering::Relaxed);
                 }
                 Ok(())
             }
@@ -167,7 +228,12 @@ impl Story {
                 let slow = Duration::from_millis(numbers.below(300));
                 let disk = pick(numbers, &self.tenants[g].disks);
                 disk.faults(|faults| faults.slow = slow);
-                Ok(())
+                if !self.tenants[g].ill.is_empty() || numbers.below(2) == 0 {
+                    return Ok(());
+                }
+                // What is freed is wanted at once, while somebody may still be reading it.
+                self.tenants[g].fill().await?;
+                self.work(80).await
             }
             Fault::Rot | Fault::LostWrite | Fault::MisdirectedWrite | Fault::MisdirectedRead | Fault::StaleSectors => {
                 self.silent(fault, g, numbers).await
@@ -175,9 +241,12 @@ impl Story {
             Fault::OldImage | Fault::CloneShown | Fault::Shrunk | Fault::Blank => self.swap(fault, g, numbers).await,
             Fault::NewPath => self.new_path(g, numbers).await,
             Fault::OperatorOffline => self.operator_offline(g, numbers).await,
-            Fault::Dismount => self.end_and_go_on(g, End::Dismounted, 0).await,
-            Fault::DismountForce => self.end_and_go_on(g, End::Forced, 0).await,
-            Fault::Subset => self.subset(g, numbers).await,
+            Fault::Dismount => self.end_and_go_on(g, End::Dismounted, AT_ONCE).await,
+            Fault::DismountForce => self.end_and_go_on(g, End::Forced, AT_ONCE).await,
+            Fault::Subset => {
+                let end = *pick(numbers, &ANY_END);
+                self.subset(g, end, numbers).await
+            }
             Fault::Halves => self.halves(g, numbers).await,
             Fault::HostileBytes => self.hostile_bytes(g, numbers).await,
             Fault::DropAndCreate => self.drop_and_create(g).await,
@@ -189,9 +258,38 @@ impl Story {
         }
     }
 
-    async fn end_and_go_on(&mut self, g: usize, end: End, steps: u64) -> Result<(), Failure> {
-        self.down(g, end, steps).await?;
+    async fn end_and_go_on(&mut self, g: usize, end: End, moment: Fuse) -> Result<(), Failure> {
+        self.down(g, end, moment).await?;
         self.up().await
+    }
+
+    /// What an engine is doing when it ends: now and then nothing, but to close regions; or it has just shown everything
+    /// to everybody, and nobody has asked for more; or much is in the caches of the disks.
+    async fn before_an_end(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        match numbers.below(8) {
+            0 | 1 => {
+                self.core.sleep(LULL + Duration::from_millis(numbers.below(2000))).await;
+                self.tenants[g].lull = true;
+            }
+            2 | 3 => self.let_everybody_look(g).await?,
+            4 | 5 => {
+                self.tenants[g].mood.burst.store(true, Ordering::Relaxed);
+                self.work(20 + numbers.below(60)).await?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Clients look at everything, if they have not since the mount, and do nothing more.
+    async fn let_everybody_look(&mut self, g: usize) -> Result<(), Failure> {
+        let tenant = &mut self.tenants[g];
+        if !tenant.mood.lenient.load(Ordering::Relaxed) {
+            tenant.rest();
+            tenant.until_looked().await?;
+            tenant.lull = true;
+        }
+        Ok(())
     }
 
     /// The engine does not run for a while; everybody else does, and its I/O ends. Nobody is expelled for that.
@@ -243,7 +341,7 @@ impl Story {
     }
 
     /// A failure group to make ill: one that is not, or while a disk returns, its own.
-    async fn victim(&mut self, g: usize, numbers: &mut Numbers) -> String {
+    pub async fn victim(&mut self, g: usize, numbers: &mut Numbers) -> String {
         let tenant = &self.tenants[g];
         if !tenant.ill.is_empty() && tenant.state() != State::Returning {
             // With HIGH a second may go, but one after the other: the first has been noticed.
@@ -285,6 +383,9 @@ impl Story {
 
     /// Something small: an I/O fails, blocks go bad, lent space runs out.
     async fn hiccup(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        if matches!(fault, Fault::WriteFails | Fault::ThinFull) && numbers.below(2) == 0 {
+            self.leave_none_to_spare(g, numbers).await?;
+        }
         let spared = !self.tenants[g].is_external() && self.can_lose(g);
         let tenant = &mut self.tenants[g];
         let name = {
@@ -298,23 +399,53 @@ impl Story {
         if !spared {
             // It may be the last mirror of something.
             tenant.mood.lenient.store(true, Ordering::Relaxed);
-            tenant.lossy |= fault == Fault::FlushFails;
+            if fault == Fault::FlushFails {
+                tenant.mood.doubtful.store(true, Ordering::Relaxed);
+                tenant.lossy = true;
+            }
         }
         let disk = pick(numbers, &tenant.disks_of(&name)).clone();
         tenant.say(|| format!("{}: {}", disk.label(), fault.name()));
-        let blocks = disk.size() / BLOCK;
-        let latent: Vec<u64> = (0..1 + numbers.below(400)).map(|_| 256 + numbers.below(blocks - 256)).collect();
+        let blocks = places(&disk, spared || fault == Fault::WriteFails, 400, numbers);
         let thin = numbers.below(300);
+        let always = numbers.below(2) == 0;
+        let most = 1 << numbers.below(5);
+        let failing = u32::try_from(1 + numbers.below(most)).expect("small");
         disk.faults(|faults| match fault {
-            Fault::ReadFails => faults.failing_reads = 1,
-            Fault::WriteFails => faults.failing_writes = 1,
+            Fault::ReadFails => faults.failing_reads = failing,
+            Fault::WriteFails if always => faults.worn.extend(blocks),
+            Fault::WriteFails => faults.failing_writes = failing,
             Fault::FlushFails => faults.failing_flushes = 1,
             Fault::ThinFull => faults.thin = Some(thin),
-            _ => faults.latent.extend(latent),
+            _ => faults.latent.extend(blocks),
         });
         tenant.ill.entry(name).or_insert(Ill::Doubtful);
         if fault == Fault::FlushFails {
+            self.tenants[g].forgetful = true;
             self.until_on_record(&disk).await?;
+            self.tenants[g].forgetful = false;
+        }
+        Ok(())
+    }
+
+    /// Takes disks away, one of a failure group that has others, until none can be spared for some of the extents: what is
+    /// on the others can still be written.
+    async fn leave_none_to_spare(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        while !self.tenants[g].is_external() && self.can_lose(g) {
+            let mut groups = self.tenants[g].shape.data_groups();
+            let tenant = &self.tenants[g];
+            groups.retain(|name| !tenant.ill.contains_key(name) && tenant.disks_of(name).len() > 1);
+            if groups.is_empty() || !self.is_affordable(Fault::DiskFails, g) {
+                break;
+            }
+            let name = pick(numbers, &groups).clone();
+            let tenant = &mut self.tenants[g];
+            let disk = pick(numbers, &tenant.disks_of(&name)).clone();
+            tenant.say(|| format!("{} fails first", disk.label()));
+            disk.faults(|faults| faults.gone = true);
+            tenant.ill.insert(name, Ill::Away);
+            self.notice().await;
+            self.look().await?;
         }
         Ok(())
     }
@@ -341,9 +472,7 @@ impl Story {
         self.tenants[g].silent = true;
         match fault {
             Fault::Rot => {
-                let blocks = disk.size() / BLOCK;
-                for _ in 0..1 + numbers.below(300) {
-                    let block = 256 + numbers.below(blocks - 256);
+                for block in places(&disk, true, 300, numbers) {
                     let mut noise = [0; 4096];
                     numbers.fill(&mut noise);
                     disk.corrupt(block * BLOCK, &noise);
@@ -369,7 +498,7 @@ impl Story {
                 // What was written meanwhile has come to rest.
                 self.core.sleep(Duration::from_secs(numbers.below(20))).await;
                 let mut changed = disk.image().changed_since(&earlier);
-                changed.retain(|block| *block >= 256);
+                changed.retain(|block| *block >= SYSTEM_BLOCKS);
                 for _ in 0..(1 + numbers.below(20)).min(changed.len() as u64) {
                     let block = *pick(numbers, &changed);
                     let mut old = [0; 4096];
@@ -380,112 +509,6 @@ impl Story {
                 Ok(())
             }
         }
-    }
-
-    /// A device is not what it was: an old image, one of two, shorter, somebody else's.
-    async fn swap(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let name = self.victim(g, numbers).await;
-        let disk = pick(numbers, &self.tenants[g].disks_of(&name)).clone();
-        self.tenants[g].say(|| format!("{}: {}", disk.label(), fault.name()));
-        let earlier = disk.image();
-        let clone = disk.clone_as(&format!("{}-clone", disk.label()));
-        let clone_path = format!("{}-clone", self.tenants[g].path_of(&disk));
-        self.work(40).await?;
-        if fault == Fault::OldImage {
-            self.tenants[g].pause_clients().await?;
-            self.core.sleep(NIGHT).await;
-            self.tenants[g].start_clients();
-            self.work(10).await?;
-        }
-        let live = !self.tenants[g].is_external() && numbers.below(2) == 0;
-        if live {
-            // The engine notices that it is away before anything else.
-            disk.faults(|faults| faults.gone = true);
-            self.tenants[g].ill.insert(name.clone(), Ill::Away);
-            self.work(40).await?;
-            self.notice().await;
-        } else {
-            let end = *pick(numbers, &[End::Killed, End::Dismounted, End::PowerCut]);
-            self.down(g, end, numbers.below(200)).await?;
-        }
-        let tenant = &mut self.tenants[g];
-        if live {
-            let online =
-                |group: &Arc<Group>| group.members().iter().filter(|(_, state)| *state == DiskState::Online).count();
-            if tenant.group.as_ref().is_none_or(|group| online(group) == tenant.disks.len()) {
-                // Nobody has asked it for anything.
-                disk.heal();
-                return Ok(());
-            }
-        }
-        let current = disk.image();
-        match fault {
-            Fault::OldImage => {
-                // Where nobody may know that it is old, what it was can be put back.
-                if !live {
-                    tenant.undo.push(Undo::Image(disk.clone(), current));
-                }
-                disk.set_image(earlier);
-            }
-            Fault::CloneShown => {
-                tenant.host.attach(&clone_path, clone);
-                tenant.undo.push(Undo::Detach(clone_path.clone()));
-            }
-            Fault::Shrunk => {
-                let size = disk.size();
-                tenant.undo.push(Undo::Size(disk.clone(), size));
-                disk.set_size(size / MIB / 2 * MIB);
-            }
-            _ => {
-                tenant.undo.push(Undo::Image(disk.clone(), current));
-                disk.set_image(plinth_engine::testing::Image::noisy(numbers.draw()));
-            }
-        }
-        disk.faults(|faults| faults.gone = false);
-        tenant.ill.insert(name, Ill::Away);
-        if !live {
-            let refused = !tenant.try_mount().await?;
-            if refused {
-                // Too few can be counted on without it.
-                tenant.put_right();
-                tenant.mount().await?;
-            } else {
-                if fault == Fault::OldImage {
-                    // It was taken for what it is: its true bytes do not come back.
-                    tenant.undo.retain(|undo| !matches!(undo, Undo::Image(of, _) if of.label() == disk.label()));
-                }
-                tenant.start_clients();
-            }
-            self.up().await?;
-        } else if fault != Fault::OldImage {
-            let asked = tenant.ask_online().await?;
-            self.core.sleep(Duration::from_secs(2)).await;
-            let tenant = &mut self.tenants[g];
-            let back = tenant.state() != State::Degraded
-                || tenant.group().members().iter().all(|(_, state)| *state == DiskState::Online);
-            if back && tenant.disks_of(&tenant.ill.keys().next().cloned().unwrap_or_default()).len() == 1 {
-                return Err(format!("{}: {} is taken back although it is {}", tenant.name, disk.label(), fault.name()));
-            }
-            if let Err(error) = asked {
-                tenant.say(|| format!("online: {}", words(&error)));
-            }
-        }
-        Ok(())
-    }
-
-    /// A disk is found at another path, or at two, after a mount.
-    async fn new_path(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let end = *pick(numbers, &[End::Killed, End::Dismounted]);
-        self.down(g, end, numbers.below(200)).await?;
-        let tenant = &mut self.tenants[g];
-        let disk = pick(numbers, &tenant.disks).clone();
-        let path = format!("/dev/new-{}-{}", disk.label(), numbers.below(1000));
-        if numbers.below(2) == 0 {
-            tenant.move_to(&disk, &path);
-        } else {
-            tenant.host.attach(&path, disk);
-        }
-        self.up().await
     }
 
     async fn operator_offline(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
@@ -502,115 +525,11 @@ impl Story {
         Ok(())
     }
 
-    /// Takes disks out of sight, and says whether more than may be lost.
-    fn hide(&mut self, g: usize, hidden: &[SimDisk]) {
-        let tenant = &mut self.tenants[g];
-        for disk in hidden {
-            let path = tenant.path_of(disk);
-            tenant.host.detach(&path);
-            tenant.undo.push(Undo::Attach(path, disk.clone()));
-            let index = tenant.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours");
-            let name = tenant.shape.disks[index].0.clone();
-            tenant.ill.insert(name, Ill::Away);
-        }
-        let data = tenant.ill.keys().filter(|name| !name.starts_with('Q')).count();
-        tenant.beyond = data > tenant.budget();
-        let labels: Vec<&str> = hidden.iter().map(SimDisk::label).collect();
-        tenant.say(|| format!("out of sight: {}", labels.join(", ")));
-    }
-
-    /// Mounts a group some of whose disks are out of sight, if it can be, and works with it for a while.
-    async fn mount_what_is_there(&mut self, g: usize, must: bool, operations: u64) -> Result<bool, Failure> {
-        let tenant = &mut self.tenants[g];
-        if tenant.beyond {
-            tenant.mood.lenient.store(true, Ordering::Relaxed);
-        }
-        if tenant.try_mount().await? {
-            tenant.start_clients();
-            self.work(operations).await?;
-            return Ok(true);
-        }
-        if must {
-            return Err(format!("{}: not mounted although enough of its disks are there", tenant.name));
-        }
-        Ok(false)
-    }
-
-    /// Some disks are out of sight at a mount.
-    async fn subset(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let tenant = &self.tenants[g];
-        let before = tenant.state();
-        let was_whole = matches!(before, State::Whole | State::Full) && tenant.ill.is_empty();
-        let end = *pick(numbers, &[End::Killed, End::Dismounted, End::PowerCut]);
-        self.down(g, end, numbers.below(200)).await?;
-        let tenant = &self.tenants[g];
-        let mut hidden: Vec<SimDisk> = tenant.disks.clone();
-        let share = 2 + numbers.below(4);
-        hidden.retain(|disk| {
-            let path = tenant.path_of(disk);
-            tenant.host.has(&path) && numbers.below(share) == 0
-        });
-        self.hide(g, &hidden);
-        let tenant = &self.tenants[g];
-        let voters = tenant.shape.failure_groups().len().min(5);
-        let missing = tenant.ill.len();
-        // Whichever they are, a majority votes, and each extent has a mirror in sight.
-        let enough = was_whole && !tenant.beyond && voters > 2 * missing.min(voters) && !tenant.is_external();
-        let mounted = self.mount_what_is_there(g, enough || (was_whole && hidden.is_empty()), 30).await?;
-        if mounted && !self.tenants[g].beyond {
-            // It stays so for a while.
-            return self.up().await;
-        }
-        self.all_in_sight(g).await
-    }
-
-    /// Everything is shown again, and mounted.
-    async fn all_in_sight(&mut self, g: usize) -> Result<(), Failure> {
-        if self.tenants[g].group.is_some() {
-            self.down(g, End::Killed, 0).await?;
-        }
-        self.tenants[g].put_right();
-        self.up().await?;
-        let tenant = &mut self.tenants[g];
-        tenant
-            .until("a look at everything", |tenant| tenant.clients.iter().all(|client| !client.model().is_unverified()))
-            .await?;
-        tenant.beyond = false;
-        tenant.mood.lenient.store(false, Ordering::Relaxed);
-        tenant.bring_online().await?;
-        tenant.failure()?;
-        tenant.ill.clear();
-        Ok(())
-    }
-
-    /// Two halves of the group, such as two sites, go and come in any order.
-    async fn halves(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let groups = self.tenants[g].shape.failure_groups();
-        let one: Vec<bool> = groups.iter().map(|_| numbers.below(2) == 0).collect();
-        for _ in 0..2 + numbers.below(3) {
-            if self.tenants[g].group.is_some() {
-                let end = *pick(numbers, &[End::Killed, End::Dismounted, End::PowerCut]);
-                self.down(g, end, numbers.below(200)).await?;
-            }
-            self.tenants[g].put_right();
-            let shown = numbers.below(3);
-            let mut hidden = Vec::new();
-            for (name, first) in groups.iter().zip(&one) {
-                if (shown == 0 && *first) || (shown == 1 && !*first) {
-                    hidden.extend(self.tenants[g].disks_of(name));
-                }
-            }
-            self.hide(g, &hidden);
-            self.mount_what_is_there(g, false, 15).await?;
-        }
-        self.all_in_sight(g).await
-    }
-
     /// Somebody writes what looks right to the disks of a group that is not mounted; whoever reads it gives an error.
     /// Then the disks are as they were.
     async fn hostile_bytes(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let end = *pick(numbers, &[End::Killed, End::Dismounted]);
-        self.down(g, end, numbers.below(200)).await?;
+        self.down(g, end, moment(numbers)).await?;
         // I/O of the engine that was killed lands before.
         self.core.sleep(Duration::from_secs(1)).await;
         let tenant = &self.tenants[g];
@@ -660,10 +579,10 @@ impl Story {
         self.silent(Fault::Rot, g, numbers).await?;
         let tenant = &mut self.tenants[g];
         let group = Arc::clone(tenant.group());
-        self.core.fuse(tenant.process(), Some(numbers.below(3000)));
+        self.core.fuse(tenant.process(), Some(Fuse::Steps(numbers.below(3000))));
         let ended = tenant.inside(async move { group.check(true).await }).await?;
         tenant.say(|| format!("the repair {}", if ended.is_some() { "came to its end" } else { "was killed" }));
-        tenant.kill(0).await?;
+        tenant.kill(AT_ONCE).await?;
         if !tenant.try_mount().await? {
             return Err(format!("{}: not mounted after a repair was killed", tenant.name));
         }
@@ -675,13 +594,25 @@ impl Story {
 }
 
 impl Tenant {
+    /// One copy of a disk's header is not what it was, on some disks: always the same one, so that two are left.
+    fn spoil_headers(&self, numbers: &mut Numbers) {
+        for (index, disk) in self.disks.iter().enumerate() {
+            if numbers.below(2) == 0 {
+                continue;
+            }
+            let mut noise = [0; 4096];
+            numbers.fill(&mut noise);
+            let place = header_places(disk.size())[index % 3];
+            self.say(|| format!("{}: its header at {place} is overwritten", disk.label()));
+            disk.corrupt(place, &noise);
+        }
+    }
+
     /// One mount, which may die of its fuse; nobody works then.
-    async fn mount_once(&mut self) -> Result<(), Failure> {
+    async fn mount_once(&mut self, moment: Fuse) -> Result<(), Failure> {
         self.world = self.host.process();
         let world = Arc::clone(&self.world) as Arc<dyn World>;
-        self.dying_mounts = 0;
-        let steps = self.core.below(2500);
-        self.core.fuse(self.process(), Some(steps));
+        self.core.fuse(self.process(), Some(moment));
         let name = self.name;
         let _ = self.inside(async move { Group::mount(world, name, false).await.map(drop) }).await?;
         self.core.kill(self.process());

@@ -17,6 +17,7 @@
 //! A write that returned an error may have happened or not, like one that was under way, and may go on to be either
 //! until somebody has read it.
 
+use plinth_engine::api::Node;
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The unit in which writes are atomic for the model, in bytes.
@@ -44,6 +45,10 @@ struct Sector {
     states: Vec<(Turn, Content)>,
     /// May be seen from now on, too, and when it could be first: writes that did not come to a good end.
     maybe: Vec<Content>,
+    /// When such a write was last.
+    failed: Turn,
+    /// Which of all that it could be somebody has read since: as long as the engine lives, it is this.
+    read: Option<Content>,
 }
 
 impl Sector {
@@ -51,12 +56,34 @@ impl Sector {
     fn be_the_last(&mut self) {
         let last = self.states.len() - 1;
         self.states.drain(..last);
+        self.read = None;
+    }
+
+    /// Whether it was written since a turn.
+    fn is_since(&self, turn: Turn) -> bool {
+        self.states.last().is_some_and(|(last, _)| *last > turn)
+    }
+
+    /// What a read may show. `ended`: the turn at the last end of the engine.
+    fn possible(&self, when: Seen, ended: Turn) -> Vec<&Content> {
+        let only_the_last = match when {
+            Seen::Now => true,
+            Seen::AfterMount => self.is_since(ended),
+            Seen::InDoubt => false,
+        };
+        let is_settled = only_the_last || (when == Seen::AfterMount && self.failed > ended);
+        if let Some(read) = self.read.as_ref().filter(|_| is_settled) {
+            return vec![read];
+        }
+        let from = if only_the_last { self.states.len() - 1 } else { 0 };
+        self.states[from..].iter().map(|(_, content)| content).chain(&self.maybe).collect()
     }
 
     /// It is one of all states, and until somebody has read it not even a sync tells which.
     fn be_any(&mut self) {
         let last = self.states.len() - 1;
         self.maybe.extend(self.states.drain(..last).map(|(_, content)| content));
+        self.read = None;
     }
 }
 
@@ -68,6 +95,8 @@ pub struct Model {
     next_file: FileId,
     /// From the durable base on. Never empty.
     names: Vec<(Turn, Names)>,
+    /// What the group calls a file, where an acknowledgement said it: names and sizes alone may be those of another one.
+    nodes: BTreeMap<FileId, Node>,
     /// The operation under way.
     under_way: Option<Names>,
     sectors: BTreeMap<FileId, BTreeMap<u64, Sector>>,
@@ -76,6 +105,10 @@ pub struct Model {
     touched: BTreeMap<FileId, Turn>,
     /// Since the last mount not everything has been looked at.
     unverified: bool,
+    /// Nor have the names.
+    unlisted: bool,
+    /// The turn at the last end of the engine: what was acknowledged since is certain.
+    ended: Turn,
 }
 
 /// When something is read.
@@ -99,11 +132,14 @@ impl Default for Model {
             turn: 0,
             next_file: 1,
             names: vec![(0, Names::default())],
+            nodes: BTreeMap::new(),
             under_way: None,
             sectors: BTreeMap::new(),
             writing: None,
             touched: BTreeMap::new(),
             unverified: false,
+            unlisted: false,
+            ended: 0,
         }
     }
 }
@@ -119,17 +155,24 @@ impl Model {
         self.next_file
     }
 
+    /// What the group calls a file.
+    pub fn is_called(&mut self, file: FileId, node: Node) {
+        self.nodes.insert(file, node);
+    }
+
+    fn known(&self, file: FileId, number: u64) -> Option<&Sector> {
+        self.sectors.get(&file)?.get(&number)
+    }
+
     /// The sector as it is now, as far as that is known.
     pub fn sector(&self, file: FileId, number: u64) -> Content {
-        let found = self.sectors.get(&file).and_then(|sectors| sectors.get(&number));
-        found
+        self.known(file, number)
             .map_or_else(|| Arc::clone(&self.zeros), |sector| Arc::clone(&sector.states.last().expect("never empty").1))
     }
 
     /// Whether one state of a sector is known to be what is there.
     pub fn is_certain(&self, file: FileId, number: u64) -> bool {
-        let found = self.sectors.get(&file).and_then(|sectors| sectors.get(&number));
-        found.is_none_or(|sector| sector.maybe.is_empty())
+        self.known(file, number).is_none_or(|sector| sector.maybe.is_empty())
     }
 
     /// An operation begins: it will leave these names, and these sectors of a file.
@@ -152,6 +195,7 @@ impl Model {
                 // What may lie below it may come back with a loss of power.
                 sector.states.extend(sector.maybe.drain(..).map(|below| (NEVER_SURE, below)));
                 sector.states.push((turn, content));
+                sector.read = None;
             }
         }
     }
@@ -159,9 +203,18 @@ impl Model {
     /// It returned an error, and its names did not change.
     pub fn refuse(&mut self) {
         self.under_way = None;
+        self.leave_writing_in_doubt();
+    }
+
+    /// What was being written is there or not.
+    fn leave_writing_in_doubt(&mut self) {
+        let turn = self.turn;
         if let Some((file, sectors)) = self.writing.take() {
             for (number, content) in sectors {
-                self.entry(file, number).maybe.push(content);
+                let sector = self.entry(file, number);
+                sector.maybe.push(content);
+                sector.failed = turn;
+                sector.read = None;
             }
         }
     }
@@ -189,11 +242,12 @@ impl Model {
 
     fn entry(&mut self, file: FileId, number: u64) -> &mut Sector {
         let zeros = &self.zeros;
-        self.sectors
-            .entry(file)
-            .or_default()
-            .entry(number)
-            .or_insert_with(|| Sector { states: vec![(0, Arc::clone(zeros))], maybe: Vec::new() })
+        self.sectors.entry(file).or_default().entry(number).or_insert_with(|| Sector {
+            states: vec![(0, Arc::clone(zeros))],
+            maybe: Vec::new(),
+            failed: 0,
+            read: None,
+        })
     }
 
     /// The turn that a sync which begins now will make durable.
@@ -232,19 +286,30 @@ impl Model {
                 sector.be_any();
             }
         }
-        self.unverified = true;
+        self.forget_what_was_seen();
     }
 
     /// The power was cut.
     pub fn power_cut(&mut self) {
         self.end_under_way();
         self.sectors.values_mut().flat_map(BTreeMap::values_mut).for_each(Sector::be_any);
+        self.forget_what_was_seen();
+    }
+
+    fn forget_what_was_seen(&mut self) {
         self.unverified = true;
+        self.unlisted = true;
+        self.ended = self.turn;
     }
 
     /// Whether a mount was not followed by a look at everything.
     pub fn is_unverified(&self) -> bool {
         self.unverified
+    }
+
+    /// Whether the names were looked at since the last mount.
+    pub fn is_listed(&self) -> bool {
+        !self.unlisted
     }
 
     /// Everything was looked at.
@@ -263,35 +328,35 @@ impl Model {
         if let Some(names) = self.under_way.take() {
             self.names.push((turn, names));
         }
-        if let Some((file, sectors)) = self.writing.take() {
-            for (number, content) in sectors {
-                self.entry(file, number).maybe.push(content);
-            }
-        }
+        self.leave_writing_in_doubt();
     }
 
     /// The group is mounted again, and these are the names and sizes found. From now on they are what is.
     ///
     /// # Errors
     /// If they are none of the states that they may be in.
-    pub fn found(&mut self, found: &BTreeMap<String, u64>) -> Result<(), Wrong> {
-        let same = |names: &Names| {
-            names.0.len() == found.len() && names.0.iter().all(|(name, (_, size))| found.get(name) == Some(size))
+    pub fn found(&mut self, found: &BTreeMap<String, (Node, u64)>) -> Result<(), Wrong> {
+        let is_there = |(name, (file, size)): (&String, &(FileId, u64))| {
+            let called = self.nodes.get(file);
+            found.get(name).is_some_and(|(node, there)| there == size && called.is_none_or(|called| called == node))
         };
+        let same = |names: &Names| names.0.len() == found.len() && names.0.iter().all(is_there);
         let Some((_, names)) = self.names.iter().rev().find(|(_, names)| same(names)) else {
             let known: Vec<String> =
                 self.names.iter().map(|(turn, names)| format!("  turn {turn}: {}", names.show())).collect();
-            let shown: Vec<String> = found.iter().map(|(name, size)| format!("{name} {size}")).collect();
+            let shown: Vec<String> = found.iter().map(|(name, (_, size))| format!("{name} {size}")).collect();
             return Err(format!("found {}; possible were\n{}", shown.join(", "), known.join("\n")));
         };
         let names = names.clone();
         let alive: BTreeMap<FileId, u64> = names.0.values().copied().collect();
+        self.nodes.retain(|file, _| alive.contains_key(file));
         self.sectors.retain(|file, _| alive.contains_key(file));
         // What lies behind the end of a file is zeros, should it grow again.
         for (file, size) in alive {
             self.sectors.entry(file).or_default().retain(|number, _| *number < size / SECTOR as u64);
         }
         self.names = vec![(self.turn, names)];
+        self.unlisted = false;
         Ok(())
     }
 
@@ -308,17 +373,32 @@ impl Model {
                 Err(wrong(number, bytes, &[&self.zeros]))
             };
         };
-        let from = if when == Seen::Now { sector.states.len() - 1 } else { 0 };
-        let possible: Vec<&Content> =
-            sector.states[from..].iter().map(|(_, content)| content).chain(&sector.maybe).collect();
+        let possible = sector.possible(when, self.ended);
         let Some(found) = possible.iter().find(|content| content[..bytes.len()] == *bytes) else {
             return Err(wrong(number, bytes, &possible));
         };
-        if when == Seen::AfterMount {
-            sector.states = vec![(turn, Arc::clone(found))];
+        let found = Arc::clone(found);
+        if when == Seen::AfterMount && !sector.is_since(self.ended) && sector.failed <= self.ended {
+            // Recovery has made it durable.
+            sector.states = vec![(turn, found)];
             sector.maybe.clear();
+        } else if when != Seen::InDoubt && !sector.maybe.is_empty() {
+            sector.read = Some(found);
         }
         Ok(())
+    }
+
+    /// A read of a whole sector beside the write that is under way showed this, which decides nothing.
+    ///
+    /// # Errors
+    /// If it is none of the states that it may be in, nor what is being written.
+    pub fn read_beside(&self, file: FileId, number: u64, bytes: &[u8], when: Seen) -> Result<(), Wrong> {
+        let sector = self.known(file, number);
+        let mut possible = sector.map_or_else(|| vec![&self.zeros], |sector| sector.possible(when, self.ended));
+        let writing = self.writing.iter().flat_map(|(_, sectors)| sectors);
+        possible.extend(writing.filter(|(written, _)| *written == number).map(|(_, content)| content));
+        let known = possible.iter().any(|content| content[..bytes.len()] == *bytes);
+        if known { Ok(()) } else { Err(wrong(number, bytes, &possible)) }
     }
 }
 

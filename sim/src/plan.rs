@@ -11,7 +11,7 @@
 //! besides, such as which disk it meets, follows from its `draw`; what a client does, from its number; the order in
 //! which everything happens, from `seed`.
 
-use crate::client::Style;
+use crate::style::Style;
 use plinth_engine::{testing::Numbers, world::Sectors};
 use plinth_format::{Redundancy, layout::MIB};
 use std::{fmt, str::FromStr};
@@ -53,9 +53,12 @@ impl Shape {
             0 => (Redundancy::External, "A"),
             1 => (Redundancy::External, "A A"),
             2 => (Redundancy::External, "A A A"),
-            3..8 => (Redundancy::Normal, "A B"),
-            8 => (Redundancy::Normal, "A A B B"),
-            9 | 10 => (Redundancy::Normal, "A B C"),
+            3..6 => (Redundancy::Normal, "A B"),
+            // Disks without a vote, and without a mirror of the catalog.
+            6..8 => (Redundancy::Normal, "A A B B"),
+            8 => (Redundancy::Normal, "A A A A B B B B"),
+            9 => (Redundancy::Normal, "A B C"),
+            10 => (Redundancy::Normal, "A A B B C C"),
             11 | 12 => (Redundancy::Normal, "A B Q"),
             13 => (Redundancy::Normal, "A B C D E F"),
             14 => (Redundancy::Normal, "A A A B B C"),
@@ -76,8 +79,12 @@ impl Shape {
         };
         let disks = groups.split(' ').map(|name| disk(name, numbers)).collect();
         let count = 1 + numbers.below(clients_max);
-        let clients =
-            (0..count).map(|_| (Style::ALL[index(numbers, Style::ALL.len())], numbers.draw() >> 32)).collect();
+        let lazy = numbers.below(5) == 0;
+        let style = |numbers: &mut Numbers| {
+            let busy = Style::BUSY[index(numbers, Style::BUSY.len())];
+            if lazy { Style::Lazy } else { busy }
+        };
+        let clients = (0..count).map(|_| (style(numbers), numbers.draw() >> 32)).collect();
         Self { redundancy, au_size: au, sectors: Sectors { logical, physical }, disks, clients }
     }
 }
@@ -103,13 +110,13 @@ macro_rules! faults {
 
 faults! {
     /// The engine dies at one of its next steps.
-    EngineKilled "engine-killed" 6,
+    EngineKilled "engine-killed" 5,
     /// The engine dies, and its successors die in their mounts.
     KilledAgain "killed-again" 3,
     /// The host loses power, and everything not flushed with it, sector by sector.
-    PowerCut "power-cut" 6,
+    PowerCut "power-cut" 8,
     /// And again while it mounts.
-    PowerCutAgain "power-cut-again" 3,
+    PowerCutAgain "power-cut-again" 6,
     /// The engine does not run for minutes.
     Frozen "frozen" 2,
     /// Another engine tries to mount the group.
@@ -119,21 +126,21 @@ faults! {
     /// Every request is sent twice for a while.
     SentTwice "sent-twice" 2,
     /// All I/O of a failure group fails.
-    GroupFails "group-fails" 4,
+    GroupFails "group-fails" 3,
     /// No I/O of a failure group ends.
     GroupHangs "group-hangs" 3,
     /// One disk fails.
     DiskFails "disk-fails" 2,
     /// What was away is well, and is brought ONLINE.
     Return "return" 4,
-    /// One read fails.
+    /// One read fails, or some.
     ReadFails "read-fails" 1,
-    /// One write fails.
-    WriteFails "write-fails" 2,
+    /// One write fails, or some, or all of some blocks.
+    WriteFails "write-fails" 4,
     /// One flush fails, and loses what it covered.
     FlushFails "flush-fails" 2,
     /// A disk takes longer.
-    DiskSlow "disk-slow" 1,
+    DiskSlow "disk-slow" 3,
     /// Blocks cannot be read until they are written.
     LatentSectors "latent-sectors" 2,
     /// Whoever lends a disk's space has no more.
@@ -173,7 +180,7 @@ faults! {
     /// The group is dropped and created anew.
     DropAndCreate "drop-and-create" 1,
     /// The group is filled to the last AU, and the files removed.
-    Full "full" 3,
+    Full "full" 5,
     /// The engine dies while a check repairs.
     KilledInRepair "killed-in-repair" 2,
 }
@@ -184,14 +191,20 @@ impl Fault {
     }
 
     fn drawn(numbers: &mut Numbers) -> Self {
-        let mut drawn = numbers.below(Self::ALL.iter().map(|(_, _, weight)| weight).sum());
-        let chosen = Self::ALL.iter().find(|(_, _, weight)| {
-            let here = drawn < *weight;
-            drawn = drawn.saturating_sub(*weight);
-            here
-        });
-        chosen.expect("below the sum").0
+        let weights: Vec<u64> = Self::ALL.iter().map(|(_, _, weight)| *weight).collect();
+        Self::ALL[weighted(&weights, |limit| numbers.below(limit))].0
     }
+}
+
+/// One of several, the heavier the likelier, by a number below a limit that is drawn.
+pub fn weighted(weights: &[u64], below: impl FnOnce(u64) -> u64) -> usize {
+    let mut drawn = below(weights.iter().sum());
+    let index = weights.iter().position(|weight| {
+        let here = drawn < *weight;
+        drawn = drawn.saturating_sub(*weight);
+        here
+    });
+    index.expect("below the sum")
 }
 
 /// One misfortune.
@@ -235,7 +248,11 @@ impl Plan {
             last = Fault::drawn(&mut numbers);
             Step { fault: last, group: index(&mut numbers, count), draw: numbers.draw() >> 16, after }
         };
-        let steps = (0..faults).map(step).collect();
+        let mut steps: Vec<Step> = (0..faults).map(step).collect();
+        if numbers.below(6) == 0 {
+            // Full from the beginning: each AU that is freed is taken at once.
+            steps.insert(0, Step { fault: Fault::Full, group: index(&mut numbers, count), draw: 0, after: 40 });
+        }
         Self { seed, operations, groups, steps }
     }
 

@@ -3,12 +3,12 @@
 //! Histories are tried from seed 0 on, each in a process of its own, several at a time; the count is the first seed that
 //! fails, whoever was quicker. That seed is then told once more without the mistake: it must come to a good end.
 
+use crate::{executor::lock, farm};
 use clap::Args;
 use plinth_engine::planted::{self, Bug};
 use std::{
-    process::{Command, ExitCode, Stdio},
-    sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    process::ExitCode,
+    sync::{Mutex, PoisonError},
 };
 
 /// What the command line says of planted mistakes.
@@ -29,11 +29,6 @@ pub struct Arguments {
 fn find(name: &str) -> Result<Bug, String> {
     let found = Bug::ALL.iter().copied().find(|bug| bug.name() == name);
     found.ok_or_else(|| "there is no such mistake; `--planted list` has them".to_owned())
-}
-
-/// What tells a worker which mistake is planted here.
-pub fn of_worker() -> impl Iterator<Item = &'static str> {
-    planted::planted().into_iter().flat_map(|bug| ["--bug", bug.name()])
 }
 
 impl Arguments {
@@ -76,8 +71,6 @@ struct Hunt {
     innocent: Option<String>,
 }
 
-/// How long a history may take: code that spins takes no step that anybody counts.
-const PATIENCE: Duration = Duration::from_secs(600);
 /// Characters of a report that a table shows.
 const REPORT_MAX: usize = 140;
 
@@ -126,8 +119,8 @@ fn hunt(bugs: &[Bug], most: u64, jobs: usize, operations: u64) -> Vec<Hunt> {
                         hunt.under_way += 1;
                         (index, hunt.bug, hunt.next - 1)
                     };
-                    let failure = history(seed, Some(bug), operations);
-                    let innocent = failure.as_ref().and_then(|_| history(seed, None, operations));
+                    let failure = farm::history(seed, Some(bug), operations);
+                    let innocent = failure.as_ref().and_then(|_| farm::history(seed, None, operations));
                     let hunt = &mut lock(&hunts)[index];
                     hunt.under_way -= 1;
                     if let Some(failure) = failure
@@ -144,36 +137,4 @@ fn hunt(bugs: &[Bug], most: u64, jobs: usize, operations: u64) -> Vec<Hunt> {
         }
     });
     hunts.into_inner().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Runs one history in a process of its own; what went wrong, if something did.
-fn history(seed: u64, bug: Option<Bug>, operations: u64) -> Option<String> {
-    let program = std::env::current_exe().expect("this program has a path");
-    let mut command = Command::new(program);
-    command.args(["--worker", "--seeds", &format!("{seed}..{}", seed + 1), "--operations", &operations.to_string()]);
-    if let Some(bug) = bug {
-        command.args(["--bug", bug.name()]);
-    }
-    let mut worker = command.stderr(Stdio::null()).stdout(Stdio::piped()).spawn().expect("a worker can be started");
-    let began = Instant::now();
-    // One line fits into the pipe.
-    while worker.try_wait().expect("a worker can be waited for").is_none() {
-        if began.elapsed() > PATIENCE {
-            worker.kill().expect("a worker can be killed");
-            worker.wait().expect("a worker can be waited for");
-            return Some(format!("it does not end within {} minutes", PATIENCE.as_secs() / 60));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let output = worker.wait_with_output().expect("a worker can be waited for");
-    let text = String::from_utf8_lossy(&output.stdout);
-    match text.lines().next().and_then(|line| line.split('\t').nth(4)) {
-        Some("-") => None,
-        Some(failure) => Some(failure.to_owned()),
-        None => Some(format!("the worker ended: {}", output.status)),
-    }
 }

@@ -12,13 +12,13 @@ use crate::{
     client::{Client, Mood},
     coverage::State,
     disk::SimDisk,
-    executor::{Core, ProcessId},
+    executor::{Core, Fuse, ProcessId},
     history::Failure,
     plan::Shape,
     world::{Host, ProcessWorld},
 };
 use plinth_engine::{
-    admin::{AdminError, Code, Selection},
+    admin::{AdminError, Code, Report, Selection},
     api::{Allocate, Caller, NewFile, ROOT},
     error::FileError,
     group::Group,
@@ -78,6 +78,10 @@ pub struct Tenant {
     pub silent: bool,
     /// A flush failed on a disk that had to stay: what was not synced may be as after a loss of power.
     pub lossy: bool,
+    /// Engines that ended because their catalog had stopped, since all was well.
+    stops: u32,
+    /// A disk may have lost what a failed flush covered, and may still be read.
+    pub forgetful: bool,
     /// A file of no client takes all space.
     pub full: bool,
     /// More is out of sight than may be lost.
@@ -85,6 +89,8 @@ pub struct Tenant {
     pub undo: Vec<Undo>,
     /// Mounts that die: how often, and after how many steps at most.
     pub dying_mounts: u64,
+    /// Nobody asks its engine for anything, and it is to die in that.
+    pub lull: bool,
     /// A mount that dies loses the power too, see the story.
     pub lives: u64,
     /// Blocks that did not match their checksum since the mount, for a reason.
@@ -93,6 +99,18 @@ pub struct Tenant {
 
 /// Virtual time that a mount may wait for disks before somebody sees to them.
 const MOUNT_WAIT: Duration = Duration::from_secs(120);
+
+/// Engines that are replaced because their catalog has stopped, before somebody looks for the reason.
+const STOPS_MAX: u32 = 5;
+
+/// Virtual time after which the engine has dealt with an I/O that has failed.
+const ERRORS_ARRIVE: Duration = Duration::from_secs(1);
+
+/// Virtual time in which an engine that nobody asks for anything closes its regions.
+const LULL_LASTS: Duration = Duration::from_secs(5);
+
+/// The engine's next step.
+pub const AT_ONCE: Fuse = Fuse::Steps(0);
 
 const FILLER: &[u8] = b"filler";
 
@@ -128,10 +146,13 @@ impl Tenant {
             ill: BTreeMap::new(),
             silent: false,
             lossy: false,
+            stops: 0,
+            forgetful: false,
             full: false,
             beyond: false,
             undo: Vec::new(),
             dying_mounts: 0,
+            lull: false,
             lives: 0,
             explained: AtomicU64::new(0),
         }
@@ -163,14 +184,18 @@ impl Tenant {
         disks.filter(|(_, (name, _))| name == group).map(|(disk, _)| disk.clone()).collect()
     }
 
+    /// A disk's place among the group's.
+    pub fn index_of(&self, disk: &SimDisk) -> usize {
+        self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours")
+    }
+
     pub fn path_of(&self, disk: &SimDisk) -> String {
-        let index = self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours");
-        self.paths[index].clone()
+        self.paths[self.index_of(disk)].clone()
     }
 
     /// Shows a disk at another path from now on.
     pub fn move_to(&mut self, disk: &SimDisk, path: &str) {
-        let index = self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours");
+        let index = self.index_of(disk);
         self.host.rename(&self.paths[index], path);
         self.paths[index] = path.to_owned();
     }
@@ -197,10 +222,8 @@ impl Tenant {
     /// Whether the engine counts on no disk that is ill: what it counts on has to be right.
     pub fn has_noticed(&self) -> bool {
         let Some(group) = &self.group else { return false };
-        let serves = |disk: &SimDisk| {
-            let index = self.disks.iter().position(|known| known.label() == disk.label()).expect("one of ours");
-            group.members()[index].1 != DiskState::Offline
-        };
+        let members = group.members();
+        let serves = |disk: &SimDisk| members[self.index_of(disk)].1 != DiskState::Offline;
         self.ill.iter().all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(serves))
     }
 
@@ -212,6 +235,17 @@ impl Tenant {
     /// Lets its clients do so many operations more.
     pub fn allow(&self, operations: u64) {
         self.mood.allowed.fetch_max(self.done() + operations, Ordering::Relaxed);
+    }
+
+    /// Lets its clients do nothing more, but look at what they have not looked at.
+    pub fn rest(&self) {
+        self.mood.allowed.store(self.done(), Ordering::Relaxed);
+    }
+
+    /// Waits until every client has looked at everything since the mount.
+    pub async fn until_looked(&self) -> Result<(), Failure> {
+        let looked = |tenant: &Self| tenant.clients.iter().all(|client| !client.model().is_unverified());
+        self.until("a look at everything", looked).await
     }
 
     /// The first failure of a client.
@@ -226,8 +260,8 @@ impl Tenant {
     fn explain(&self) -> Result<(), Failure> {
         let Some(group) = &self.group else { return Ok(()) };
         let mismatches = group.mismatches();
-        let is_strange = self.silent || self.lossy || self.mood.lenient.load(Ordering::Relaxed);
-        if is_strange || !self.ill.is_empty() || !self.undo.is_empty() {
+        let is_strange = self.silent || self.lossy || self.forgetful || self.mood.lenient.load(Ordering::Relaxed);
+        if is_strange || self.undo.iter().any(|undo| matches!(undo, Undo::Image(..))) {
             self.explained.store(mismatches, Ordering::Relaxed);
         }
         match mismatches - self.explained.load(Ordering::Relaxed) {
@@ -290,8 +324,7 @@ impl Tenant {
             let world = Arc::clone(&self.world) as Arc<dyn World>;
             if self.dying_mounts > 0 {
                 self.dying_mounts -= 1;
-                let steps = self.core.below(2500);
-                self.core.fuse(self.process(), Some(steps));
+                self.core.fuse(self.process(), Some(self.moment_of_mount()));
             }
             let name = self.name;
             let waited = self.heal_after(if self.ill.is_empty() { PATIENCE * 2 } else { MOUNT_WAIT });
@@ -318,6 +351,14 @@ impl Tenant {
                 Some(Err(error)) => return Err(format!("{}: mount: {}", self.name, words(&error))),
                 _ => self.say(|| "the engine died while it mounted".to_owned()),
             }
+        }
+    }
+
+    /// A moment in a mount.
+    pub fn moment_of_mount(&self) -> Fuse {
+        match self.core.below(2) {
+            0 => Fuse::Steps(self.core.below(2500)),
+            _ => Fuse::Changes(self.core.below(1 << self.core.below(9))),
         }
     }
 
@@ -387,7 +428,12 @@ impl Tenant {
 
     /// What its engine's end means for clients.
     pub fn ended(&mut self, power: bool) {
-        self.group = None;
+        if let Some(group) = self.group.take() {
+            self.keep_caches(&group);
+        }
+        self.lull = false;
+        self.mood.burst.store(false, Ordering::Relaxed);
+        self.mood.churn.store(false, Ordering::Relaxed);
         for client in &self.clients {
             if power {
                 client.model().power_cut();
@@ -398,24 +444,42 @@ impl Tenant {
         self.lossy = false;
     }
 
-    /// The engine dies at one of its next steps.
-    pub async fn kill(&mut self, steps: u64) -> Result<(), Failure> {
+    /// Where the engine has not recorded that a disk fails, the disk has lost nothing.
+    fn keep_caches(&self, group: &Group) {
+        let members = group.members();
+        let serving = self.disks.iter().zip(&members).filter(|(_, (_, state))| *state != DiskState::Offline);
+        serving.for_each(|(disk, _)| disk.keep_cache());
+    }
+
+    /// The engine is killed.
+    pub async fn kill(&mut self, moment: Fuse) -> Result<(), Failure> {
+        self.die(moment).await?;
+        self.say(|| "the engine is killed".to_owned());
+        self.ended(false);
+        Ok(())
+    }
+
+    /// The engine dies at a moment that comes soon.
+    pub async fn die(&mut self, moment: Fuse) -> Result<(), Failure> {
         let process = self.process();
-        self.allow(20);
-        self.core.fuse(process, Some(steps));
-        let core = Arc::clone(&self.core);
-        let mut tries = 0;
+        let (patience, moment) = match moment {
+            // Clients that rest take steps, too.
+            Fuse::Steps(count) if self.lull => (LULL_LASTS, Fuse::Ios(count / 4)),
+            moment if self.lull => (LULL_LASTS, moment),
+            moment => {
+                self.allow(20);
+                (Duration::from_secs(1), moment)
+            }
+        };
+        self.core.fuse(process, Some(moment));
+        let (core, end) = (Arc::clone(&self.core), self.core.now() + patience);
         self.until("the engine's death", move |_| {
-            tries += 1;
-            if tries > 50 {
+            if core.now() > end {
                 core.kill(process);
             }
             core.is_dead(process)
         })
-        .await?;
-        self.say(|| "the engine is killed".to_owned());
-        self.ended(false);
-        Ok(())
+        .await
     }
 
     /// Dismounts the group; clients pause before, or are sent away.
@@ -428,9 +492,16 @@ impl Tenant {
         }
         let group = self.group.take().expect("mounted");
         let engine = Arc::clone(&group);
-        let ended =
-            self.inside(async move { engine.dismount(force).await }).await?.ok_or("the engine died by itself")?;
-        if let Err(error) = ended {
+        // Now and then it does not come to the end of it.
+        if self.core.one_in(4) {
+            let ios = self.core.below(1 << self.core.below(7));
+            self.core.fuse(self.process(), Some(Fuse::Ios(ios)));
+        }
+        let ended = self.inside(async move { engine.dismount(force).await }).await?;
+        if ended.is_none() {
+            self.say(|| "the engine is killed in that".to_owned());
+        }
+        if let Some(Err(error)) = ended {
             if !self.mood.lenient.load(Ordering::Relaxed) && self.ill.is_empty() {
                 return Err(format!("{}: dismount: {}", self.name, words(&error)));
             }
@@ -439,6 +510,7 @@ impl Tenant {
         self.core.kill(self.process());
         self.core.sleep(Duration::from_secs(1)).await;
         self.failure()?;
+        self.keep_caches(&group);
         self.ended(false);
         Ok(())
     }
@@ -452,7 +524,12 @@ impl Tenant {
         self.say(|| "the engine ends, because its catalog has stopped".to_owned());
         self.inside(async move { group.last_words().await }).await?;
         self.lossy = true;
-        self.kill(0).await?;
+        self.kill(AT_ONCE).await?;
+        self.stops += 1;
+        if self.stops > STOPS_MAX {
+            self.say(|| "somebody sees to the disk under the catalog".to_owned());
+            self.disks.iter().for_each(SimDisk::heal);
+        }
         self.mount().await
     }
 
@@ -467,26 +544,25 @@ impl Tenant {
             self.say(|| "all disks are well again".to_owned());
         }
         self.put_right();
+        if self.ill.values().any(|ill| *ill == Ill::Doubtful) {
+            // An error that is under way belongs to what was wrong before.
+            self.core.sleep(ERRORS_ARRIVE).await;
+        }
         self.mood.twice.store(false, Ordering::Relaxed);
         if was_lenient {
             // What is in doubt is settled by a mount.
             self.lossy = true;
-            self.kill(0).await?;
+            self.kill(AT_ONCE).await?;
             self.beyond = false;
             self.mount().await?;
-            self.until("a look at everything", |tenant| {
-                tenant.clients.iter().all(|client| !client.model().is_unverified())
-            })
-            .await?;
-            self.mood.lenient.store(false, Ordering::Relaxed);
+            self.until_looked().await?;
+            self.mood.be_strict();
         }
         self.bring_online().await?;
         self.failure()?;
         self.ill.clear();
+        self.stops = 0;
         self.beyond = false;
-        if self.full {
-            self.make_room().await?;
-        }
         Ok(())
     }
 
@@ -524,7 +600,6 @@ impl Tenant {
 
     /// The operator has everything checked and repaired.
     pub async fn repair(&mut self) -> Result<(), Failure> {
-        let group = Arc::clone(self.group());
         self.say(|| "the operator checks and repairs".to_owned());
         for disk in &self.disks {
             // What was told to go astray and found no I/O to do it with will not any more.
@@ -534,8 +609,12 @@ impl Tenant {
                 faults.misdirected_reads = 0;
             });
         }
-        let report = self.inside(async move { group.check(true).await }).await?.ok_or("the engine died by itself")?;
-        let report = report.map_err(|error| format!("{}: check with repair: {}", self.name, words(&error)))?;
+        let had_noticed = self.has_noticed();
+        let mut report = self.report(true).await?;
+        if report.problems.iter().any(|problem| !problem.repaired) && !had_noticed {
+            // A disk that fails was met by the check first, and is offline now.
+            report = self.report(true).await?;
+        }
         let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
         if let Some(problem) = left.first() {
             return Err(format!(
@@ -553,11 +632,11 @@ impl Tenant {
 
     /// Everything is as it should be, on every disk in sight.
     pub async fn check(&self) -> Result<(), Failure> {
-        let group = Arc::clone(self.group());
-        let Some(report) = self.inside(async move { group.check(false).await }).await? else {
-            return Err("the engine died by itself".to_owned());
-        };
-        let report = report.map_err(|error| format!("{}: check: {}", self.name, words(&error)))?;
+        if self.core.one_in(2) {
+            // Nobody needs to stop working for that.
+            self.allow(60);
+        }
+        let report = self.report(false).await?;
         let problems: Vec<&str> = report.problems.iter().map(|problem| problem.text.as_str()).take(5).collect();
         if problems.is_empty() {
             Ok(())
@@ -566,11 +645,17 @@ impl Tenant {
         }
     }
 
+    async fn report(&self, repair: bool) -> Result<Report, Failure> {
+        let group = Arc::clone(self.group());
+        let ended = self.inside(async move { group.check(repair).await }).await?.ok_or("the engine died by itself")?;
+        ended.map_err(|error| format!("{}: check: {}", self.name, words(&error)))
+    }
+
     /// All that the clients did is there, as they left it. They must be idle.
     pub async fn verify(&self) -> Result<(), Failure> {
         for client in self.clients.clone() {
             let session = Session::new(Arc::clone(self.group()), None);
-            let verified = self.inside(async move { client.verify(&session, false).await }).await?;
+            let verified = self.inside(async move { client.verify(&session).await }).await?;
             let verified = verified.ok_or("the engine died by itself")?;
             verified.map_err(|failure| format!("{}: {failure}", self.name))?;
         }
@@ -586,7 +671,8 @@ impl Tenant {
             let made = session.create(ROOT, FILLER, NewFile::Regular, 0o644, Caller { uid: 0, gid: 0 }).await;
             let node = match made {
                 Ok(attributes) => attributes.node,
-                Err(FileError::NoSpace) => return Ok(()),
+                // It was filled before.
+                Err(FileError::NoSpace | FileError::Exists) => return Ok(()),
                 Err(error) => return Err(error),
             };
             let (mut at, mut step) = (0, 64 * au_size.max(MIB));
@@ -609,7 +695,8 @@ impl Tenant {
         }
     }
 
-    async fn make_room(&mut self) -> Result<(), Failure> {
+    /// The file that took all space is removed.
+    pub async fn make_room(&mut self) -> Result<(), Failure> {
         let session = Session::new(Arc::clone(self.group()), None);
         let removed = self.inside(async move { session.unlink(ROOT, FILLER).await }).await?;
         match removed.ok_or("the engine died by itself")? {

@@ -82,7 +82,11 @@ fn verify_table(heir: &mut Lab, place: &str) {
 }
 
 fn prepared(kill: bool) -> Lab {
-    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    prepared_with(&["A", "B", "C"], kill)
+}
+
+fn prepared_with(failure_groups: &[&str], kill: bool) -> Lab {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, failure_groups);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 300_000));
     lab.sync(node);
@@ -155,6 +159,21 @@ fn a_loss_and_a_resync_are_cut_short() {
         doomed.dismount();
     };
     cut_short(&prepared(false), 5, work, verify_table);
+}
+
+/// A failure group's voting disk fails, and another one of it takes its vote.
+#[test]
+fn a_vote_that_moves_is_cut_short() {
+    let work = |doomed: &mut Lab| {
+        doomed.mount();
+        doomed.disks[2].faults(|faults| faults.fail_writes = true);
+        let node = doomed.create_file("other");
+        doomed.write(node, 0, &pattern(3, 300_000));
+        doomed.sync(node);
+        doomed.disks[2].faults(|faults| faults.fail_writes = false);
+        doomed.dismount();
+    };
+    cut_short(&prepared_with(&["A", "A", "B", "B"], false), 1, work, verify_table);
 }
 
 #[test]

@@ -1,0 +1,93 @@
+//! What kinds of programs use a disk group, and how often each does what.
+
+use crate::plan::weighted;
+
+/// What kind of program a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Some of everything.
+    Mixed,
+    /// Appends and syncs.
+    Log,
+    /// Pages here and there, checkpoints.
+    Pages,
+    /// Many small files that come and go.
+    Small,
+    /// Some of everything, and hardly ever a sync.
+    Lazy,
+}
+
+impl Style {
+    pub const ALL: [Self; 5] = [Self::Mixed, Self::Log, Self::Pages, Self::Small, Self::Lazy];
+    /// Those that keep the disks' caches empty.
+    pub const BUSY: [Self; 4] = [Self::Mixed, Self::Log, Self::Pages, Self::Small];
+
+    /// Files at a time.
+    pub fn files(self) -> u64 {
+        match self {
+            Self::Small => 30,
+            Self::Log => 3,
+            Self::Mixed | Self::Pages | Self::Lazy => 6,
+        }
+    }
+
+    /// Largest file, in sectors.
+    pub fn sectors(self) -> u64 {
+        match self {
+            Self::Small => 200,
+            _ => 5 << 11,
+        }
+    }
+
+    /// Weights of what it does, in the order of [`Act`].
+    fn weights(self) -> [u64; 14] {
+        match self {
+            Self::Mixed => [8, 5, 4, 4, 3, 4, 5, 21, 20, 4, 8, 2, 14, 6],
+            Self::Log => [3, 2, 2, 2, 0, 3, 2, 60, 5, 0, 10, 0, 11, 2],
+            Self::Pages => [2, 1, 1, 2, 2, 2, 3, 5, 50, 6, 8, 6, 12, 12],
+            Self::Small => [28, 20, 8, 4, 2, 1, 0, 15, 8, 2, 4, 0, 8, 2],
+            Self::Lazy => [8, 6, 4, 5, 4, 6, 5, 21, 24, 5, 1, 0, 14, 8],
+        }
+    }
+
+    /// What it does next, by a number below a limit that is drawn.
+    pub fn act(self, below: impl FnOnce(u64) -> u64) -> Act {
+        ACTS[weighted(&self.weights(), below)]
+    }
+}
+
+/// One thing that a client does.
+#[derive(Debug, Clone, Copy)]
+pub enum Act {
+    Create,
+    Unlink,
+    Rename,
+    Truncate,
+    Punch,
+    Reserve,
+    Extend,
+    Append,
+    Page,
+    Sparse,
+    Sync,
+    Checkpoint,
+    Read,
+    Together,
+}
+
+const ACTS: [Act; 14] = [
+    Act::Create,
+    Act::Unlink,
+    Act::Rename,
+    Act::Truncate,
+    Act::Punch,
+    Act::Reserve,
+    Act::Extend,
+    Act::Append,
+    Act::Page,
+    Act::Sparse,
+    Act::Sync,
+    Act::Checkpoint,
+    Act::Read,
+    Act::Together,
+];
