@@ -48,7 +48,7 @@ impl Story {
         }
         let tenant = &mut self.tenants[g];
         if live {
-            let serves = |group: &Arc<Group>| group.members()[tenant.index_of(&disk)].1 == DiskState::Online;
+            let serves = |group: &Arc<Group>| group.members()[tenant.index_of(&disk)].1 != DiskState::Offline;
             if tenant.group.as_ref().is_none_or(serves) {
                 // Nobody has asked it for anything.
                 disk.heal();
@@ -98,9 +98,7 @@ impl Story {
             let asked = tenant.ask_online().await?;
             self.core.sleep(Duration::from_secs(2)).await;
             let tenant = &mut self.tenants[g];
-            let back = tenant.state() != State::Degraded
-                || tenant.group().members().iter().all(|(_, state)| *state == DiskState::Online);
-            if back && tenant.disks_of(&tenant.ill.keys().next().cloned().unwrap_or_default()).len() == 1 {
+            if tenant.group().members()[tenant.index_of(&disk)].1 != DiskState::Offline {
                 return Err(format!("{}: {} is taken back although it is {}", tenant.name, disk.label(), fault.name()));
             }
             if let Err(error) = asked {

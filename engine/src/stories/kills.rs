@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::testing::Fuse;
+use plinth_format::{
+    layout::{MEMBERSHIP_PLACES, MEMBERSHIP_SLOT},
+    membership::Membership,
+};
 
 /// What happens to the host when the fuse has blown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,8 +22,19 @@ fn cut_short(
     work: impl Fn(&mut Lab) + Copy + Send + Sync + 'static,
     verify: impl Fn(&mut Lab, &str),
 ) {
+    cut_short_by(&[End::Kill, End::PowerCut, End::Torn], lab, stride, work, verify);
+}
+
+/// As [`cut_short`], where what happens is one of `ends` after the other.
+fn cut_short_by(
+    ends: &[End],
+    lab: &Lab,
+    stride: u64,
+    work: impl Fn(&mut Lab) + Copy + Send + Sync + 'static,
+    verify: impl Fn(&mut Lab, &str),
+) {
     for (places, changes) in (0..).step_by(usize::try_from(stride).expect("small")).enumerate() {
-        let end = [End::Kill, End::PowerCut, End::Torn][places % 3];
+        let end = ends[places % ends.len()];
         let disks: Vec<MemoryDisk> = lab.disks.iter().map(MemoryDisk::twin).collect();
         let fuse = Fuse::new(changes);
         disks.iter().for_each(|disk| disk.put_fuse(&fuse));
@@ -174,6 +189,18 @@ fn a_vote_that_moves_is_cut_short() {
         doomed.dismount();
     };
     cut_short(&prepared_with(&["A", "A", "B", "B"], false), 1, work, verify_table);
+}
+
+/// One of two voters lost the newest membership and still holds the one before it, in the slot that the next one goes to: cut
+/// short there, it would hold none.
+#[test]
+fn a_mount_that_finds_a_torn_membership_is_cut_short() {
+    let lab = prepared_with(&["A", "B"], true);
+    let newest = MEMBERSHIP_PLACES.into_iter().max_by_key(|place| {
+        Membership::decode(&lab.disks[1].peek(*place, MEMBERSHIP_SLOT), *place).map_or(0, |(_, found)| found.generation)
+    });
+    lab.disks[1].corrupt(newest.expect("two slots"), &pattern(5, 4096));
+    cut_short_by(&[End::Torn], &lab, 1, |doomed| drop(doomed.try_mount(false)), verify_table);
 }
 
 #[test]
