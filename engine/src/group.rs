@@ -280,6 +280,11 @@ impl Group {
         for member in self.members.values().filter(syncing) {
             self.spawn_resync(member, member.losses());
         }
+        if purpose == Purpose::Serve && self.store.lacks_mirror() {
+            // The engine before this one ended before it had built it.
+            let group = Arc::clone(self);
+            self.world.spawn("catalog mirror", Box::pin(async move { group.rebuild_catalog().await }));
+        }
         if let Err(error) = self.files.reap_orphans().await {
             self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
         }

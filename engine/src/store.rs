@@ -13,6 +13,9 @@
 //!   2. Copy both files from the current mirrors; flush.
 //!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
 //!
+//! Two mirrors may be in one failure group, built while no other could be written. Where all three are there, the
+//! new one takes the place of one of those in the same membership. Its AUs are free when no read that began before is under way.
+//!
 //! Where the disk is one that returns, that membership is the one that makes it ONLINE ([`DiskStore::bring_online`]).
 //!
 //! A flush that fails on a disk of the catalog, whoever's it was, may have lost what the catalog wrote there since its own
@@ -27,7 +30,7 @@ use crate::{
     },
     event::{Event, Severity},
     member::{Member, Settled},
-    space::Space,
+    space::{InHand, Space},
     voters::{Members, Refusal, Voters, find},
     world::{World, wait_for},
 };
@@ -72,6 +75,26 @@ pub struct DiskStore {
     unflushed: Mutex<Option<BTreeMap<DiskNumber, (u64, u64)>>>,
     /// A flush failed on a disk that stayed.
     flush_failed: AtomicBool,
+    retired: Mutex<Retired>,
+}
+
+/// What mirrors had that gave way to others, on disks that are written, until nobody reads there.
+#[derive(Debug, Default)]
+struct Retired {
+    readers: usize,
+    aus: Vec<(DiskNumber, u32)>,
+    /// As long as there are any.
+    in_hand: Option<InHand>,
+}
+
+/// A read of the catalog, and what it mends.
+struct Reading<'a>(&'a DiskStore);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.retired).readers -= 1;
+        self.0.free_retired();
+    }
 }
 
 /// A part of a request on one mirror.
@@ -121,6 +144,7 @@ impl DiskStore {
             mended: Mutex::default(),
             lost: Mutex::default(),
             unflushed: Mutex::default(),
+            retired: Mutex::default(),
         }
     }
 
@@ -136,9 +160,33 @@ impl DiskStore {
         let gone: Vec<_> = owned.difference(&listed).copied().collect();
         for (disk, au) in gone {
             owned.remove(&(disk, au));
-            lock(&self.space).cancel(disk, au);
+            if self.members.get(&disk).is_some_and(|member| member.is_writable()) {
+                let mut retired = lock(&self.retired);
+                retired.in_hand.get_or_insert_with(|| lock(&self.space).take_in_hand());
+                retired.aus.push((disk, au));
+            } else {
+                lock(&self.space).cancel(disk, au);
+            }
         }
+        drop(owned);
+        self.free_retired();
         self.reserve();
+    }
+
+    /// Frees what was retired, if nobody reads. Who reads from now on looks at the membership that does not list it.
+    fn free_retired(&self) {
+        let mut retired = lock(&self.retired);
+        if retired.readers > 0 || retired.aus.is_empty() {
+            return;
+        }
+        let mut space = lock(&self.space);
+        retired.aus.drain(..).for_each(|(disk, au)| space.cancel(disk, au));
+        retired.in_hand = None;
+    }
+
+    fn begin_reading(&self) -> Reading<'_> {
+        lock(&self.retired).readers += 1;
+        Reading(self)
     }
 
     /// Keeps room for the mirrors that the catalog lacks: on a disk of each failure group without one. Else files could take
@@ -159,11 +207,11 @@ impl DiskStore {
     /// Where mirrors of a file could be built if the disks were there: the emptiest one in each failure group without a mirror.
     fn lacking(&self, membership: &Membership, file: CatalogFile, space: &Space) -> Vec<DiskNumber> {
         let mirrors = self.current_mirrors(file);
-        if mirrors.is_empty() || mirrors.len() >= MIRRORS {
-            return Vec::new();
-        }
         let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
         let with: BTreeSet<&str> = mirrors.values().filter_map(group).collect();
+        if with.is_empty() || with.len() >= MIRRORS {
+            return Vec::new();
+        }
         let mut emptiest: BTreeMap<&str, DiskNumber> = BTreeMap::new();
         for disk in membership.disks.iter().filter(|disk| !disk.quorum && !with.contains(disk.failure_group.as_str())) {
             let best = emptiest.entry(&disk.failure_group).or_insert(disk.number);
@@ -394,7 +442,7 @@ impl DiskStore {
                         return Ok(false);
                     }
                     // Nobody else gives the catalog mirrors: this thread is the only one.
-                    next.catalog.extend(runs.iter().copied());
+                    list(next, &runs);
                     Ok(true)
                 })
                 .await;
@@ -404,7 +452,7 @@ impl DiskStore {
                 }
                 _ => self.give_back(disk, &taken),
             }
-            self.reserve();
+            self.free_struck();
             recorded.map(|_| ())
         })
     }
@@ -415,10 +463,8 @@ impl DiskStore {
         find(&mut membership, disk)?.state = DiskState::Online;
         let mirrors = self.current_mirrors(file);
         let units = self.unit_count(&membership, file, *mirrors.keys().next()?);
-        let used: Vec<DiskNumber> = mirrors.values().copied().collect();
         let has_room = |candidate| candidate == disk && lock(&self.space).unowned(disk) >= units;
-        next_disk(&membership, &used, has_room)?;
-        let mirror = (0..3).find(|mirror| !mirrors.contains_key(mirror))?;
+        let (mirror, _) = next_mirror(&membership, &mirrors, has_room)?;
         let aus = self.allocate(disk, units, Space::allocate_reserved)?;
         let runs = runs_of(file, mirror, disk, 0, &aus);
         if self.copy(file, units, self.members.get(&disk)?, &runs).await.is_err() {
@@ -428,16 +474,23 @@ impl DiskStore {
         Some((aus, runs))
     }
 
+    /// Whether a mirror could be built that is not there.
+    pub fn lacks_mirror(&self) -> bool {
+        let membership = self.voters.current();
+        [CatalogFile::Database, CatalogFile::Wal].into_iter().any(|file| self.place_mirror(&membership, file).is_some())
+    }
+
+    /// The number of the next mirror of a file, its disk, and the AUs it takes.
+    fn place_mirror(&self, membership: &Membership, file: CatalogFile) -> Option<(u8, DiskNumber, u32)> {
+        let mirrors = self.current_mirrors(file);
+        let units = self.unit_count(membership, file, *mirrors.keys().next()?);
+        let has_room = |disk| lock(&self.space).unowned(disk) >= units;
+        next_mirror(membership, &mirrors, has_room).map(|(mirror, disk)| (mirror, disk, units))
+    }
+
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
-        let mirrors = self.current_mirrors(file);
-        let Some(source) = mirrors.keys().next().copied() else { return Ok(false) };
-        let units: u32 = self.unit_count(&membership, file, source);
-        let used: Vec<DiskNumber> = mirrors.values().copied().collect();
-        let Some(disk) = next_disk(&membership, &used, |disk| lock(&self.space).unowned(disk) >= units) else {
-            return Ok(false);
-        };
-        let Some(mirror) = (0..3).find(|mirror| !mirrors.contains_key(mirror)) else { return Ok(false) };
+        let Some((mirror, disk, units)) = self.place_mirror(&membership, file) else { return Ok(false) };
         let _in_hand = lock(&self.space).take_in_hand();
         let Some(aus) = self.allocate(disk, units, Space::allocate_reserved) else { return Ok(false) };
         let Some(member) = self.members.get(&disk) else { return Ok(false) };
@@ -452,7 +505,7 @@ impl DiskStore {
             .change(|next| {
                 let online = next.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
                 if online {
-                    next.catalog.extend(runs.iter().copied());
+                    list(next, &runs);
                 }
                 Ok(online)
             })
@@ -463,7 +516,7 @@ impl DiskStore {
         } else {
             self.give_back(disk, &aus);
         }
-        self.reserve();
+        self.free_struck();
         Ok(listed)
     }
 
@@ -802,6 +855,31 @@ pub(crate) fn next_disk(
     elsewhere.or_else(|| candidates.first().filter(|_| used.len() < 2)).map(|disk| disk.number)
 }
 
+/// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With three, in place of one that is not
+/// alone in its failure group, if another group has none.
+fn next_mirror(
+    membership: &Membership,
+    mirrors: &BTreeMap<u8, DiskNumber>,
+    has_room: impl Fn(DiskNumber) -> bool,
+) -> Option<(u8, DiskNumber)> {
+    let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
+    let is_spare = |(mirror, disk): &(&u8, &DiskNumber)| {
+        mirrors.iter().any(|(other, beside)| other < *mirror && group(beside) == group(disk))
+    };
+    let free = (0..3).find(|mirror| !mirrors.contains_key(mirror));
+    let mirror = free.or_else(|| mirrors.iter().find(is_spare).map(|(mirror, _)| *mirror))?;
+    let others: Vec<DiskNumber> =
+        mirrors.iter().filter(|(other, _)| **other != mirror).map(|(_, disk)| *disk).collect();
+    next_disk(membership, &others, has_room).map(|disk| (mirror, disk))
+}
+
+/// Lists new mirrors, each in place of the one that had its number.
+fn list(membership: &mut Membership, runs: &[CatalogRun]) {
+    let is_replaced = |old: &CatalogRun| runs.iter().any(|new| (new.file, new.mirror) == (old.file, old.mirror));
+    membership.catalog.retain(|run| !is_replaced(run));
+    membership.catalog.extend(runs.iter().copied());
+}
+
 /// Ascending AUs of a disk as runs that hold a file from its AU `at` on.
 pub(crate) fn runs_of(file: CatalogFile, mirror: u8, disk: DiskNumber, at: u32, aus: &[u32]) -> Vec<CatalogRun> {
     let mut runs: Vec<CatalogRun> = Vec::new();
@@ -835,6 +913,7 @@ impl Store for DiskStore {
         length: usize,
         age: &dyn Fn(&[u8]) -> Option<u64>,
     ) -> Result<Buffer, StoreError> {
+        let _reading = self.begin_reading();
         loop {
             let mirrors: Vec<_> = self
                 .mirrors(file)
@@ -889,6 +968,7 @@ impl Store for DiskStore {
     }
 
     fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+        let _reading = self.begin_reading();
         let parts = self
             .parts(file, mirror, offset, length)
             .ok_or_else(|| Self::failed(file, "reading", offset, length, "the mirror does not reach so far".into()))?;

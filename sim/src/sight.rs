@@ -129,7 +129,7 @@ impl Story {
         for disk in hidden {
             let path = tenant.path_of(disk);
             tenant.host.detach(&path);
-            tenant.undo.push(Undo::Attach(path, disk.clone()));
+            tenant.undo.push(Undo::Attach(disk.clone()));
             let name = tenant.shape.disks[tenant.index_of(disk)].0.clone();
             tenant.ill.insert(name, Ill::Away);
         }

@@ -57,8 +57,8 @@ pub enum Undo {
     /// The medium that belongs there.
     Image(SimDisk, Image),
     Size(SimDisk, u64),
-    /// The device is shown at this path again.
-    Attach(String, SimDisk),
+    /// The device is shown again, at the path that it has by then.
+    Attach(SimDisk),
 }
 
 /// See the module's description.
@@ -420,7 +420,11 @@ impl Tenant {
                 Undo::Detach(path) => self.host.detach(&path),
                 Undo::Image(disk, image) => disk.set_image(image),
                 Undo::Size(disk, size) => disk.set_size(size),
-                Undo::Attach(path, disk) => self.host.attach(&path, disk),
+                Undo::Attach(disk) => {
+                    // It may have got another path meanwhile.
+                    let path = self.path_of(&disk);
+                    self.host.attach(&path, disk);
+                }
             }
         }
         self.disks.iter().for_each(SimDisk::heal);

@@ -1,7 +1,7 @@
 //! Disks that come back, and what they bring with them.
 
 use super::*;
-use std::sync::PoisonError;
+use std::{collections::BTreeSet, sync::PoisonError};
 
 impl Lab {
     fn offline(&self, disk: usize) {
@@ -208,6 +208,40 @@ fn a_disk_comes_online_with_the_catalog() {
     lab.disks[0].heal();
     lab.online_all();
     lab.check();
+}
+
+/// While one failure group was alone, two of its disks got mirrors of the catalog. When the others are back, each has one.
+#[test]
+fn the_catalog_spreads_again_when_failure_groups_return() {
+    let mut lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    for disk in [0, 2, 3] {
+        lab.offline(disk);
+    }
+    for disk in [0, 2, 3] {
+        lab.online(disk);
+        lab.wait_for("the resync", || lab.state(disk) == DiskState::Online);
+    }
+    lab.wait_for("the end of the resyncs", || lab.group().operations().iter().all(|work| work.state != "RUN"));
+    let membership = lab.group().voters.current();
+    for file in [crate::catalog::CatalogFile::Database, crate::catalog::CatalogFile::Wal] {
+        let runs = membership.catalog.iter().filter(|run| run.file == file);
+        let on: BTreeSet<_> =
+            runs.filter_map(|run| membership.disk(run.disk)).map(|disk| &disk.failure_group).collect();
+        assert_eq!(on.len(), 3, "{file:?}: {:?}", membership.catalog);
+    }
+    lab.check();
+    for lost in [&[0, 1][..], &[2]] {
+        lost.iter().for_each(|disk| lab.silence(*disk));
+        lab.write(node, 0, &pattern(2, 300_000));
+        lab.sync(node);
+    }
+    assert_eq!(lab.read(node, 0, 300_000), pattern(2, 300_000));
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.online_all();
+    lab.check();
+    lab.dismount();
 }
 
 /// A group is dismounted while a disk is copied: that is no alarm, and the next mount goes on.
