@@ -560,10 +560,13 @@ impl Tenant {
             self.beyond = false;
             self.mount().await?;
             self.until_looked().await?;
-            self.mood.be_strict();
         }
         self.bring_online().await?;
         self.failure()?;
+        if was_lenient {
+            // A resync has met what was lost, and marked it.
+            self.mood.be_strict();
+        }
         self.ill.clear();
         self.stops = 0;
         self.beyond = false;
