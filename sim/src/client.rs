@@ -33,6 +33,8 @@ pub struct Mood {
     pub doubtful: AtomicBool,
     /// Every request is sent twice.
     pub twice: AtomicBool,
+    /// What cannot be read was lost, and is written anew.
+    pub restores: AtomicBool,
     /// They write over what is there, and sync nothing: nothing makes a disk flush.
     pub burst: AtomicBool,
     /// They remove files and write others: what is freed is used again at once.
@@ -48,6 +50,7 @@ impl Mood {
     pub fn be_strict(&self) {
         self.lenient.store(false, Ordering::Relaxed);
         self.doubtful.store(false, Ordering::Relaxed);
+        self.restores.store(false, Ordering::Relaxed);
     }
 
     fn is(flag: &AtomicBool) -> bool {
@@ -716,6 +719,7 @@ impl Client {
         if let Some(name) = found.keys().find(|name| !names.0.contains_key(*name)) {
             return Err(format!("{name} is there, and was removed or never made"));
         }
+        let mut lost = Vec::new();
         for (name, (file, size)) in &names.0 {
             let there = found.get(name).map(|(_, size)| size);
             if there != Some(size) {
@@ -726,14 +730,60 @@ impl Client {
             let mut first = 0;
             while first < all {
                 let count = (all - first).min(VERIFY_SECTORS);
+                if Mood::is(&self.mood.restores) && self.is_lost(session, name, first, count).await {
+                    lost.push((name, first, count));
+                }
                 if let Next::Leave = self.read(session, name, *file, *size, first, count, after_mount).await? {
                     return Ok(Next::Leave);
                 }
                 first += count;
             }
         }
+        for (name, first, count) in lost {
+            if let Next::Leave = self.restore(session, name, first, count).await? {
+                return Ok(Next::Leave);
+            }
+        }
         if after_mount {
             self.model().verified();
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Whether something of these sectors is on no mirror any more.
+    async fn is_lost(&self, session: &Session, name: &str, first: u64, count: u64) -> bool {
+        let mut bytes = vec![0; usize::try_from(count).expect("small") * SECTOR];
+        let read = async {
+            let node = self.node(session, name).await?;
+            session.read(node, first * SECTOR as u64, &mut bytes).await
+        };
+        matches!(read.await, Err(FileError::ExtentLost { .. }))
+    }
+
+    /// As whoever has a backup does: blocks that were lost are written anew, or the file goes: the last block of one that may not
+    /// grow is never written whole.
+    async fn restore(
+        &self,
+        session: &Session,
+        name: &str,
+        first: u64,
+        count: u64,
+    ) -> std::result::Result<Next, Failure> {
+        for block in first / BLOCK_SECTORS..(first + count).div_ceil(BLOCK_SECTORS) {
+            let mut tries = 0;
+            while self.is_lost(session, name, block * BLOCK_SECTORS, BLOCK_SECTORS).await {
+                let names = self.model().names().clone();
+                let offset = block * BLOCK_SECTORS * SECTOR as u64;
+                tries += 1;
+                let ended = if tries <= RESTORE_TRIES {
+                    self.write(session, &names, name, offset, BLOCK_SECTORS).await?
+                } else {
+                    self.unlink(session, &names, name).await?
+                };
+                if let Next::Leave = ended {
+                    return Ok(Next::Leave);
+                }
+            }
         }
         Ok(Next::GoOn)
     }
@@ -755,6 +805,12 @@ enum Listed {
 
 /// How long a client rests before it looks whether it may go on.
 const RESTING: Duration = Duration::from_millis(20);
+
+/// Sectors of a block with a checksum of its own.
+const BLOCK_SECTORS: u64 = 8;
+
+/// How often a lost block is written.
+const RESTORE_TRIES: u64 = 5;
 
 /// Sectors that a look at everything reads at once.
 const VERIFY_SECTORS: u64 = 2048;

@@ -558,6 +558,7 @@ impl Tenant {
             self.lossy = true;
             self.kill(AT_ONCE).await?;
             self.beyond = false;
+            self.mood.restores.store(true, Ordering::Relaxed);
             self.mount().await?;
             self.until_looked().await?;
         }
