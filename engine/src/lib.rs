@@ -19,6 +19,7 @@ pub mod activity;
 pub mod admin;
 pub mod api;
 pub mod attributes;
+pub mod balance;
 mod bits;
 mod blocks;
 pub mod buffer;
