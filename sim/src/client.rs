@@ -740,7 +740,7 @@ impl Client {
             }
         }
         for (name, first, count) in lost {
-            if let Next::Leave = self.restore(session, name, first, count).await? {
+            if let Next::Leave = Box::pin(self.restore(session, name, first, count)).await? {
                 return Ok(Next::Leave);
             }
         }
