@@ -126,6 +126,12 @@ impl Story {
     /// Takes disks out of sight, and says whether more than may be lost.
     fn hide(&mut self, g: usize, hidden: &[SimDisk]) {
         let tenant = &mut self.tenants[g];
+        // Nor is a copy of one of them: it would be taken for the disk, and what is written meanwhile would be on it alone.
+        for copy in &tenant.undo {
+            if let Undo::Detach(path) = copy {
+                tenant.host.detach(path);
+            }
+        }
         for disk in hidden {
             let path = tenant.path_of(disk);
             tenant.host.detach(&path);
