@@ -164,8 +164,8 @@ impl Plan {
     ) -> Result<Self, TooSmall> {
         let mut loads: Vec<&Load> = loads.iter().collect();
         loads.sort_by_key(|load| load.disk);
-        let names: BTreeMap<&str, usize> = loads.iter().map(|load| (load.failure_group.as_str(), 0)).collect();
-        let names: BTreeMap<&str, usize> = names.into_keys().zip(0..).collect();
+        let names: BTreeSet<&str> = loads.iter().map(|load| load.failure_group.as_str()).collect();
+        let names: BTreeMap<&str, usize> = names.into_iter().zip(0..).collect();
         let groups: Vec<usize> = loads.iter().map(|load| names[load.failure_group.as_str()]).collect();
         let shares = shares(mirrors, &loads, &groups, names.len())?;
         let standing = |((load, group), share): ((&&Load, usize), u32)| Standing {

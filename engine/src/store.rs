@@ -461,10 +461,7 @@ impl DiskStore {
     async fn build_ahead(&self, file: CatalogFile, disk: DiskNumber) -> Option<(Vec<u32>, Vec<CatalogRun>)> {
         let mut membership = (*self.voters.current()).clone();
         find(&mut membership, disk)?.state = DiskState::Online;
-        let mirrors = self.current_mirrors(file);
-        let units = self.unit_count(&membership, file, *mirrors.keys().next()?);
-        let has_room = |candidate| candidate == disk && lock(&self.space).unowned(disk) >= units;
-        let (mirror, _) = next_mirror(&membership, &mirrors, has_room)?;
+        let (mirror, _, units) = self.place_mirror(&membership, file, |candidate| candidate == disk)?;
         let aus = self.allocate(disk, units, Space::allocate_reserved)?;
         let runs = runs_of(file, mirror, disk, 0, &aus);
         if self.copy(file, units, self.members.get(&disk)?, &runs).await.is_err() {
@@ -477,20 +474,27 @@ impl DiskStore {
     /// Whether a mirror could be built that is not there.
     pub fn lacks_mirror(&self) -> bool {
         let membership = self.voters.current();
-        [CatalogFile::Database, CatalogFile::Wal].into_iter().any(|file| self.place_mirror(&membership, file).is_some())
+        [CatalogFile::Database, CatalogFile::Wal]
+            .into_iter()
+            .any(|file| self.place_mirror(&membership, file, |_| true).is_some())
     }
 
-    /// The number of the next mirror of a file, its disk, and the AUs it takes.
-    fn place_mirror(&self, membership: &Membership, file: CatalogFile) -> Option<(u8, DiskNumber, u32)> {
+    /// The number of the next mirror of a file, its disk among the candidates, and the AUs it takes.
+    fn place_mirror(
+        &self,
+        membership: &Membership,
+        file: CatalogFile,
+        is_candidate: impl Fn(DiskNumber) -> bool,
+    ) -> Option<(u8, DiskNumber, u32)> {
         let mirrors = self.current_mirrors(file);
         let units = self.unit_count(membership, file, *mirrors.keys().next()?);
-        let has_room = |disk| lock(&self.space).unowned(disk) >= units;
+        let has_room = |disk| is_candidate(disk) && lock(&self.space).unowned(disk) >= units;
         next_mirror(membership, &mirrors, has_room).map(|(mirror, disk)| (mirror, disk, units))
     }
 
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
-        let Some((mirror, disk, units)) = self.place_mirror(&membership, file) else { return Ok(false) };
+        let Some((mirror, disk, units)) = self.place_mirror(&membership, file, |_| true) else { return Ok(false) };
         let _in_hand = lock(&self.space).take_in_hand();
         let Some(aus) = self.allocate(disk, units, Space::allocate_reserved) else { return Ok(false) };
         let Some(member) = self.members.get(&disk) else { return Ok(false) };

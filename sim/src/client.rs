@@ -206,6 +206,14 @@ impl Client {
         session.lookup(ROOT, self.full(name).as_bytes()).await.map(|attributes| attributes.node)
     }
 
+    /// A buffer for so many sectors, and how much of it was read.
+    async fn read_sectors(&self, session: &Session, name: &str, first: u64, count: u64) -> Result<(Vec<u8>, usize)> {
+        let mut bytes = vec![0xee; usize::try_from(count).expect("small") * SECTOR];
+        let node = self.node(session, name).await?;
+        let length = session.read(node, first * SECTOR as u64, &mut bytes).await?;
+        Ok((bytes, length))
+    }
+
     fn full(&self, name: &str) -> String {
         format!("c{}.{name}", self.number)
     }
@@ -649,12 +657,7 @@ impl Client {
         count: u64,
         after_mount: bool,
     ) -> std::result::Result<Next, Failure> {
-        let mut bytes = vec![0xee; usize::try_from(count).expect("small") * SECTOR];
-        let read = async {
-            let node = self.node(session, name).await?;
-            session.read(node, first * SECTOR as u64, &mut bytes).await
-        };
-        let length = match read.await {
+        let (bytes, length) = match self.read_sectors(session, name, first, count).await {
             Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
             Err(error) if self.is_excused(&error) => return Ok(Next::GoOn),
             read => read.map_err(|error| format!("read of {name}: {error}"))?,
@@ -752,12 +755,7 @@ impl Client {
 
     /// Whether something of these sectors is on no mirror any more.
     async fn is_lost(&self, session: &Session, name: &str, first: u64, count: u64) -> bool {
-        let mut bytes = vec![0; usize::try_from(count).expect("small") * SECTOR];
-        let read = async {
-            let node = self.node(session, name).await?;
-            session.read(node, first * SECTOR as u64, &mut bytes).await
-        };
-        matches!(read.await, Err(FileError::ExtentLost { .. }))
+        matches!(self.read_sectors(session, name, first, count).await, Err(FileError::ExtentLost { .. }))
     }
 
     /// As whoever has a backup does: blocks that were lost are written anew, or the file goes: the last block of one that may not
