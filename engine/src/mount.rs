@@ -382,9 +382,7 @@ async fn record_mount(
                     _ => false,
                 };
                 if !serves && entry.state != DiskState::Offline {
-                    if entry.state == DiskState::Online {
-                        entry.stamp = stamp;
-                    }
+                    entry.stamp = stamp;
                     entry.state = DiskState::Offline;
                     entry.since = now;
                 }

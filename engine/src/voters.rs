@@ -671,7 +671,8 @@ fn is_whole(membership: &Membership, file: CatalogFile, mirror: u8, without: Dis
 /// Writes into `membership` that a disk is offline from now on.
 fn take_offline(membership: &mut Membership, number: DiskNumber, stamp: u64, now: i64, by_operator: bool) {
     if let Some(disk) = find(membership, number) {
-        if disk.state == DiskState::Online {
+        if disk.state != DiskState::Offline {
+            // SYNCING disks are stamped, too: an image from before it was one is old, as what was copied since is not on it.
             disk.stamp = stamp;
         }
         disk.state = DiskState::Offline;

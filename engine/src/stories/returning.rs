@@ -179,6 +179,52 @@ fn an_old_image_in_a_disks_place() {
     assert_eq!(lab.read(lab.find("table"), 0, 3_000_000), pattern(4, 3_000_000));
 }
 
+/// An image of a disk from when it was offline is put in its place, after it had been back for a part of its resync: what was
+/// copied then is not on it.
+#[test]
+fn an_old_image_after_half_a_resync() {
+    let length = 100 << 20;
+    let mut lab = Lab::new(Redundancy::Normal, 192 * MIB, &["A", "B"]);
+    lab.create_file("table");
+    let missed = |lab: &Lab| {
+        let stale = lab.group().stale.lock().unwrap_or_else(PoisonError::into_inner);
+        stale.values().flat_map(crate::stale::Runs::iter).map(|(start, end)| end - start).sum::<u64>()
+    };
+    let old = (1..).find_map(|round| {
+        lab.offline(1);
+        let old = lab.disks[1].twin();
+        let node = lab.find("table");
+        lab.write(node, 0, &pattern(round, length));
+        lab.sync(node);
+        let all = missed(&lab);
+        lab.online(1);
+        while missed(&lab) == all {
+            std::thread::yield_now();
+        }
+        // It stays SYNCING, with the rest to be copied.
+        lab.dismount();
+        lab.world.detach("/disk1");
+        lab.mount();
+        if missed(&lab) > 0 {
+            return Some((old, round));
+        }
+        lab.world.attach(&lab.disks[1]);
+        lab.online_all();
+        None
+    });
+    let (old, round) = old.expect("a dismount comes in between");
+    (0..3).for_each(|_| block_on(lab.group().voters.restamp(false)));
+    lab.disks[1] = old;
+    lab.world.attach(&lab.disks[1]);
+    lab.online_all();
+    assert!(lab.told("is copied whole: it is an old image"));
+    lab.silence(0);
+    assert!(lab.read(lab.find("table"), 0, length) == pattern(round, length), "old bytes are read");
+    lab.disks[0].heal();
+    lab.online_all();
+    lab.check();
+}
+
 /// A disk that is online has the catalog's mirror from the same moment: the other one may fail at once.
 #[test]
 fn a_disk_comes_online_with_the_catalog() {
