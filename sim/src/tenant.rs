@@ -551,8 +551,9 @@ impl Tenant {
         if !self.ill.is_empty() || !self.undo.is_empty() {
             self.say(|| "all disks are well again".to_owned());
         }
+        let is_slow = self.disks.iter().any(|disk| disk.faults(|faults| !faults.slow.is_zero()));
         self.put_right();
-        if self.ill.values().any(|ill| *ill == Ill::Doubtful) {
+        if is_slow || self.ill.values().any(|ill| *ill == Ill::Doubtful) {
             // An error that is under way belongs to what was wrong before.
             self.core.sleep(ERRORS_ARRIVE).await;
         }
