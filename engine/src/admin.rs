@@ -33,6 +33,21 @@ pub struct NewDisk {
     pub force: bool,
 }
 
+/// What a statement asks for: disks that come, and disks that go.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Exchange {
+    pub add: Vec<NewDisk>,
+    pub drop: Vec<Departure>,
+}
+
+/// Disks that go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Departure {
+    pub which: Selection,
+    /// They are gone already: what they had is copied from other mirrors.
+    pub force: bool,
+}
+
 /// Which disks a statement means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selection {

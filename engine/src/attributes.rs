@@ -142,6 +142,35 @@ pub fn store_fixed(connection: &Connection, name: &str, value: &str) -> Result<(
     Ok(())
 }
 
+/// Where the catalog keeps that a rebalance is under way, and its power. No attribute that anybody sees.
+const REBALANCE: &str = "_rebalance";
+
+/// Says with which power a rebalance is under way, or that none is.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_rebalance(connection: &Connection, power: Option<&str>) -> Result<(), FileError> {
+    match power {
+        Some(power) => store(connection, REBALANCE, power),
+        None => {
+            connection.prepare_cached("DELETE FROM attribute WHERE name = ?1")?.execute([REBALANCE])?;
+            Ok(())
+        }
+    }
+}
+
+/// The power of the rebalance that was under way when the group was last used, if there was one.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_rebalance(connection: &Connection) -> Result<Option<u32>, FileError> {
+    let mut select = connection.prepare("SELECT value FROM attribute WHERE name = ?1")?;
+    let mut rows = select.query([REBALANCE])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    // A number that is none says all the same that something was under way.
+    Ok(Some(row.get::<_, String>(0)?.parse().unwrap_or(1)))
+}
+
 /// The attributes as stored; what cannot be understood keeps its default.
 ///
 /// # Errors

@@ -225,7 +225,8 @@ impl Plan {
         self.disks.index.get(&disk).map(|index| self.disks.all[*index].share)
     }
 
-    /// What of an extent moves, given the disks of its mirrors.
+    /// What of an extent moves, given the disks of its mirrors. Each move can be made by itself, before or after the others, without two
+    /// mirrors in one failure group.
     pub fn next(&mut self, mirrors: &[DiskNumber]) -> Vec<Move> {
         let index = |disk: &DiskNumber| self.disks.index.get(disk).copied();
         let Some(on) = mirrors.iter().map(index).collect::<Option<Set>>() else { return Vec::new() };
@@ -239,9 +240,17 @@ impl Plan {
         let open = of.to.iter_mut().filter(|(_, outcome)| outcome.done < outcome.planned);
         let Some((to, outcome)) = open.max_by_key(|(_, outcome)| behind(outcome)) else { return Vec::new() };
         outcome.done += 1;
-        let moves = set.iter().zip(to).filter(|(from, to)| from != to).map(|(from, to)| Move {
-            mirror: on.iter().position(|disk| disk == from).expect("one of the set"),
-            to: self.disks.all[*to].number,
+        let mut coming: Vec<usize> = to.iter().copied().filter(|disk| !set.contains(disk)).collect();
+        // Who stays in its failure group comes first, and replaces the mirror that is there; for the others all are alike.
+        let group = |disk: usize| self.disks.all[disk].group;
+        let mut leaving: Vec<usize> = set.iter().copied().filter(|disk| !to.contains(disk)).collect();
+        leaving.sort_by_key(|from| !coming.iter().any(|to| group(*to) == group(*from)));
+        let moves = leaving.into_iter().map(|from| {
+            let beside = coming.iter().position(|to| group(*to) == group(from)).unwrap_or(0);
+            Move {
+                mirror: on.iter().position(|disk| *disk == from).expect("one of the set"),
+                to: self.disks.all[coming.remove(beside)].number,
+            }
         });
         moves.collect()
     }

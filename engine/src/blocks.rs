@@ -88,9 +88,9 @@ fn bytes_of(blocks: usize) -> usize {
 
 impl Group {
     /// An extent's mirrors with their disks, in order. What a damaged catalog puts where no data lies is none.
-    pub(crate) fn mirrors<'a>(&'a self, extent: &'a Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> {
-        let mirrors = extent.mirrors.iter();
-        let known = mirrors.filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (*mirror, member)));
+    pub(crate) fn mirrors<'a>(&'a self, extent: &Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> + use<'a> {
+        let mirrors = extent.mirrors().into_iter();
+        let known = mirrors.filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (mirror, member)));
         known.filter(|(mirror, member)| member.layout.is_data(mirror.au))
     }
 
@@ -111,7 +111,14 @@ impl Group {
                 return Ok(());
             }
         }
-        let (sums, wrong) = self.read_any_zone(extent).await;
+        let (sums, wrong) = loop {
+            let moves = extent.moves();
+            let read = self.read_any_zone(extent).await;
+            // Who reads without its range may have read where another extent's checksums are by now.
+            if extent.moves() == moves {
+                break read;
+            }
+        };
         let mut unproved = Vec::new();
         {
             let mut state = extent.state();
@@ -353,6 +360,9 @@ impl Group {
                 }
             }
         }
+        if copied > 0 {
+            self.write_to_guest(extent, blocks.start, &sums, &result).await?;
+        }
         if copied > 0 && (reason == Reason::Crash || guessed) && !planted::has(Bug::RecoveryNotFlushed) {
             // What somebody has read stays so: another loss of power must not bring back what the others had.
             self.flush_disks().await?;
@@ -375,6 +385,25 @@ impl Group {
         }
         let buffer = Buffer::copy_of(&result);
         Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied }))
+    }
+
+    /// Where mirrors were rewritten, the place that one of them moves to may have a copy of what was wrong.
+    async fn write_to_guest(
+        &self,
+        extent: &Extent,
+        first: usize,
+        sums: &[Option<u32>],
+        data: &Slice,
+    ) -> Result<(), FileError> {
+        let Some(guest) = extent.guest() else { return Ok(()) };
+        let Some(member) = self.members.get(&guest.disk).filter(|member| member.is_writable()) else { return Ok(()) };
+        for index in (0..sums.len()).filter(|index| sums[*index].is_some()) {
+            let part = data.part(bytes_of(index)..bytes_of(index + 1));
+            if !self.rewrite(member, Self::offset(member, guest, first + index), part).await? {
+                let _ = extent.turn_away(guest);
+            }
+        }
+        Ok(())
     }
 
     /// One mirror's blocks, `None` where they cannot be read, or a resync found nothing to copy.
@@ -444,7 +473,11 @@ impl Group {
     ) -> Result<(), FileError> {
         debug_assert!(extent.state().sums.is_some(), "sums are loaded before the first write");
         let sums: Vec<u32> = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
-        let targets: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_writable()).collect();
+        let mut targets: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_writable()).collect();
+        let mirrors = targets.len();
+        let guest = extent.guest().and_then(|guest| Some((guest, self.members.get(&guest.disk)?)));
+        let is_written = |member: &Member| member.is_writable() && !planted::has(Bug::GuestNotWritten);
+        targets.extend(guest.filter(|(_, member)| is_written(member)));
         let mut flights: Vec<_> = targets
             .iter()
             .map(|(mirror, member)| member.start_write(Self::offset(member, *mirror, first), data.clone()))
@@ -456,7 +489,7 @@ impl Group {
         let mut settled: Vec<Option<Settled>> = futures::future::join_all(ends).await;
         loop {
             let has_current = |settled: &[Option<Settled>]| {
-                targets
+                targets[..mirrors]
                     .iter()
                     .zip(settled)
                     .any(|((_, member), settled)| member.is_readable() && settled.as_ref().is_some_and(Settled::is_ok))
@@ -482,7 +515,7 @@ impl Group {
             let ((index, end), ..) = futures::future::select_all(waits).await;
             settled[index] = Some(end);
         }
-        for (((_, member), one), flight) in targets.iter().zip(&mut settled).zip(&mut flights) {
+        for (((mirror, member), one), flight) in targets.iter().zip(&mut settled).zip(&mut flights) {
             let mut failure = match one {
                 Some(one) if one.is_ok() => continue,
                 Some(one) => one.reason(),
@@ -504,6 +537,8 @@ impl Group {
             }
             match expelled {
                 Ok(()) => {}
+                // A move that cannot go on, and no more than that.
+                Err(Refusal::WouldLoseData) if extent.turn_away(*mirror) => {}
                 Err(refusal) => {
                     extent.state().forget_sums(first, sums.len());
                     return Err(match refusal {

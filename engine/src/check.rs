@@ -17,7 +17,7 @@ use crate::{
     admin::{Problem, Report},
     blocks::BLOCKS_PER_PIECE,
     error::FileError,
-    extent::Extent,
+    extent::{Extent, Mirror},
     group::Group,
     identify,
     member::Settled,
@@ -135,7 +135,7 @@ impl Group {
     }
 
     /// Ids of some extents, in order.
-    async fn batch(&self, from: u64) -> Result<Vec<u64>> {
+    pub(crate) async fn batch(&self, from: u64) -> Result<Vec<u64>> {
         self.catalog
             .read(move |connection| {
                 let mut select =
@@ -159,9 +159,8 @@ impl Group {
                     }
                     Owner::Extent(id) => {
                         let alive = self.alive(vec![id]).await?;
-                        names.extend(
-                            alive.iter().map(|extent| format!("extent {} of file {}", extent.number, extent.file)),
-                        );
+                        let owners = alive.iter().filter(|extent| extent.mirrors().contains(&Mirror { disk, au }));
+                        names.extend(owners.map(|extent| format!("extent {} of file {}", extent.number, extent.file)));
                     }
                 }
             }
@@ -243,10 +242,11 @@ impl Group {
     fn check_place(&self, extent: &Extent, owners: &mut Owners, doubles: &mut Vec<Double>, report: &mut Report) {
         let name = format!("extent {} of file {}", extent.number, extent.file);
         let mut groups = BTreeSet::new();
-        if extent.mirrors.is_empty() {
+        let mirrors = extent.mirrors();
+        if mirrors.is_empty() {
             report.bad(format!("{name} has no mirror"));
         }
-        for mirror in &extent.mirrors {
+        for mirror in mirrors {
             let Some(member) = self.members.get(&mirror.disk) else {
                 report.bad(format!("{name} has a mirror on disk number {}, which is not in the group", mirror.disk));
                 continue;
@@ -295,9 +295,9 @@ impl Group {
             return Ok((Vec::new(), false));
         }
         let (mut wrong, mut unsettled) = (Vec::new(), false);
-        for mirror in &extent.mirrors {
+        for mirror in extent.mirrors() {
             let Some(member) = self.members.get(&mirror.disk).filter(|member| member.is_readable()) else { continue };
-            let offset = Self::offset(member, *mirror, blocks.start);
+            let offset = Self::offset(member, mirror, blocks.start);
             let place = format!("disk {} ({}), AU {}", member.name, member.path(), mirror.au);
             let owner = format!("extent {} of file {}", extent.number, extent.file);
             let buffer = match member.start_read(offset, blocks.len() * BLOCK_SIZE).settle().await {
@@ -317,7 +317,7 @@ impl Group {
             }
             // The stored checksums themselves, where nothing newer is in memory.
             let was_active = self.activity.has(extent.id);
-            if let Some(zone) = self.read_zone(member, *mirror).await {
+            if let Some(zone) = self.read_zone(member, mirror).await {
                 let state = extent.state();
                 let differs = state.sums.as_ref().is_some_and(|sums| sums[blocks.clone()] != zone[blocks.clone()]);
                 if differs && (was_active || state.dirty || self.activity.has(extent.id)) {

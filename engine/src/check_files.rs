@@ -391,7 +391,7 @@ mod tests {
             Ok(connection.query_row(&query, [], crate::extent::from_row)?)
         }))
         .expect("there is an extent");
-        let mirror = extent.mirrors[1];
+        let mirror = extent.mirrors()[1];
         let offset = lab.group().members[&mirror.disk].layout.au_offset(mirror.au);
         lab.dismount();
         lab.disks[usize::from(mirror.disk.0)].corrupt(offset + 2 * BLOCK_SIZE as u64, &noise(BLOCK_SIZE));

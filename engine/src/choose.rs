@@ -746,14 +746,15 @@ pub const VOTERS_MAX: usize = 5;
 
 /// Which disks should vote: one in each of up to five failure groups.
 ///
-/// Only ONLINE disks vote. A failure group that votes goes on voting, with the disk that does; further ones
+/// Only ONLINE disks vote, and of those that are being dropped none. A failure group that votes goes on voting, with the disk that does; further ones
 /// join in this order: quorum failure groups, then by name. Two failure groups have two voters: one of them lost, the other
 /// goes on (at least half), and neither mounts without the other before that is recorded. An even number is not made odd: it
 /// costs nothing, as at least half is enough to go on. In EXTERNAL redundancy the same holds.
 #[must_use]
 pub fn voters(disks: &[MemberDisk], _redundancy: Redundancy) -> BTreeSet<DiskNumber> {
     let mut groups: BTreeMap<&str, &MemberDisk> = BTreeMap::new();
-    for disk in disks.iter().filter(|disk| disk.state == DiskState::Online && !disk.copy_whole) {
+    let may_vote = |disk: &&MemberDisk| disk.state == DiskState::Online && !disk.copy_whole && !disk.leaving;
+    for disk in disks.iter().filter(may_vote) {
         let best = groups.entry(disk.failure_group.as_str()).or_insert(disk);
         if (!disk.votes, disk.number) < (!best.votes, best.number) {
             *best = disk;

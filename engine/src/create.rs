@@ -18,11 +18,12 @@ use crate::{
     group::Group,
     identify::{self, survey_one},
     member::{self, Member},
+    members::Members,
     mirror_sets::MirrorSets,
     planted::{self, Bug},
     space::Space,
     store::{self, DiskStore},
-    voters::{Members, Voters},
+    voters::Voters,
     world::{Disk, Found, World},
 };
 use plinth_format::{
@@ -49,22 +50,34 @@ fn new_id(world: &Arc<dyn World>) -> [u8; 16] {
     id
 }
 
-/// A disk that `CREATE` takes.
-struct Taken {
-    disk: Arc<dyn Disk>,
-    entry: MemberDisk,
-    layout: Layout,
+/// A disk that `CREATE` or `ADD` takes.
+pub(crate) struct Taken {
+    pub disk: Arc<dyn Disk>,
+    pub entry: MemberDisk,
+    pub layout: Layout,
 }
 
-fn check_names(new: &NewGroup) -> Result<()> {
+/// What a statement takes disks for.
+pub(crate) struct Wanted<'a> {
+    pub group: &'a str,
+    pub au_size: u64,
+    pub disks: &'a [NewDisk],
+    /// Their numbers, in this order.
+    pub numbers: Vec<DiskNumber>,
+    /// A group that is mounted: its header on a disk that is none of its members is of nobody.
+    pub of: Option<(GroupId, &'a Membership)>,
+}
+
+/// Whether names can be names.
+pub(crate) fn check_names(group: &str, disks: &[NewDisk]) -> Result<()> {
     let bad = |what: &str, name: &str| {
         AdminError::new(Code::Invalid, format!("{name:?} cannot name a {what}"))
             .hint("a name begins with a letter and has up to 30 letters, digits, _, $ or #")
     };
-    if !is_name(&new.name) {
-        return Err(bad("disk group", &new.name));
+    if !is_name(group) {
+        return Err(bad("disk group", group));
     }
-    for disk in &new.disks {
+    for disk in disks {
         if let Some(name) = disk.name.as_deref().filter(|name| !is_name(name)) {
             return Err(bad("disk", name));
         }
@@ -75,10 +88,10 @@ fn check_names(new: &NewGroup) -> Result<()> {
     Ok(())
 }
 
-/// Checks one disk of a new group, and how it would be cut.
+/// Checks one disk, and how it would be cut.
 async fn check_disk(
     world: &Arc<dyn World>,
-    new: &NewGroup,
+    new: &Wanted<'_>,
     wanted: &NewDisk,
     found: &[Found],
 ) -> Result<(Arc<dyn Disk>, Layout)> {
@@ -96,9 +109,15 @@ async fn check_disk(
         return Err(AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {user}"))
             .hint("end what uses it, or use another disk; FORCE does not help"));
     }
+    // An `ADD` that was cut short, or a disk that was dropped while it was away.
+    let is_nobodys = header.as_ref().is_some_and(|header| {
+        new.of.is_some_and(|(group, membership)| {
+            header.group == group && membership.disks.iter().all(|disk| disk.id != header.disk)
+        })
+    });
     let in_use = |text: String, hint: &str| Err(AdminError::new(Code::DiskInUse, text).hint(hint));
     match survey.header {
-        HeaderStatus::Member if !wanted.force => {
+        HeaderStatus::Member if !wanted.force && !is_nobodys => {
             let group = header.map_or_else(String::new, |header| header.group_name);
             return in_use(
                 format!("disk {path} belongs to disk group {group}"),
@@ -140,7 +159,7 @@ async fn check_disk(
 
 /// Makes a group and leaves it dismounted.
 pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
-    check_names(&new)?;
+    check_names(&new.name, &new.disks)?;
     let found = world.discover().await;
     for one in &found {
         if let Ok(disk) = &one.disk
@@ -153,7 +172,9 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
             return Err(AdminError::new(Code::GroupExists, text).hint("choose another name, or drop that disk group"));
         }
     }
-    let taken = take_disks(world, &new, &found).await?;
+    let numbers = (0..=u16::MAX).take(new.disks.len()).map(DiskNumber).collect();
+    let wanted = Wanted { group: &new.name, au_size: new.au_size, disks: &new.disks, numbers, of: None };
+    let taken = take_disks(world, &wanted, &found).await?;
     check_shape(&new, &taken)?;
     let group = GroupId(new_id(world));
     let mut membership = first_membership(world, &new, &taken);
@@ -168,7 +189,7 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         .iter()
         .map(|disk| {
             let layout = layouts[&disk.entry.number];
-            (disk.entry.number, Arc::new(Member::new(&disk.entry, layout, Some(Arc::clone(&disk.disk)))))
+            Arc::new(Member::new(&disk.entry, layout, Some(Arc::clone(&disk.disk))))
         })
         .collect();
     let members = Arc::new(members);
@@ -223,7 +244,11 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
     Ok(())
 }
 
-async fn take_disks(world: &Arc<dyn World>, new: &NewGroup, found: &[Found]) -> Result<Vec<Taken>> {
+/// Checks disks and claims them.
+///
+/// # Errors
+/// The first that cannot be taken, and why.
+pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: &[Found]) -> Result<Vec<Taken>> {
     let mut taken: Vec<Taken> = Vec::new();
     let mut identities = BTreeMap::new();
     for (index, wanted) in new.disks.iter().enumerate() {
@@ -233,8 +258,9 @@ async fn take_disks(world: &Arc<dyn World>, new: &NewGroup, found: &[Found]) -> 
             let text = format!("{} and {other} are one device", wanted.path);
             return Err(AdminError::new(Code::DuplicateDisk, text).hint("name each device once"));
         }
-        let number = u16::try_from(index).map_err(|_| AdminError::new(Code::Invalid, "too many disks"))?;
-        let name = wanted.name.clone().unwrap_or_else(|| default_name(&new.name, index));
+        let too_many = || AdminError::new(Code::Invalid, "too many disks");
+        let number = new.numbers.get(index).copied().ok_or_else(too_many)?;
+        let name = wanted.name.clone().unwrap_or_else(|| default_name(new.group, number));
         if taken.iter().any(|other| other.entry.name == name) {
             return Err(AdminError::new(Code::Invalid, format!("two disks are named {name}")));
         }
@@ -253,12 +279,13 @@ async fn take_disks(world: &Arc<dyn World>, new: &NewGroup, found: &[Found]) -> 
         }
         let entry = MemberDisk {
             id: DiskId(new_id(world)),
-            number: DiskNumber(number),
+            number,
             state: DiskState::Online,
             votes: false,
             quorum: wanted.quorum,
             copy_whole: false,
             by_operator: false,
+            leaving: false,
             size: layout.size(),
             stamp: 0,
             since: 0,
@@ -299,9 +326,9 @@ fn initial_attributes(new: &NewGroup, sector: u32) -> Vec<(String, String, bool)
 }
 
 /// `GROUP_0000`, with a long group name cut.
-fn default_name(group: &str, index: usize) -> String {
+fn default_name(group: &str, number: DiskNumber) -> String {
     let cut = group.len().min(plinth_format::NAME_MAX - 5);
-    format!("{}_{index:04}", &group[..cut])
+    format!("{}_{:04}", &group[..cut], number.0)
 }
 
 fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {
@@ -331,16 +358,17 @@ fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {
             format!("{} redundancy needs {needed} failure groups with data, {} given", new.redundancy, groups.len());
         return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint("name more failure groups"));
     }
-    let mixed = taken.iter().find(|disk| {
-        taken.iter().any(|other| {
-            other.entry.failure_group == disk.entry.failure_group && other.entry.quorum != disk.entry.quorum
-        })
+    check_mixture(taken.iter().map(|disk| &disk.entry))
+}
+
+/// Whether no failure group has both quorum disks and others.
+pub(crate) fn check_mixture<'a>(disks: impl Iterator<Item = &'a MemberDisk> + Clone) -> Result<()> {
+    let mixed = disks.clone().find(|disk| {
+        disks.clone().any(|other| other.failure_group == disk.failure_group && other.quorum != disk.quorum)
     });
-    if let Some(disk) = mixed {
-        let text = format!("failure group {} is both QUORUM and not", disk.entry.failure_group);
-        return Err(AdminError::new(Code::Invalid, text));
-    }
-    Ok(())
+    let Some(disk) = mixed else { return Ok(()) };
+    let text = format!("failure group {} is both QUORUM and not", disk.failure_group);
+    Err(AdminError::new(Code::Invalid, text))
 }
 
 fn first_membership(world: &Arc<dyn World>, new: &NewGroup, taken: &[Taken]) -> Membership {
@@ -386,7 +414,7 @@ fn place_catalog(new: &NewGroup, membership: &mut Membership, space: &mut Space)
     Ok(())
 }
 
-async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
+pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
     let zeros = Buffer::zeroed(MIB as usize).share();
     let mut writes = vec![(0, zeros.clone())];
     // Also the copies that an earlier group with another layout left: while the new first copy is damaged, they would be found.
@@ -404,7 +432,7 @@ async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
     done.result.map_err(|error| AdminError::new(Code::Io, format!("disk {}: flushing: {error}", disk.path())))
 }
 
-fn header_of(
+pub(crate) fn header_of(
     group: GroupId,
     membership: &Membership,
     member: &Member,

@@ -21,7 +21,7 @@
 //!
 //!   1. `sums` is the truth while the extent's region is active; elsewhere it is a copy of
 //!      the zone. It is dropped only when it is not `dirty`.
-//!   2. Marks change only inside catalog jobs, so memory and catalog agree in order.
+//!   2. Marks change only inside catalog jobs, so memory and catalog agree in order. So do mirrors.
 
 pub use crate::placement::Mirror;
 use crate::{bits::Bits, ranges::Ranges, stale::EVERYTHING};
@@ -53,6 +53,54 @@ pub struct State {
     pub dirty: bool,
 }
 
+/// Mirrors of an extent, at most.
+pub const MIRRORS_MAX: usize = 3;
+
+/// The mirrors of an extent, in the order of its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mirrors {
+    all: [Mirror; MIRRORS_MAX],
+    count: usize,
+}
+
+impl Mirrors {
+    /// # Panics
+    /// If there are more than [`MIRRORS_MAX`].
+    #[must_use]
+    pub fn new(mirrors: &[Mirror]) -> Self {
+        let mut all = [Mirror { disk: DiskNumber(0), au: 0 }; MIRRORS_MAX];
+        all[..mirrors.len()].copy_from_slice(mirrors);
+        Self { all, count: mirrors.len() }
+    }
+}
+
+impl std::ops::Deref for Mirrors {
+    type Target = [Mirror];
+
+    fn deref(&self) -> &[Mirror] {
+        &self.all[..self.count]
+    }
+}
+
+impl IntoIterator for Mirrors {
+    type Item = Mirror;
+    type IntoIter = std::iter::Take<std::array::IntoIter<Mirror, MIRRORS_MAX>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.into_iter().take(self.count)
+    }
+}
+
+/// Where an extent is written. See `mover.rs`.
+#[derive(Debug)]
+struct Places {
+    mirrors: Mirrors,
+    guest: Option<Mirror>,
+    /// The guest is on its way in, not out.
+    arriving: bool,
+    moves: u64,
+}
+
 /// An extent. See the module's description.
 #[derive(Debug)]
 pub struct Extent {
@@ -61,7 +109,7 @@ pub struct Extent {
     pub file: u64,
     /// Its place in the file; the id for a shared extent.
     pub number: u64,
-    pub mirrors: Vec<Mirror>,
+    places: Mutex<Places>,
     pub ranges: Ranges,
     state: Mutex<State>,
     /// Its AUs were freed: nothing may be written to them on its behalf.
@@ -74,12 +122,12 @@ pub struct Extent {
 
 impl Extent {
     #[must_use]
-    pub fn new(id: u64, file: u64, number: u64, mirrors: Vec<Mirror>) -> Self {
+    pub fn new(id: u64, file: u64, number: u64, mirrors: &[Mirror]) -> Self {
         Self {
             id,
             file,
             number,
-            mirrors,
+            places: Mutex::new(Places { mirrors: Mirrors::new(mirrors), guest: None, arriving: false, moves: 0 }),
             ranges: Ranges::default(),
             state: Mutex::default(),
             buried: AtomicBool::new(false),
@@ -105,6 +153,92 @@ impl Extent {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where its mirrors are now.
+    #[must_use]
+    pub fn mirrors(&self) -> Mirrors {
+        self.places().mirrors
+    }
+
+    /// What is written with the mirrors, and not read: the place that a mirror moves to, or has just left.
+    #[must_use]
+    pub fn guest(&self) -> Option<Mirror> {
+        self.places().guest
+    }
+
+    /// Grows whenever a mirror has moved.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.places().moves
+    }
+
+    /// Begins a move: what is written from now on is written there, too. False: another is under way.
+    #[must_use]
+    pub fn receive(&self, guest: Mirror) -> bool {
+        let mut places = self.places();
+        let is_free = places.guest.is_none();
+        if is_free {
+            places.guest = Some(guest);
+            places.arriving = true;
+        }
+        is_free
+    }
+
+    /// The guest becomes the mirror that was on `from`, which is the guest from now on: inside the job that changes the row. `None`: it
+    /// is not there any more, or was not there at all.
+    pub fn change_places(&self, guest: Mirror, from: DiskNumber) -> Option<Mirror> {
+        let mut places = self.places();
+        let index = places.mirrors.iter().position(|mirror| mirror.disk == from)?;
+        if places.guest != Some(guest) {
+            return None;
+        }
+        let old = std::mem::replace(&mut places.mirrors.all[index], guest);
+        places.guest = Some(old);
+        places.arriving = false;
+        places.moves += 1;
+        Some(old)
+    }
+
+    /// The mirrors as they will be when the guest has taken the place of the one on `from`. `None`: the guest was sent away, or that
+    /// mirror is gone.
+    #[must_use]
+    pub fn with_guest(&self, guest: Mirror, from: DiskNumber) -> Option<Mirrors> {
+        let places = self.places();
+        let mut next = places.mirrors;
+        let index = next.iter().position(|mirror| mirror.disk == from)?;
+        next.all[index] = guest;
+        (places.arriving && places.guest == Some(guest)).then_some(next)
+    }
+
+    /// A guest is written no more by those who begin now.
+    pub fn dismiss(&self, guest: Mirror) {
+        let mut places = self.places();
+        if places.guest == Some(guest) {
+            places.guest = None;
+        }
+    }
+
+    /// Ends a move that cannot go on. False: it is no guest, or not one that arrives.
+    #[must_use]
+    pub fn turn_away(&self, guest: Mirror) -> bool {
+        let mut places = self.places();
+        let arrives = places.arriving && places.guest == Some(guest);
+        if arrives {
+            places.guest = None;
+        }
+        arrives
+    }
+
+    /// Whether something is written there on its behalf.
+    #[must_use]
+    pub fn is_at(&self, mirror: Mirror) -> bool {
+        let places = self.places();
+        places.guest == Some(mirror) || places.mirrors.contains(&mirror)
+    }
+
     /// Its row was deleted; who holds a range from now on must write nothing.
     pub fn bury(&self) {
         self.buried.store(true, Ordering::Release);
@@ -121,8 +255,8 @@ impl Extent {
         self.state().has(piece)
     }
 
-    pub fn disks(&self) -> impl Iterator<Item = DiskNumber> + '_ {
-        self.mirrors.iter().map(|mirror| mirror.disk)
+    pub fn disks(&self) -> impl Iterator<Item = DiskNumber> + use<> {
+        self.mirrors().into_iter().map(|mirror| mirror.disk)
     }
 }
 
@@ -183,7 +317,7 @@ pub const COLUMNS: &str = "id, file, number, d0, a0, d1, a1, d2, a2, written, pe
 /// # Errors
 /// If the row does not hold what it should.
 pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
-    let mut mirrors = Vec::with_capacity(3);
+    let mut mirrors = Vec::with_capacity(MIRRORS_MAX);
     for column in [3, 5, 7] {
         let disk: Option<u16> = row.get(column)?;
         let au: Option<u32> = row.get(column + 1)?;
@@ -196,7 +330,7 @@ pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
     if id >= EVERYTHING - u64::from(u32::MAX) {
         return Err(rusqlite::Error::IntegralValueOutOfRange(0, id.cast_signed()));
     }
-    let extent = Extent::new(id, get_u64(row, 1)?, get_u64(row, 2)?, mirrors);
+    let extent = Extent::new(id, get_u64(row, 1)?, get_u64(row, 2)?, &mirrors);
     {
         let mut state = extent.state();
         state.written = Bits::from_bytes(row.get_ref(9)?.as_blob_or_null()?.unwrap_or_default());
@@ -226,8 +360,9 @@ pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>
 /// # Errors
 /// What the catalog says.
 pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> {
-    let disk = |index: usize| extent.mirrors.get(index).map(|mirror| mirror.disk.0);
-    let au = |index: usize| extent.mirrors.get(index).map(|mirror| mirror.au);
+    let mirrors = extent.mirrors();
+    let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
+    let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
     connection
         .prepare_cached(&format!("INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,NULL,NULL)"))?
         .execute(params![
@@ -241,6 +376,19 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
             disk(2),
             au(2),
         ])?;
+    Ok(())
+}
+
+/// Writes where an extent's mirrors are inside a job.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_mirrors(connection: &Connection, id: u64, mirrors: &[Mirror]) -> rusqlite::Result<()> {
+    let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
+    let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
+    connection
+        .prepare_cached("UPDATE extent SET d0 = ?2, a0 = ?3, d1 = ?4, a1 = ?5, d2 = ?6, a2 = ?7 WHERE id = ?1")?
+        .execute(params![id.cast_signed(), disk(0), au(0), disk(1), au(1), disk(2), au(2)])?;
     Ok(())
 }
 
@@ -409,7 +557,7 @@ mod tests {
     use super::*;
 
     fn extent() -> Extent {
-        Extent::new(7, 300, 0, Vec::new())
+        Extent::new(7, 300, 0, &[])
     }
 
     #[test]

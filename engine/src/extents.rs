@@ -13,7 +13,7 @@
 use crate::{
     doubt::{Doubt, Unsynced},
     error::FileError,
-    extent::{self, Extent, Extents},
+    extent::{self, Extent, Extents, Mirror},
     files::{self, File},
     group::Group,
     planted::{self, Bug},
@@ -73,6 +73,8 @@ impl FileData {
 #[derive(Debug, Default)]
 pub struct Freed {
     pub extents: Vec<Arc<Extent>>,
+    /// Places that mirrors of extents have left.
+    pub left: Vec<(Arc<Extent>, Mirror)>,
     /// Slots: shared extent and piece.
     pub slots: Vec<(u64, usize)>,
 }
@@ -319,7 +321,7 @@ impl Group {
             .into_iter()
             .zip(numbers)
             .zip(first..)
-            .map(|((mirrors, number), id)| Arc::new(Extent::new(id, file.node, *number, mirrors)))
+            .map(|((mirrors, number), id)| Arc::new(Extent::new(id, file.node, *number, &mirrors)))
             .collect();
         let blocks = layout.blocks(self.au_size) + fresh.len() as u64 * self.au_size / 512;
         let rows = fresh.clone();
@@ -337,7 +339,7 @@ impl Group {
             .await;
         if let Err(error) = written {
             for extent in &fresh {
-                self.unallocate(&extent.mirrors);
+                self.unallocate(&extent.mirrors());
             }
             return Err(error);
         }
@@ -383,7 +385,7 @@ impl Group {
         let id = self.next_extent_ids(1);
         let _in_hand = self.take_in_hand();
         let mirrors = self.allocate(0, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
-        let extent = Arc::new(Extent::new(id, 0, id, mirrors));
+        let extent = Arc::new(Extent::new(id, 0, id, &mirrors));
         let (row, extents) = (Arc::clone(&extent), Arc::clone(&self.extents));
         let insert = move |connection: &Connection| {
             extent::insert(connection, &row)?;
@@ -391,7 +393,7 @@ impl Group {
             Ok(())
         };
         if let Err(error) = self.catalog.write(false, insert).await {
-            self.unallocate(&extent.mirrors);
+            self.unallocate(&extent.mirrors());
             return Err(error);
         }
         self.slots().add_extent(id);
@@ -420,7 +422,7 @@ impl Group {
         let _in_hand = self.take_in_hand();
         let mirrors = self.allocate(file.node, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
-        let fresh = Arc::new(Extent::new(id, file.node, 0, mirrors));
+        let fresh = Arc::new(Extent::new(id, file.node, 0, &mirrors));
         // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
         let was_written = slot.extent.state().written.has(slot.piece);
         let durably = was_written && !planted::has(Bug::FragmentNotFlushed);
@@ -428,7 +430,7 @@ impl Group {
         let held = match held {
             Ok(held) => held,
             Err(error) => {
-                self.unallocate(&fresh.mirrors);
+                self.unallocate(&fresh.mirrors());
                 return Err(error);
             }
         };
@@ -460,11 +462,11 @@ impl Group {
                     self.slots().give_back(old, piece);
                     return Ok(());
                 }
-                self.note_freed(commit, Freed { extents: Vec::new(), slots: vec![(old, piece)] });
+                self.note_freed(commit, Freed { slots: vec![(old, piece)], ..Freed::default() });
                 Ok(())
             }
             Err(error) => {
-                self.unallocate(&fresh.mirrors);
+                self.unallocate(&fresh.mirrors());
                 Err(error)
             }
         }

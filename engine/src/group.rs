@@ -22,9 +22,11 @@ use crate::{
     extent::Extents,
     files::Files,
     member::{Member, TICK_MS},
+    members::Members,
     mirror_sets::MirrorSets,
     mount::Purpose,
     placement::Placement,
+    rebalance::{self, Rebalance},
     reclaim::Freeing,
     recovery::Suspects,
     repairs::Repairs,
@@ -33,7 +35,7 @@ use crate::{
     space::Space,
     stale::Stale,
     store::DiskStore,
-    voters::{Members, Voters},
+    voters::Voters,
     world::{Timestamp, World},
 };
 use plinth_format::{
@@ -48,7 +50,7 @@ use std::{
     time::Duration,
 };
 
-pub use crate::session::Session;
+pub use crate::{rebalance::POWER_MAX, session::Session};
 
 type Result<T> = std::result::Result<T, AdminError>;
 
@@ -93,6 +95,8 @@ pub struct Group {
     pub(crate) freeing: Arc<Freeing>,
     pub(crate) reclaiming: tokio::sync::Mutex<()>,
     pub(crate) onlining: tokio::sync::Mutex<()>,
+    /// Held by who adds or drops disks.
+    pub(crate) exchanging: tokio::sync::Mutex<()>,
     /// Read-held while a file moves from its slot to an extent that no row names yet.
     pub(crate) promoting: tokio::sync::RwLock<()>,
     pub(crate) next_extent: AtomicU64,
@@ -100,6 +104,7 @@ pub struct Group {
     /// Counts the caretaker's rounds: what `Extent::last_used` is in.
     pub(crate) ticks: AtomicU64,
     pub(crate) repairs: Repairs,
+    pub(crate) rebalance: Arc<Rebalance>,
     /// Extents whose checksums no disk could read.
     pub(crate) zones_lost: AtomicU64,
     pub(crate) attributes: Mutex<Attributes>,
@@ -204,11 +209,13 @@ impl Group {
             freeing: parts.freeing,
             reclaiming: tokio::sync::Mutex::new(()),
             onlining: tokio::sync::Mutex::new(()),
+            exchanging: tokio::sync::Mutex::new(()),
             promoting: tokio::sync::RwLock::new(()),
             next_extent: AtomicU64::new(parts.next_extent),
             resyncs: Mutex::default(),
             ticks: AtomicU64::new(1),
             repairs: Repairs::default(),
+            rebalance: Arc::default(),
             zones_lost: AtomicU64::new(0),
             attributes: Mutex::new(parts.attributes),
             deadline: parts.deadline,
@@ -217,7 +224,7 @@ impl Group {
         })
     }
 
-    /// Begins to serve: the last step of a mount.
+    /// Begins to serve: the last step of a mount. `rebalance`: the power of the one that was under way.
     ///
     /// # Errors
     /// If what disks miss cannot be put on record.
@@ -225,6 +232,7 @@ impl Group {
         self: &Arc<Self>,
         decision: &Decision,
         purpose: Purpose,
+        rebalance: Option<u32>,
     ) -> std::result::Result<(), FileError> {
         let _ = self.weak.set(Arc::downgrade(self));
         let weak = Arc::downgrade(self);
@@ -285,6 +293,12 @@ impl Group {
             let group = Arc::clone(self);
             self.world.spawn("catalog mirror", Box::pin(async move { group.rebuild_catalog().await }));
         }
+        if purpose == Purpose::Serve {
+            let leaves = self.voters.current().disks.iter().any(|disk| disk.leaving);
+            if let Some(power) = rebalance.or(leaves.then_some(rebalance::POWER_DEFAULT)) {
+                self.resume_rebalance(power);
+            }
+        }
         if let Err(error) = self.files.reap_orphans().await {
             self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
         }
@@ -333,6 +347,7 @@ impl Group {
         }
         self.drop_cached_sums();
         self.extents.shed();
+        self.drop_overdue();
     }
 
     /// Drops the checksums of extents that were not used lately, when there are too many.
@@ -436,6 +451,11 @@ impl Group {
         let _ = futures::future::select(words, self.world.sleep(PATIENCE)).await;
     }
 
+    /// For tasks that outlast a call.
+    pub(crate) fn myself(&self) -> Option<Arc<Self>> {
+        self.weak.get().and_then(Weak::upgrade)
+    }
+
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -476,8 +496,9 @@ impl Group {
         {
             self.stopping.store(false, Ordering::Release);
             self.activity.unseal();
-            if let Some(group) = self.weak.get().and_then(Weak::upgrade) {
+            if let Some(group) = self.myself() {
                 group.resume_resyncs();
+                group.rebalance_again();
             }
             return Err(AdminError::new(Code::Io, format!("disk group {} is not dismounted: {error}", self.name))
                 .hint(format!("ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers", self.name)));
@@ -496,7 +517,7 @@ impl Group {
 
     /// As [`Self::stop_orderly`], but `Err(None)` when that takes longer than a disk may be silent.
     async fn stop_in_time(&self) -> std::result::Result<(), Option<FileError>> {
-        let Some(group) = self.weak.get().and_then(Weak::upgrade).filter(|_| !self.voters.is_waiting()) else {
+        let Some(group) = self.myself().filter(|_| !self.voters.is_waiting()) else {
             return Err(None);
         };
         // A task of its own: cut off in the middle it would leave regions closing for ever.

@@ -31,7 +31,9 @@ mod check_files;
 mod check_space;
 pub mod choose;
 pub mod completion;
+mod copy;
 mod create;
+mod disks;
 mod doubt;
 pub mod error;
 pub mod event;
@@ -43,8 +45,10 @@ pub mod group;
 pub mod identify;
 mod live;
 mod member;
+mod members;
 mod mirror_sets;
 mod mount;
+mod mover;
 pub mod overlay;
 pub mod placement;
 #[cfg(feature = "testing")]
@@ -52,6 +56,7 @@ pub mod planted;
 #[cfg(not(feature = "testing"))]
 mod planted;
 mod ranges;
+mod rebalance;
 mod reclaim;
 mod recovery;
 mod repairs;

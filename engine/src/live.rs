@@ -12,8 +12,6 @@ impl Group {
         let membership = self.voters.current();
         let placement = self.placement();
         let au = self.au_size;
-        let now = self.world.now();
-        let attributes = self.attributes();
         let mut live = Live::default();
         {
             let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,13 +38,6 @@ impl Group {
                 let disk = member.disk();
                 let entry = membership.disk(member.number);
                 let state = member.state();
-                let group_lost = self
-                    .members
-                    .values()
-                    .filter(|other| other.failure_group == member.failure_group)
-                    .all(|other| other.state() == DiskState::Offline);
-                let patience = if group_lost { attributes.failgroup_repair_time } else { attributes.disk_repair_time };
-                let away = entry.map_or(0, |entry| (now - entry.since).max(0) / 1_000_000_000).cast_unsigned();
                 let counters = &member.counters;
                 live.disks.push(LiveDisk {
                     number: member.number.0.into(),
@@ -58,7 +49,13 @@ impl Group {
                         DiskState::Syncing => "SYNCING",
                     }
                     .to_owned(),
-                    state: if member.is_hung() { "HUNG" } else { "NORMAL" }.to_owned(),
+                    state: match entry {
+                        Some(entry) if entry.leaving && state == DiskState::Offline => "FORCING",
+                        Some(entry) if entry.leaving => "DROPPING",
+                        _ if member.is_hung() => "HUNG",
+                        _ => "NORMAL",
+                    }
+                    .to_owned(),
                     os_size: disk.as_ref().map_or(0, |disk| disk.size()),
                     total: u64::from(space.total(member.number)) * au,
                     free: u64::from(space.unowned(member.number)) * au,
@@ -69,7 +66,7 @@ impl Group {
                     id: member.id.to_string(),
                     created: entry.map_or(self.created, |entry| entry.joined),
                     mounted: self.mounted,
-                    repair_timer: if state == DiskState::Offline { patience.saturating_sub(away) } else { 0 },
+                    repair_timer: if state == DiskState::Offline { self.repair_time_left(member) } else { 0 },
                     reads: counters.reads.load(Relaxed),
                     writes: counters.writes.load(Relaxed),
                     read_errors: counters.read_errors.load(Relaxed),

@@ -20,12 +20,16 @@ use crate::{
     buffer::{Buffer, Slice},
     completion::{Completion, Expiry},
     error::DiskError,
+    members::Members,
     planted::{self, Bug},
-    voters::Members,
     world::{Disk, Io, World},
 };
 use event_listener::Event;
-use plinth_format::{DiskId, DiskNumber, Layout, membership::DiskState};
+use plinth_format::{
+    DiskId, DiskNumber, Layout,
+    header::DiskHeader,
+    membership::{DiskState, MemberDisk},
+};
 use std::{
     collections::VecDeque,
     io,
@@ -87,6 +91,9 @@ pub struct Member {
     unsettled: AtomicBool,
     abandoned: AtomicBool,
     settled: Event,
+    left: AtomicBool,
+    /// Rounds of the caretaker since it went offline, or was found so.
+    away: AtomicU64,
 }
 
 /// What an I/O was for; names it in errors and counts it.
@@ -125,7 +132,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Member {
     /// A member with its disk, if that is in sight.
     #[must_use]
-    pub fn new(entry: &plinth_format::membership::MemberDisk, layout: Layout, disk: Option<Arc<dyn Disk>>) -> Self {
+    pub fn new(entry: &MemberDisk, layout: Layout, disk: Option<Arc<dyn Disk>>) -> Self {
         Self {
             number: entry.number,
             id: entry.id,
@@ -150,7 +157,31 @@ impl Member {
             unsettled: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             settled: Event::new(),
+            left: AtomicBool::new(false),
+            away: AtomicU64::new(0),
         }
+    }
+
+    /// A disk that the membership does not name, to write its header.
+    #[must_use]
+    pub fn stranger(header: &DiskHeader, disk: Arc<dyn Disk>) -> Self {
+        let entry = MemberDisk {
+            id: header.disk,
+            number: header.number,
+            state: DiskState::Online,
+            votes: false,
+            quorum: header.quorum,
+            copy_whole: false,
+            by_operator: false,
+            leaving: true,
+            size: header.layout.size(),
+            stamp: 0,
+            since: 0,
+            joined: header.created,
+            name: header.name.clone(),
+            failure_group: header.failure_group.clone(),
+        };
+        Self::new(&entry, header.layout, Some(disk))
     }
 
     /// The state that the membership in force gives it.
@@ -165,6 +196,9 @@ impl Member {
 
     pub fn set_state(&self, state: DiskState) {
         let before = self.state.swap(state as u8, Ordering::AcqRel);
+        if before != state as u8 {
+            self.away.store(0, Ordering::Relaxed);
+        }
         if state == DiskState::Offline && before != state as u8 {
             self.losses.fetch_add(1, Ordering::AcqRel);
         }
@@ -174,6 +208,27 @@ impl Member {
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.losses.load(Ordering::Acquire)
+    }
+
+    /// It belongs to the group no more.
+    pub fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// Counts a round of the caretaker in which it is offline. Time in which nobody could bring it back does not count.
+    pub fn note_away(&self) {
+        self.away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Seconds for which it has been offline while the group was mounted.
+    #[must_use]
+    pub fn away(&self) -> u64 {
+        self.away.load(Ordering::Relaxed)
     }
 
     #[must_use]
@@ -543,7 +598,7 @@ mod tests {
     };
 
     fn member(disk: &MemoryDisk) -> Member {
-        let entry = plinth_format::membership::MemberDisk {
+        let entry = MemberDisk {
             id: DiskId([1; 16]),
             number: DiskNumber(0),
             state: DiskState::Online,
@@ -551,6 +606,7 @@ mod tests {
             quorum: false,
             copy_whole: false,
             by_operator: false,
+            leaving: false,
             size: 64 * MIB,
             stamp: 1,
             since: 0,

@@ -39,6 +39,19 @@ impl MirrorSets {
         self.known.load(Ordering::Acquire)
     }
 
+    /// How many extents there are on each set of disks.
+    #[must_use]
+    pub fn counts(&self) -> Vec<(Vec<DiskNumber>, u64)> {
+        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.iter().map(|(set, count)| (set.clone(), *count)).collect()
+    }
+
+    /// Whether some extent has a mirror on a disk.
+    #[must_use]
+    pub fn has(&self, disk: DiskNumber) -> bool {
+        self.sets.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|set| set.contains(&disk))
+    }
+
     /// One more extent has its mirrors on `disks`.
     pub fn add(&self, disks: impl Iterator<Item = DiskNumber>) {
         *self.sets.lock().unwrap_or_else(PoisonError::into_inner).entry(Self::key(disks)).or_default() += 1;

@@ -33,6 +33,7 @@ use crate::{
     group::{Group, Parts},
     identify,
     member::{self, Member, Settled},
+    members::Members,
     mirror_sets::MirrorSets,
     planted::{self, Bug},
     reclaim::Freeing,
@@ -41,7 +42,7 @@ use crate::{
     space::Space,
     stale::{self, EVERYTHING, Runs},
     store::{self, DiskStore},
-    voters::{Members, Voters, find},
+    voters::{Voters, find},
     world::{Disk, World},
 };
 use plinth_format::{
@@ -305,7 +306,8 @@ async fn mount_disks(
     let next_extent =
         scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
-    let attributes = catalog.read(attributes::load).await.map_err(|error| failed(&error))?;
+    let load = |connection: &_| Ok((attributes::load(connection)?, attributes::load_rebalance(connection)?));
+    let (attributes, rebalance) = catalog.read(load).await.map_err(|error| failed(&error))?;
     deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
     let suspects = Arc::new(Suspects::new(scan.suspects));
     let extents = Arc::new(Extents::default());
@@ -341,12 +343,15 @@ async fn mount_disks(
         deadline,
         world,
     });
-    group.start(&decision, purpose).await.map_err(|error| failed(&error))?;
+    group.start(&decision, purpose, rebalance).await.map_err(|error| failed(&error))?;
+    if purpose == Purpose::Serve {
+        group.retire_strangers(&decision, &claimed.sightings, &claimed.disks).await;
+    }
     Ok(group)
 }
 
 fn make_members(decision: &Decision, claimed: &Claimed) -> Result<Members> {
-    let mut members = Members::new();
+    let members = Members::new();
     for entry in &decision.membership.disks {
         let verdict = decision.disks.iter().find(|verdict| verdict.number == entry.number);
         let sighting = verdict.and_then(|verdict| verdict.sighting);
@@ -358,7 +363,7 @@ fn make_members(decision: &Decision, claimed: &Claimed) -> Result<Members> {
         let disk = sighting.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
         let layout = Layout::new(entry.size, decision.membership.au_size)
             .map_err(|error| AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name)))?;
-        members.insert(entry.number, Arc::new(Member::new(entry, layout, disk)));
+        members.join(Arc::new(Member::new(entry, layout, disk)));
     }
     Ok(members)
 }
@@ -382,7 +387,9 @@ async fn record_mount(
                     _ => false,
                 };
                 if !serves && entry.state != DiskState::Offline {
-                    entry.stamp = stamp;
+                    if !(planted::has(Bug::SyncingStampKept) && entry.state == DiskState::Syncing) {
+                        entry.stamp = stamp;
+                    }
                     entry.state = DiskState::Offline;
                     entry.since = now;
                 }
@@ -484,7 +491,7 @@ async fn scan_extents(
                     scan.suspects.insert(extent.id);
                 }
                 scan.next_extent = scan.next_extent.max(extent.id + 1);
-                scan.mirrors.push(extent.mirrors);
+                scan.mirrors.push(extent.mirrors().to_vec());
             }
             let mut select =
                 connection.prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;

@@ -182,10 +182,10 @@ impl Placement {
         Self { redundancy, disks: places, groups, schedule }
     }
 
-    /// The placement of a membership's data disks, whose AUs `space` knows.
+    /// The placement of a membership's data disks that stay, whose AUs `space` knows.
     #[must_use]
     pub fn of(membership: &Membership, space: &Space) -> Self {
-        let data = membership.disks.iter().filter(|disk| !disk.quorum);
+        let data = membership.disks.iter().filter(|disk| !disk.quorum && !disk.leaving);
         let disks: Vec<DataDisk> = data
             .map(|disk| DataDisk {
                 number: disk.number,

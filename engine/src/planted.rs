@@ -109,6 +109,18 @@ bugs! {
         "after a crash the catalog's log is taken from its first mirror, not from the longest (R6)"
     CatalogMirrorKept "catalog-mirror-not-struck"
         "the catalog's mirror on a disk that goes offline stays in the membership (R6)"
+    SyncingStampKept "stamp-of-syncing-kept"
+        "a disk that goes while it is SYNCING keeps the stamp of when it had gone before"
+    GuestNotWritten "moving-mirror-not-written"
+        "a write while a mirror moves does not go to where it moves"
+    MoveOvertakesWriter "move-overtakes-writer"
+        "a move does not wait for writes that began before it"
+    MoveNotFlushed "move-not-flushed"
+        "the row names a mirror's new place before what was copied there is flushed"
+    OldPlaceLeft "old-place-left-early"
+        "the place that a mirror leaves is not written any more while the commit may still be lost"
+    MovedPlaceReused "old-place-reused-early"
+        "the place that a mirror has left is free while I/O on it is in flight (R8)"
 }
 
 /// The mistake that is planted, counted from 1; 0: none.

@@ -32,7 +32,9 @@ use std::{
 #[derive(Debug, Default)]
 struct Pending {
     extents: VecDeque<(CommitNumber, Arc<Extent>)>,
-    slots: VecDeque<(CommitNumber, u64, usize)>,
+    /// Of which a mirror has moved away.
+    moved: VecDeque<(CommitNumber, Arc<Extent>)>,
+    slots: VecDeque<(CommitNumber, (u64, usize))>,
 }
 
 /// Takes what commits free. Apart from the group, because the jobs that free know no group.
@@ -43,8 +45,23 @@ pub struct Freeing {
     pending: Mutex<Pending>,
 }
 
-/// What may be used again: extents, their AUs, and slots.
-type Settled = (Vec<Arc<Extent>>, Vec<(DiskNumber, u32)>, Vec<(u64, usize)>);
+/// What may be used again.
+struct Settled {
+    /// Deleted.
+    extents: Vec<Arc<Extent>>,
+    /// Of which a mirror has moved away.
+    moved: Vec<Arc<Extent>>,
+    /// AUs of both.
+    units: Vec<(DiskNumber, u32)>,
+    slots: Vec<(u64, usize)>,
+}
+
+/// Takes out what came with commits up to `durable`: they come nearly, not quite, in order.
+fn take_settled<T>(pending: &mut VecDeque<(CommitNumber, T)>, durable: CommitNumber) -> Vec<T> {
+    let (ready, rest): (VecDeque<_>, _) = pending.drain(..).partition(|(commit, _)| *commit <= durable);
+    *pending = rest;
+    ready.into_iter().map(|(_, one)| one).collect()
+}
 
 impl Freeing {
     #[must_use]
@@ -60,33 +77,34 @@ impl Freeing {
             let mut space = lock(&self.space);
             for extent in &freed.extents {
                 self.mirror_sets.remove(extent.disks());
-                for mirror in &extent.mirrors {
+                for mirror in extent.mirrors() {
                     space.release(mirror.disk, mirror.au, commit.0);
                 }
             }
+            for (_, mirror) in &freed.left {
+                space.release(mirror.disk, mirror.au, commit.0);
+            }
         }
         pending.extents.extend(freed.extents.into_iter().map(|extent| (commit, extent)));
-        pending.slots.extend(freed.slots.into_iter().map(|(id, piece)| (commit, id, piece)));
+        pending.moved.extend(freed.left.into_iter().map(|(extent, _)| (commit, extent)));
+        pending.slots.extend(freed.slots.into_iter().map(|slot| (commit, slot)));
     }
 
     #[must_use]
     pub fn has_pending(&self) -> bool {
         let pending = lock(&self.pending);
-        !pending.extents.is_empty() || !pending.slots.is_empty()
+        !pending.extents.is_empty() || !pending.moved.is_empty() || !pending.slots.is_empty()
     }
 
-    /// Takes out what commits up to `durable` freed: extents, their AUs, and slots. Commits come nearly, not quite, in order.
+    /// Takes out what commits up to `durable` freed.
     fn take(&self, durable: CommitNumber) -> Settled {
         let mut pending = lock(&self.pending);
-        let (ready, rest) = pending.extents.drain(..).partition(|(commit, _)| *commit <= durable);
-        pending.extents = rest;
-        let ready: VecDeque<(CommitNumber, Arc<Extent>)> = ready;
-        let extents = ready.into_iter().map(|(_, extent)| extent).collect();
-        let (ready, rest) = pending.slots.drain(..).partition(|(commit, ..)| *commit <= durable);
-        pending.slots = rest;
-        let ready: VecDeque<(CommitNumber, u64, usize)> = ready;
-        let units = lock(&self.space).settle(durable.0);
-        (extents, units, ready.into_iter().map(|(_, id, piece)| (id, piece)).collect())
+        Settled {
+            extents: take_settled(&mut pending.extents, durable),
+            moved: take_settled(&mut pending.moved, durable),
+            slots: take_settled(&mut pending.slots, durable),
+            units: lock(&self.space).settle(durable.0),
+        }
     }
 }
 
@@ -207,8 +225,9 @@ impl Group {
             self.catalog.durable_point().await?;
         }
         let durable = if early { self.catalog.committed() } else { self.catalog.durable() };
-        let (extents, settled, slots) = self.freeing.take(durable);
-        for extent in extents.iter().filter(|_| !planted::has(Bug::ReaderNotWaitedFor)) {
+        let Settled { extents, moved, units: settled, slots } = self.freeing.take(durable);
+        let moved = moved.iter().filter(|_| !planted::has(Bug::MovedPlaceReused));
+        for extent in extents.iter().chain(moved).filter(|_| !planted::has(Bug::ReaderNotWaitedFor)) {
             let _drained = extent.ranges.hold(0..self.blocks_per_au(), true).await;
         }
         self.extents.rest(extents.iter().map(|extent| extent.id));
@@ -257,7 +276,7 @@ impl Group {
                 Ok(extent)
             })
             .await?;
-        self.note_freed(commit, Freed { extents: freed.into_iter().collect(), slots: Vec::new() });
+        self.note_freed(commit, Freed { extents: freed.into_iter().collect(), ..Freed::default() });
         Ok(())
     }
 }

@@ -14,17 +14,14 @@
 //! A dismount before 5 leaves it SYNCING.
 
 use crate::{
-    activity::Active,
     admin::{AdminError, Code, Operation, Selection},
-    blocks::BLOCKS_PER_PIECE,
-    buffer::Slice,
     choose::{self, Standing},
     error::FileError,
     event::Severity,
-    extent::{self, Extent, Mirror},
+    extent::{self, Extent},
     group::Group,
     identify,
-    member::{Member, Settled},
+    member::Member,
     planted::{self, Bug},
     stale::{self, EVERYTHING},
     voters::{Refusal, find},
@@ -32,15 +29,12 @@ use crate::{
 };
 use plinth_format::{DiskNumber, membership::DiskState};
 use std::{
-    ops::Range,
     sync::{Arc, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
 /// Extents copied between two commits: few where groups are small, so that tests see a second batch.
 const BATCH: usize = if cfg!(any(test, feature = "testing")) { 5 } else { 32 };
-/// Pieces copied at once: 1 MiB.
-const STEP: usize = 16;
 
 /// How one disk's resync stands.
 #[derive(Debug, Clone)]
@@ -416,101 +410,7 @@ impl Group {
         if !planted::has(Bug::ResyncOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
-        let mut bytes = 0;
-        let mut piece = 0;
-        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
-        while member.state() == DiskState::Syncing {
-            let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
-            bytes += self.copy_pieces(extent, member, mirror, run.start, run.end).await?;
-            piece = run.end;
-        }
-        Ok(bytes)
-    }
-
-    async fn copy_pieces(
-        &self,
-        extent: &Extent,
-        member: &Arc<Member>,
-        mirror: Mirror,
-        piece: usize,
-        end: usize,
-    ) -> Result<u64, FileError> {
-        let blocks = piece * BLOCKS_PER_PIECE..end * BLOCKS_PER_PIECE;
-        let _range = extent.ranges.hold(blocks.clone(), true).await;
-        if extent.is_buried() {
-            return Ok(0);
-        }
-        let active = self.activate(extent).await?;
-        self.load_sums(extent).await?;
-        if let Some(bytes) = self.copy_blocks(extent, member, mirror, blocks.clone(), &active).await? {
-            return Ok(bytes);
-        }
-        // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
-        let mut bytes = 0;
-        for block in blocks {
-            bytes += match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
-                Some(bytes) => bytes,
-                None => self.mark_lost(extent, member, mirror, block).await?,
-            };
-        }
-        Ok(bytes)
-    }
-
-    /// Replaces what the disk had in a block that is lost on every mirror: it is old, and nobody may take it for right.
-    async fn mark_lost(
-        &self,
-        extent: &Extent,
-        member: &Arc<Member>,
-        mirror: Mirror,
-        block: usize,
-    ) -> Result<u64, FileError> {
-        let offset = Self::offset(member, mirror, block);
-        self.write_copy(extent, member, offset, self.lost_block(member, offset).share()).await
-    }
-
-    /// Copies blocks whose range is held. `None`: some of them are lost, and nothing was copied.
-    async fn copy_blocks(
-        &self,
-        extent: &Extent,
-        member: &Arc<Member>,
-        mirror: Mirror,
-        blocks: Range<usize>,
-        active: &Active<'_>,
-    ) -> Result<Option<u64>, FileError> {
-        let buffer = match self.try_read(extent, blocks.clone()).await? {
-            Some(read) => read.buffer,
-            None => match self.repair(extent, blocks.clone(), active).await {
-                Ok(buffer) => buffer,
-                Err(FileError::ExtentLost { .. }) => return Ok(None),
-                Err(error) => return Err(error),
-            },
-        };
-        let offset = Self::offset(member, mirror, blocks.start);
-        if planted::has(Bug::ResyncFromWrongSide)
-            && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await
-        {
-            return self.write_blocks(extent, blocks.start, old.share(), active).await.map(|()| Some(0));
-        }
-        self.write_copy(extent, member, offset, buffer.share()).await.map(Some)
-    }
-
-    /// Writes what the disk lacks. Returns bytes: none, if the disk went offline instead.
-    async fn write_copy(
-        &self,
-        extent: &Extent,
-        member: &Arc<Member>,
-        offset: u64,
-        data: Slice,
-    ) -> Result<u64, FileError> {
-        let bytes = data.len() as u64;
-        let settled = member.start_write(offset, data).settle().await;
-        if !settled.is_ok() {
-            self.give_up(member, &settled).await?;
-            return Ok(0);
-        }
-        // The disk's checksum block is written when the region closes.
-        extent.state().dirty = true;
-        Ok(bytes)
+        self.copy_marked(extent, member, mirror, || member.state() == DiskState::Syncing).await
     }
 
     async fn finish_resync(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
@@ -563,6 +463,7 @@ impl Group {
                 error: None,
             });
         }
+        operations.extend(self.rebalance_operation());
         let now = self.world.monotonic();
         for progress in self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).values() {
             let millis = u64::try_from(now.saturating_sub(progress.began).as_millis()).unwrap_or(u64::MAX).max(1);

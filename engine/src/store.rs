@@ -30,13 +30,14 @@ use crate::{
     },
     event::{Event, Severity},
     member::{Member, Settled},
+    members::Members,
     space::{InHand, Space},
-    voters::{Members, Refusal, Voters, find},
+    voters::{Refusal, Voters, find},
     world::{World, wait_for},
 };
 use plinth_format::{
     DiskNumber,
-    membership::{CatalogRun, DiskState, Membership},
+    membership::{CatalogRun, DiskState, MemberDisk, Membership},
     page::{self, PAGE_SIZE},
 };
 use std::{
@@ -213,7 +214,8 @@ impl DiskStore {
             return Vec::new();
         }
         let mut emptiest: BTreeMap<&str, DiskNumber> = BTreeMap::new();
-        for disk in membership.disks.iter().filter(|disk| !disk.quorum && !with.contains(disk.failure_group.as_str())) {
+        let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !with.contains(disk.failure_group.as_str());
+        for disk in membership.disks.iter().filter(stays) {
             let best = emptiest.entry(&disk.failure_group).or_insert(disk.number);
             if space.unowned(disk.number) > space.unowned(*best) {
                 *best = disk.number;
@@ -283,7 +285,7 @@ impl DiskStore {
     /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it.
     async fn write_to(&self, file: CatalogFile, mirrors: &[u8], runs: &[(u64, Slice)]) -> Result<(), StoreError> {
         lock(&self.unflushed).get_or_insert_with(|| {
-            self.members.iter().map(|(disk, member)| (*disk, (member.losses(), member.broken()))).collect()
+            self.members.values().map(|member| (member.number, (member.losses(), member.broken()))).collect()
         });
         loop {
             let mut jobs = Vec::new();
@@ -489,7 +491,10 @@ impl DiskStore {
         let mirrors = self.current_mirrors(file);
         let units = self.unit_count(membership, file, *mirrors.keys().next()?);
         let has_room = |disk| is_candidate(disk) && lock(&self.space).unowned(disk) >= units;
-        next_mirror(membership, &mirrors, has_room).map(|(mirror, disk)| (mirror, disk, units))
+        let leaves = |disk| membership.disk(disk).is_some_and(|disk| disk.leaving);
+        let runs = membership.catalog.iter().filter(|run| run.file == file && leaves(run.disk));
+        let leaving = runs.map(|run| run.mirror).collect();
+        next_mirror(membership, &mirrors, &leaving, has_room).map(|(mirror, disk)| (mirror, disk, units))
     }
 
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
@@ -776,7 +781,7 @@ impl DiskStore {
             let neighbours = membership
                 .disks
                 .iter()
-                .filter(|disk| disk.state == DiskState::Online && !disk.quorum && disk.number != *home)
+                .filter(|disk| takes_mirrors(disk) && disk.number != *home)
                 .filter(|disk| {
                     !others.contains(&disk.failure_group) || Some(&disk.failure_group) == group(*home).as_ref()
                 })
@@ -837,6 +842,11 @@ impl DiskStore {
     }
 }
 
+/// Whether mirrors of the catalog may go to a disk.
+fn takes_mirrors(disk: &MemberDisk) -> bool {
+    disk.state == DiskState::Online && !disk.quorum && !disk.leaving
+}
+
 /// The disk on which the next mirror of the catalog should go: online, in a failure group
 /// without one; with fewer than two mirrors any other disk will do.
 pub(crate) fn next_disk(
@@ -852,7 +862,7 @@ pub(crate) fn next_disk(
     let candidates: Vec<_> = membership
         .disks
         .iter()
-        .filter(|disk| disk.state == DiskState::Online && !disk.quorum && !used.contains(&disk.number))
+        .filter(|disk| takes_mirrors(disk) && !used.contains(&disk.number))
         .filter(|disk| has_room(disk.number))
         .collect();
     let elsewhere = candidates.iter().find(|disk| !groups.contains(disk.failure_group.as_str()));
@@ -860,10 +870,11 @@ pub(crate) fn next_disk(
 }
 
 /// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With three, in place of one that is not
-/// alone in its failure group, if another group has none.
+/// alone in its failure group, if another group has none; and in place of one on a disk that is being dropped.
 fn next_mirror(
     membership: &Membership,
     mirrors: &BTreeMap<u8, DiskNumber>,
+    leaving: &BTreeSet<u8>,
     has_room: impl Fn(DiskNumber) -> bool,
 ) -> Option<(u8, DiskNumber)> {
     let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
@@ -871,10 +882,13 @@ fn next_mirror(
         mirrors.iter().any(|(other, beside)| other < *mirror && group(beside) == group(disk))
     };
     let free = (0..3).find(|mirror| !mirrors.contains_key(mirror));
-    let mirror = free.or_else(|| mirrors.iter().find(is_spare).map(|(mirror, _)| *mirror))?;
-    let others: Vec<DiskNumber> =
-        mirrors.iter().filter(|(other, _)| **other != mirror).map(|(_, disk)| *disk).collect();
-    next_disk(membership, &others, has_room).map(|disk| (mirror, disk))
+    let first = free.or_else(|| mirrors.iter().find(is_spare).map(|(mirror, _)| *mirror));
+    // Where there is no disk for one there may be one for the next.
+    first.into_iter().chain(leaving.iter().copied()).find_map(|mirror| {
+        let others: Vec<DiskNumber> =
+            mirrors.iter().filter(|(other, _)| **other != mirror).map(|(_, disk)| *disk).collect();
+        next_disk(membership, &others, &has_room).map(|disk| (mirror, disk))
+    })
 }
 
 /// Lists new mirrors, each in place of the one that had its number.

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod endings;
+mod exchange;
 mod flushes;
 mod growth;
 mod kills;

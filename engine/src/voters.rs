@@ -26,6 +26,7 @@ use crate::{
     event::{Event, Severity},
     identify,
     member::{Member, Settled},
+    members::Members,
     mirror_sets::MirrorSets,
     planted::{self, Bug},
     world::World,
@@ -46,9 +47,6 @@ use std::{
     },
     time::Duration,
 };
-
-/// The members of a group, by number.
-pub type Members = BTreeMap<DiskNumber, Arc<Member>>;
 
 /// Why a membership was not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -282,6 +280,51 @@ impl Voters {
         .map(|_| ())
     }
 
+    /// Takes new members in, which hold nothing yet. They are stamped first: none that is ONLINE is ever without a stamp.
+    ///
+    /// # Errors
+    /// If one does not take its stamp, or the group is being dismounted.
+    pub async fn enlist(&self, entries: &[MemberDisk]) -> Result<(), Refusal> {
+        let _turn = self.turn.lock().await;
+        let counter = self.stamp.load(Ordering::Relaxed);
+        let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean: false };
+        let numbers: BTreeSet<_> = entries.iter().map(|entry| entry.number).collect();
+        let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
+        let record = |member: &Member| stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec();
+        let failed = self.write_records(&numbers, place, record).await;
+        if let Some(reason) = failed.into_values().next() {
+            return Err(Refusal::Other(reason));
+        }
+        let edit = |next: &mut Membership| {
+            next.disks.extend(entries.iter().cloned());
+            Ok(true)
+        };
+        self.change_in_turn(edit).await.map(|_| ())
+    }
+
+    /// Strikes a disk that leaves from the membership, when it holds nothing any more. False: it does, or it votes.
+    ///
+    /// # Errors
+    /// [`Refusal::WouldLoseData`] by R5.
+    pub async fn dismiss(&self, number: DiskNumber) -> Result<bool, Refusal> {
+        let mut dismissed = false;
+        let dismissed_here = &mut dismissed;
+        self.change(|next| {
+            let may_go = next.disk(number).is_some_and(|disk| disk.leaving && !disk.votes);
+            if !may_go || self.mirror_sets.has(number) {
+                return Ok(false);
+            }
+            if !self.can_spare(next, number) {
+                return Err(Refusal::WouldLoseData);
+            }
+            next.disks.retain(|disk| disk.number != number);
+            *dismissed_here = true;
+            Ok(true)
+        })
+        .await?;
+        Ok(dismissed)
+    }
+
     /// Wipes the memberships and stamps of a disk that is to be copied whole: those of a longer history that was given up
     /// would outvote the ones it gets.
     ///
@@ -328,6 +371,14 @@ impl Voters {
         edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
     ) -> Result<Arc<Membership>, Refusal> {
         let _turn = self.turn.lock().await;
+        self.change_in_turn(edit).await
+    }
+
+    /// As [`Self::change`], for who has the turn.
+    async fn change_in_turn(
+        &self,
+        edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
+    ) -> Result<Arc<Membership>, Refusal> {
         let mut failed = self.bring_in_force().await?;
         let mut next = (*self.current()).clone();
         if !edit(&mut next)? && failed.is_empty() {
@@ -671,7 +722,8 @@ fn is_whole(membership: &Membership, file: CatalogFile, mirror: u8, without: Dis
 /// Writes into `membership` that a disk is offline from now on.
 fn take_offline(membership: &mut Membership, number: DiskNumber, stamp: u64, now: i64, by_operator: bool) {
     if let Some(disk) = find(membership, number) {
-        if disk.state != DiskState::Offline {
+        let keeps = planted::has(Bug::SyncingStampKept) && disk.state == DiskState::Syncing;
+        if disk.state != DiskState::Offline && !keeps {
             // SYNCING disks are stamped, too: an image from before it was one is old, as what was copied since is not on it.
             disk.stamp = stamp;
         }

@@ -36,7 +36,7 @@ pub const DISK_ENTRY: usize = 128;
 pub const D_ID: Range<usize> = 0..16;
 pub const D_NUMBER: Range<usize> = 16..18;
 pub const D_STATE: Range<usize> = 18..19; //  1 online, 2 offline, 3 syncing
-pub const D_FLAGS: Range<usize> = 19..20; //  1 votes, 2 quorum (no data), 4 copy whole, 8 taken offline by the operator
+pub const D_FLAGS: Range<usize> = 19..20; //  1 votes, 2 quorum (no data), 4 copy whole, 8 taken offline by the operator, 16 leaving
 //                             20..24
 pub const D_SIZE: Range<usize> = 24..32; //   bytes used
 pub const D_STAMP: Range<usize> = 32..40; //  the stamp's counter when it went offline
@@ -89,6 +89,8 @@ pub struct MemberDisk {
     pub copy_whole: bool,
     /// An operator took it offline, so only an operator brings it back.
     pub by_operator: bool,
+    /// It is being dropped: what it holds moves to the others, and nothing new goes there.
+    pub leaving: bool,
     pub size: u64,
     pub stamp: u64,
     /// When it went offline: nanoseconds since 1970.
@@ -255,7 +257,8 @@ impl MemberDisk {
         let flags = u8::from(self.votes)
             | u8::from(self.quorum) << 1
             | u8::from(self.copy_whole) << 2
-            | u8::from(self.by_operator) << 3;
+            | u8::from(self.by_operator) << 3
+            | u8::from(self.leaving) << 4;
         put(entry, D_ID, &self.id.0);
         put(entry, D_NUMBER, &self.number.0.to_le_bytes());
         put(entry, D_STATE, &[self.state as u8]);
@@ -289,6 +292,7 @@ impl MemberDisk {
             quorum: flags & 2 != 0,
             copy_whole: flags & 4 != 0,
             by_operator: flags & 8 != 0,
+            leaving: flags & 16 != 0,
             size,
             stamp: get_u64(entry, D_STAMP),
             since: get_i64(entry, D_SINCE),

@@ -143,6 +143,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
             quorum: random.below(8) == 0,
             copy_whole: random.below(2) == 0,
             by_operator: random.below(2) == 0,
+            leaving: random.below(2) == 0,
             size: 1000 * au_size,
             stamp: random.next(),
             since: 5,

@@ -274,7 +274,9 @@ impl Client {
             // One found the last space, the other none.
             (Ok(()), Err(FileError::NoSpace)) | (Err(FileError::NoSpace), Ok(())) => Ok(()),
             // One was done: whoever asks is told so, whatever became of the other.
-            (Ok(()), Err(error)) | (Err(error), Ok(())) if self.is_excused(&error) && !self.is_sent_away(&error) => Ok(()),
+            (Ok(()), Err(error)) | (Err(error), Ok(())) if self.is_excused(&error) && !self.is_sent_away(&error) => {
+                Ok(())
+            }
             (one, other) => one.and(other),
         }
     }

@@ -18,6 +18,7 @@
 pub mod client;
 pub mod coverage;
 pub mod disk;
+pub mod exchange;
 pub mod executor;
 pub mod farm;
 pub mod history;

@@ -95,7 +95,8 @@ impl Story {
         let tenant = &self.tenants[g];
         let quiet = tenant.group.is_some() && !tenant.silent && !tenant.mood.lenient.load(Ordering::Relaxed);
         // A check ends recovery and outlasts a resync: now and then the next fault comes first.
-        let in_passing = matches!(tenant.state(), State::Recovering | State::Returning) && numbers.below(2) == 0;
+        let in_passing =
+            matches!(tenant.state(), State::Recovering | State::Returning | State::Moving) && numbers.below(2) == 0;
         if quiet && !in_passing && tenant.has_noticed() { tenant.check().await } else { Ok(()) }
     }
 
@@ -255,6 +256,7 @@ impl Story {
                 self.work(40).await
             }
             Fault::KilledInRepair => self.killed_in_repair(g, numbers).await,
+            Fault::DisksExchanged => self.exchange(g, numbers).await,
         }
     }
 
@@ -304,7 +306,7 @@ impl Story {
         let tenant = &self.tenants[g];
         let Some(group) = &tenant.group else { return Ok(()) };
         let lost = |(one, other): (&(String, DiskState), &(String, DiskState))| {
-            one.1 == DiskState::Online && other.1 == DiskState::Offline
+            one.0 == other.0 && one.1 == DiskState::Online && other.1 == DiskState::Offline
         };
         if well && before.iter().zip(&group.members()).any(lost) {
             return Err(format!("{}: a disk was expelled because the engine had not run", tenant.name));

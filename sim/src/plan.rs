@@ -183,6 +183,8 @@ faults! {
     Full "full" 5,
     /// The engine dies while a check repairs.
     KilledInRepair "killed-in-repair" 2,
+    /// Disks are added, or dropped, or both.
+    DisksExchanged "disks-exchanged" 6,
 }
 
 impl Fault {
@@ -241,7 +243,7 @@ impl Plan {
         let step = |_| {
             // What does not last is met by what follows at once.
             let at_once = match last {
-                Fault::Return | Fault::Full => numbers.below(4) > 0,
+                Fault::Return | Fault::Full | Fault::DisksExchanged => numbers.below(4) > 0,
                 _ => numbers.below(3) == 0,
             };
             let after = if at_once { 0 } else { share / 2 + numbers.below(share.max(1)) };

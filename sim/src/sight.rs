@@ -48,12 +48,15 @@ impl Story {
         }
         let tenant = &mut self.tenants[g];
         if live {
-            let serves = |group: &Arc<Group>| group.members()[tenant.index_of(&disk)].1 != DiskState::Offline;
+            let serves = |group: &Arc<Group>| tenant.standing(group, &disk) != Some(DiskState::Offline);
             if tenant.group.as_ref().is_none_or(serves) {
                 // Nobody has asked it for anything.
                 disk.heal();
                 return Ok(());
             }
+        }
+        if live && fault == Fault::OldImage && numbers.below(2) == 0 {
+            return self.back_in_between(g, &disk, numbers).await;
         }
         let current = disk.image();
         match fault {
@@ -98,13 +101,40 @@ impl Story {
             let asked = tenant.ask_online().await?;
             self.core.sleep(Duration::from_secs(2)).await;
             let tenant = &mut self.tenants[g];
-            if tenant.group().members()[tenant.index_of(&disk)].1 != DiskState::Offline {
+            if tenant.standing(tenant.group(), &disk) != Some(DiskState::Offline) {
                 return Err(format!("{}: {} is taken back although it is {}", tenant.name, disk.label(), fault.name()));
             }
             if let Err(error) = asked {
                 tenant.say(|| format!("online: {}", words(&error)));
             }
         }
+        Ok(())
+    }
+
+    /// A disk that is away is back for a part of its resync, goes again, and is then shown as it was while it was away.
+    async fn back_in_between(&mut self, g: usize, disk: &SimDisk, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.work(60).await?;
+        let absent = disk.image();
+        disk.heal();
+        let tenant = &mut self.tenants[g];
+        if let Err(error) = tenant.ask_online().await? {
+            tenant.say(|| format!("online: {}", words(&error)));
+        }
+        let end = *pick(numbers, &[End::Killed, End::Dismounted]);
+        self.down(g, end, moment(numbers)).await?;
+        self.hide(g, std::slice::from_ref(disk));
+        if !self.mount_what_is_there(g, false, 30).await? {
+            return self.all_in_sight(g).await;
+        }
+        self.tenants[g].pause_clients().await?;
+        self.core.sleep(NIGHT).await;
+        let tenant = &mut self.tenants[g];
+        tenant.start_clients();
+        tenant.say(|| format!("{} is shown as it was while it was away", disk.label()));
+        disk.set_image(absent);
+        tenant.undo.retain(|undo| !matches!(undo, Undo::Attach(of) if of.label() == disk.label()));
+        let path = tenant.path_of(disk);
+        tenant.host.attach(&path, disk.clone());
         Ok(())
     }
 

@@ -67,8 +67,13 @@ pub struct Tenant {
     pub host: Arc<Host>,
     pub name: &'static str,
     pub shape: Shape,
+    /// Those that are members, as far as anybody knows; `shape.disks`, `paths` and `names` go with them.
     pub disks: Vec<SimDisk>,
     paths: Vec<String>,
+    /// What the engine calls them.
+    names: Vec<String>,
+    /// How many disks there ever were.
+    devices: usize,
     pub clients: Vec<Arc<Client>>,
     pub mood: Arc<Mood>,
     pub world: Arc<ProcessWorld>,
@@ -137,6 +142,8 @@ impl Tenant {
             host: Arc::clone(host),
             name,
             shape: shape.clone(),
+            names: (0..disks.len()).map(|number| format!("{name}_{number:04}")).collect(),
+            devices: disks.len(),
             disks,
             paths,
             clients,
@@ -193,6 +200,54 @@ impl Tenant {
         self.paths[self.index_of(disk)].clone()
     }
 
+    /// What the engine says of a disk. `None`: it is no member.
+    pub fn standing(&self, group: &Group, disk: &SimDisk) -> Option<DiskState> {
+        let name = &self.names[self.index_of(disk)];
+        group.members().into_iter().find(|(known, _)| known == name).map(|(_, state)| state)
+    }
+
+    /// Another device on the host, to be a member of a failure group under a name.
+    pub fn new_device(&mut self, failure_group: &str, size: u64) -> (String, String) {
+        let number = self.devices;
+        self.devices += 1;
+        let disk = SimDisk::new(&self.core, &format!("{}-{number}", self.name), size, self.shape.sectors);
+        let (path, name) = (format!("/dev/{}", disk.label()), format!("{}_X{number}", self.name));
+        self.host.attach(&path, disk.clone());
+        self.disks.push(disk);
+        self.paths.push(path.clone());
+        self.names.push(name.clone());
+        self.shape.disks.push((failure_group.to_owned(), size));
+        (path, name)
+    }
+
+    /// A disk's name.
+    pub fn name_of(&self, disk: &SimDisk) -> &str {
+        &self.names[self.index_of(disk)]
+    }
+
+    /// Takes leave of disks that are no members any more, or never became it.
+    pub fn part_with_former(&mut self) {
+        let Some(group) = self.group.clone() else { return };
+        let members = group.members();
+        for index in (0..self.disks.len()).rev() {
+            if members.iter().any(|(name, _)| *name == self.names[index]) {
+                continue;
+            }
+            let disk = self.disks.remove(index);
+            self.host.detach(&self.paths.remove(index));
+            self.names.remove(index);
+            let (failure_group, _) = self.shape.disks.remove(index);
+            self.say(|| format!("{} is no member any more", disk.label()));
+            if self.shape.disks.iter().all(|(name, _)| *name != failure_group) {
+                self.ill.remove(&failure_group);
+            }
+            self.undo.retain(|undo| match undo {
+                Undo::Detach(_) => true,
+                Undo::Image(of, _) | Undo::Size(of, _) | Undo::Attach(of) => of.label() != disk.label(),
+            });
+        }
+    }
+
     /// Shows a disk at another path from now on.
     pub fn move_to(&mut self, disk: &SimDisk, path: &str) {
         let index = self.index_of(disk);
@@ -212,6 +267,8 @@ impl Tenant {
             State::Recovering
         } else if !self.ill.is_empty() || members.iter().any(|(_, state)| *state != DiskState::Online) {
             State::Degraded
+        } else if runs("REBALANCE") {
+            State::Moving
         } else if self.full {
             State::Full
         } else {
@@ -222,8 +279,7 @@ impl Tenant {
     /// Whether the engine counts on no disk that is ill: what it counts on has to be right.
     pub fn has_noticed(&self) -> bool {
         let Some(group) = &self.group else { return false };
-        let members = group.members();
-        let serves = |disk: &SimDisk| members[self.index_of(disk)].1 != DiskState::Offline;
+        let serves = |disk: &SimDisk| self.standing(group, disk).is_some_and(|state| state != DiskState::Offline);
         self.ill.iter().all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(serves))
     }
 
@@ -264,6 +320,8 @@ impl Tenant {
         if is_strange || self.undo.iter().any(|undo| matches!(undo, Undo::Image(..))) {
             self.explained.store(mismatches, Ordering::Relaxed);
         }
+        // A disk that was dropped takes its count along.
+        self.explained.fetch_min(mismatches, Ordering::Relaxed);
         match mismatches - self.explained.load(Ordering::Relaxed) {
             0 => Ok(()),
             count => Err(format!("{}: {count} blocks do not match their checksum, for no reason", self.name)),
@@ -302,6 +360,7 @@ impl Tenant {
 
     pub async fn create(&mut self) -> Result<(), Failure> {
         self.world = self.host.process();
+        self.names = (0..self.disks.len()).map(|number| format!("{}_{number:04}", self.name)).collect();
         let groups = self.shape.disks.iter().map(|(name, _)| name.as_str());
         let mut new =
             new_group(self.shape.redundancy, self.shape.au_size, self.paths.iter().map(String::as_str).zip(groups));
@@ -334,6 +393,7 @@ impl Tenant {
                 Some(Ok(group)) if !self.core.is_dead(self.process()) => {
                     self.core.fuse(self.process(), None);
                     self.group = Some(group);
+                    self.part_with_former();
                     self.lives += 1;
                     self.explained.store(0, Ordering::Relaxed);
                     return Ok(true);
@@ -450,9 +510,8 @@ impl Tenant {
 
     /// Where the engine has not recorded that a disk fails, the disk has lost nothing.
     fn keep_caches(&self, group: &Group) {
-        let members = group.members();
-        let serving = self.disks.iter().zip(&members).filter(|(_, (_, state))| *state != DiskState::Offline);
-        serving.for_each(|(disk, _)| disk.keep_cache());
+        let serves = |disk: &&SimDisk| self.standing(group, disk).is_some_and(|state| state != DiskState::Offline);
+        self.disks.iter().filter(serves).for_each(SimDisk::keep_cache);
     }
 
     /// The engine is killed.
@@ -584,6 +643,7 @@ impl Tenant {
         let end = self.core.now() + PATIENCE;
         loop {
             self.failure()?;
+            self.part_with_former();
             match self.ask_online().await? {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
@@ -601,6 +661,11 @@ impl Tenant {
         let group = Arc::clone(self.group());
         let online = self.inside(async move {
             let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
+            let stuck = group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state == "ERRS");
+            if stuck && !away {
+                // What is left on a disk that leaves finds no place: it stays after all.
+                return group.undrop(None).await.map(|()| false);
+            }
             if away {
                 group.online(Selection::All).await.map(|()| false)
             } else {

@@ -72,7 +72,14 @@ impl World {
         let mut moved = 0;
         for index in 0..self.extents.len() {
             let mut set = self.extents[index].clone();
-            for step in plan.next(&set.clone()) {
+            let steps = plan.next(&set);
+            for step in &steps {
+                let mut alone = set.clone();
+                alone[step.mirror] = step.to;
+                let groups: BTreeSet<&str> = alone.iter().map(|disk| self.group_of(*disk)).collect();
+                assert_eq!(groups.len(), self.mirrors, "two mirrors in one failure group until the next has moved");
+            }
+            for step in steps {
                 self.held(set[step.mirror], false);
                 self.held(step.to, true);
                 set[step.mirror] = step.to;

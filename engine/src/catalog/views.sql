@@ -246,4 +246,5 @@ SELECT
     iif(a.read_only, 'Y', 'N') AS read_only,
     iif(a.system, 'Y', 'N') AS system_created,
     0 AS con_id
-FROM main.attribute AS a, temp.live_group AS g;
+FROM main.attribute AS a, temp.live_group AS g
+WHERE substr(a.name, 1, 1) <> '_';

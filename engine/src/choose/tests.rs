@@ -14,6 +14,7 @@ fn member(number: u16) -> MemberDisk {
         quorum: false,
         copy_whole: false,
         by_operator: false,
+        leaving: false,
         size: SIZE,
         stamp: STAMP,
         since: 0,

@@ -16,7 +16,7 @@ fn noise_in_checksum_blocks() {
             .extents
             .all()
             .iter()
-            .flat_map(|extent| extent.mirrors.clone())
+            .flat_map(|extent| extent.mirrors())
             .map(|mirror| (mirror.disk, lab.group().members[&mirror.disk].layout.sums_of(mirror.au).0))
             .collect();
         lab.dismount();
@@ -107,7 +107,8 @@ fn reading_again_meets_every_mirror() {
         for disk in 0..groups.len() {
             let mut struck = Vec::new();
             for extent in lab.group().extents.all() {
-                let mirror = extent.mirrors.iter().find(|mirror| usize::from(mirror.disk.0) == disk).expect("a mirror");
+                let mirror =
+                    extent.mirrors().into_iter().find(|mirror| usize::from(mirror.disk.0) == disk).expect("a mirror");
                 for piece in extent.state().marked().iter() {
                     let place = lab.group().members[&mirror.disk].layout.au_offset(mirror.au) + piece as u64 * 65536;
                     struck.push((place, lab.disks[disk].peek(place, 4096)));

@@ -368,7 +368,8 @@ fn a_block_that_cannot_be_read_is_never_what_a_returning_disk_had() {
         let extents = lab.group().extents.all();
         let extent = extents.iter().find(|extent| extent.file == node).expect("it is in memory");
         let member = lab.group().members.values().nth(1).expect("two disks");
-        let mirror = extent.mirrors.iter().find(|mirror| mirror.disk == member.number).expect("it has a mirror there");
+        let mirror =
+            extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has a mirror there");
         let place = member.layout.au_offset(mirror.au) + 65536;
         place..place + 8192
     };

@@ -330,6 +330,11 @@ impl Engine {
             }
             Request::Offline(which) => done(self.mounted().and_then(|group| block_on(group.offline(which)))),
             Request::Online(which) => done(self.mounted().and_then(|group| block_on(group.online(which)))),
+            Request::Exchange { exchange, power } => {
+                done(self.mounted().and_then(|group| block_on(group.exchange(exchange, power))))
+            }
+            Request::Undrop { power } => done(self.mounted().and_then(|group| block_on(group.undrop(power)))),
+            Request::Rebalance { power } => done(self.mounted().and_then(|group| block_on(group.rebalance(power)))),
             Request::Check { repair } => match self.mounted().and_then(|group| block_on(group.check(repair))) {
                 Ok(report) => Answer::Report(report),
                 Err(error) => Answer::Refused(error),

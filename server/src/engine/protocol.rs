@@ -1,7 +1,7 @@
 //! What is said on an engine's socket.
 
 use plinth_engine::{
-    admin::{AdminError, NewGroup, Operation, Report, Selection, Value},
+    admin::{AdminError, Exchange, NewGroup, Operation, Report, Selection, Value},
     api::Kind,
 };
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,16 @@ pub enum Request {
     },
     Offline(Selection),
     Online(Selection),
+    Exchange {
+        exchange: Exchange,
+        power: Option<u32>,
+    },
+    Undrop {
+        power: Option<u32>,
+    },
+    Rebalance {
+        power: Option<u32>,
+    },
     Check {
         repair: bool,
     },

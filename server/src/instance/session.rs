@@ -12,11 +12,13 @@ use crate::{
     sql::{
         Statement,
         parser::parse_size,
-        statement::{At, CreateGroup, Groups},
+        statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance},
     },
     users,
 };
-use plinth_engine::admin::{AdminError, Code, HeaderStatus, NewDisk, NewGroup, Report, Rows, Selection, Survey, Value};
+use plinth_engine::admin::{
+    AdminError, Code, Departure, Exchange, HeaderStatus, NewDisk, NewGroup, Report, Rows, Selection, Survey, Value,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -30,6 +32,9 @@ type Result<T> = std::result::Result<T, Refusal>;
 const AU_SIZE: u64 = 4 << 20;
 /// Problems of a CHECK that a statement shows; the rest is counted.
 const PROBLEMS_SHOWN: usize = 50;
+
+/// Where the paths of disks stand in a statement.
+type Places = Vec<(String, usize)>;
 
 /// Who asks.
 #[derive(Clone)]
@@ -162,8 +167,24 @@ impl Context {
             Statement::Online { group, which, wait, at } => {
                 self.ask(group, &Request::Online(which.clone()), Some((which, *at)))?;
                 if *wait {
-                    self.wait_for_resync(group, cancel)?;
+                    self.wait_for(group, "RESYNC", "the resync", cancel)?;
                 }
+                Ok(Outcome::Done)
+            }
+            Statement::Exchange { group, add, drop, rebalance, at } => {
+                self.exchange(group, (add, drop), *rebalance, *at, cancel)?;
+                Ok(Outcome::Done)
+            }
+            Statement::Undrop { groups, rebalance } => {
+                let named = match groups {
+                    Groups::Named(names) => names.clone(),
+                    Groups::All => instance.groups().into_keys().map(|value| At { value, at: 0 }).collect(),
+                };
+                each(&named, |group| instance.engine(group)?.ask(&Request::Undrop { power: rebalance.power }))
+            }
+            Statement::Rebalance { group, rebalance } => {
+                self.ask(group, &Request::Rebalance { power: rebalance.power }, None)?;
+                self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
             Statement::Check { group, repair } => {
@@ -189,7 +210,8 @@ impl Context {
         engine.ask(request).map_err(|error| Refusal::from(error).or_at(place))
     }
 
-    fn wait_for_resync(&self, group: &At<String>, cancel: &Cancel) -> Result<()> {
+    /// Waits until no operation of a kind is under way; its error is the statement's.
+    fn wait_for(&self, group: &At<String>, pass: &str, what: &str, cancel: &Cancel) -> Result<()> {
         loop {
             let operations = self
                 .instance
@@ -198,15 +220,15 @@ impl Context {
                 .map_err(|error| Refusal::from(error).or_at(group.at))?;
             let under_way = operations
                 .iter()
-                .any(|operation| operation.pass == "RESYNC" && (operation.state == "RUN" || operation.state == "WAIT"));
+                .any(|operation| operation.pass == pass && (operation.state == "RUN" || operation.state == "WAIT"));
             if !under_way {
-                return match operations.into_iter().find(|operation| operation.pass == "RESYNC").and_then(|o| o.error) {
+                return match operations.into_iter().find(|operation| operation.pass == pass).and_then(|o| o.error) {
                     Some(error) => Err(Refusal::from(AdminError::new(Code::Io, error)).at(group.at)),
                     None => Ok(()),
                 };
             }
             if cancel.is_cancelled() {
-                return Err(Refusal::canceled().hint("the resync goes on; v$asm_operation shows it"));
+                return Err(Refusal::canceled().hint(format!("{what} goes on; v$asm_operation shows it")));
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -239,10 +261,35 @@ impl Context {
     }
 
     fn create(&self, create: &CreateGroup, notices: &mut Vec<Notice>) -> Result<Outcome> {
+        let (disks, places) = self.find_disks(&create.disks)?;
+        let mut au_size = AU_SIZE;
+        let mut attributes = Vec::new();
+        for (name, value) in &create.attributes {
+            if name.value == "au_size" {
+                au_size = parse_size(value)
+                    .filter(|size| size.is_power_of_two() && (1 << 20..=64 << 20).contains(size))
+                    .ok_or_else(|| {
+                        Refusal::new(state::BAD_VALUE, format!("au_size '{value}' is none of 1M, 2M, 4M, ... 64M"))
+                            .at(name.at)
+                    })?;
+            } else {
+                attributes.push((name.value.clone(), value.clone()));
+            }
+        }
+        let count = disks.len();
+        let new =
+            NewGroup { name: create.name.value.clone(), redundancy: create.redundancy, au_size, attributes, disks };
+        self.instance.create_group(new).map_err(|error| at_disk(error, &places, create.name.at))?;
+        notices.push(note(format!("disk group {} has {count} disks and is mounted", create.name.value)));
+        Ok(Outcome::Done)
+    }
+
+    /// The disks that clauses name; and where each stands in the statement.
+    fn find_disks(&self, clauses: &[DiskClause]) -> Result<(Vec<NewDisk>, Places)> {
         let survey = self.instance.discovery().survey().map_err(Refusal::from)?;
-        let mut places: Vec<(String, usize)> = Vec::new();
+        let mut places = Places::new();
         let mut disks: Vec<NewDisk> = Vec::new();
-        for clause in &create.disks {
+        for clause in clauses {
             let paths = matches(&clause.path, &survey, &self.instance.diskstring())?;
             if let (Some(name), true) = (&clause.name, paths.len() > 1) {
                 return Err(Refusal::syntax(
@@ -269,31 +316,28 @@ impl Context {
                 });
             }
         }
-        let mut au_size = AU_SIZE;
-        let mut attributes = Vec::new();
-        for (name, value) in &create.attributes {
-            if name.value == "au_size" {
-                au_size = parse_size(value)
-                    .filter(|size| size.is_power_of_two() && (1 << 20..=64 << 20).contains(size))
-                    .ok_or_else(|| {
-                        Refusal::new(state::BAD_VALUE, format!("au_size '{value}' is none of 1M, 2M, 4M, ... 64M"))
-                            .at(name.at)
-                    })?;
-            } else {
-                attributes.push((name.value.clone(), value.clone()));
-            }
-        }
-        let count = disks.len();
-        let new =
-            NewGroup { name: create.name.value.clone(), redundancy: create.redundancy, au_size, attributes, disks };
-        self.instance.create_group(new).map_err(|error| {
-            // The disk that is meant stands in the message, and in the statement.
-            let longest = places.iter().filter(|(path, _)| error.message.contains(path.as_str()));
-            let place = longest.max_by_key(|(path, _)| path.len()).map_or(create.name.at, |(_, at)| *at);
-            Refusal::from(error).or_at(place)
-        })?;
-        notices.push(note(format!("disk group {} has {count} disks and is mounted", create.name.value)));
-        Ok(Outcome::Done)
+        Ok((disks, places))
+    }
+
+    /// `ADD` and `DROP`.
+    fn exchange(
+        &self,
+        group: &At<String>,
+        (add, drop): (&[DiskClause], &[Drop]),
+        rebalance: Rebalance,
+        at: usize,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let (add, places) = self.find_disks(add)?;
+        let drop = drop.iter().map(|one| Departure { which: one.which.clone(), force: one.force }).collect();
+        let request = Request::Exchange { exchange: Exchange { add, drop }, power: rebalance.power };
+        let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+        engine.ask(&request).map_err(|error| at_disk(error, &places, at))?;
+        self.wait_for_rebalance(group, rebalance, cancel)
+    }
+
+    fn wait_for_rebalance(&self, group: &At<String>, rebalance: Rebalance, cancel: &Cancel) -> Result<()> {
+        if rebalance.wait { self.wait_for(group, "REBALANCE", "the rebalance", cancel) } else { Ok(()) }
     }
 
     fn settings(&self) -> BTreeMap<String, String> {
@@ -335,6 +379,13 @@ impl Context {
         };
         Ok(Table { columns: vec![text_column(&name.value)], rows: vec![vec![Value::Text(value)]] })
     }
+}
+
+/// A refusal at the place of the disk that is meant: it stands in the message, and in the statement.
+fn at_disk(error: AdminError, places: &[(String, usize)], otherwise: usize) -> Refusal {
+    let longest = places.iter().filter(|(path, _)| error.message.contains(path.as_str()));
+    let place = longest.max_by_key(|(path, _)| path.len()).map_or(otherwise, |(_, at)| *at);
+    Refusal::from(error).or_at(place)
 }
 
 /// What a CHECK found, told as notices; the rest of it is an error.

@@ -2,11 +2,11 @@
 //! its place.
 
 use super::{
-    statement::{At, CreateGroup, DiskClause, Groups, Statement},
+    statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Statement},
     tokens::{Kind, Text, Token},
 };
 use crate::refusal::{Refusal, state};
-use plinth_engine::admin::Selection;
+use plinth_engine::{admin::Selection, group::POWER_MAX};
 use plinth_format::{NAME_MAX, Redundancy, is_name};
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -293,10 +293,18 @@ impl Parser<'_> {
                 self.take("NOFORCE");
             }
             disks.push(disk);
-            if !self.take_symbol(",") {
+            // After a comma another clause may come.
+            if !self.peek_after_comma(|kind| matches!(kind, Kind::String(_))) {
                 return Ok(());
             }
+            self.next += 1;
         }
+    }
+
+    /// Whether a comma comes next, and after it something of this kind.
+    fn peek_after_comma(&self, is_kind: impl Fn(&Kind) -> bool) -> bool {
+        self.peek().is_some_and(|token| token.is_symbol(","))
+            && self.tokens.get(self.next + 1).is_some_and(|token| is_kind(&token.kind))
     }
 
     /// A number of bytes: `1000000`, `512K`, `10G`, also as a string.
@@ -369,8 +377,19 @@ impl Parser<'_> {
         if self.take("DISMOUNT") {
             return Ok(Statement::Dismount { groups, force: self.force() });
         }
+        if self.take("UNDROP") {
+            self.need("DISKS")?;
+            return Ok(Statement::Undrop { groups, rebalance: Rebalance::default() });
+        }
         let group = self.one(groups)?;
         let at = self.here();
+        if self.is("ADD") || self.is("DROP") {
+            return self.exchange(group);
+        }
+        if self.is("REBALANCE") {
+            let rebalance = self.rebalance()?;
+            return Ok(Statement::Rebalance { group, rebalance });
+        }
         if self.take("OFFLINE") {
             let which = self.selection(false)?;
             if self.is("DROP") {
@@ -405,26 +424,111 @@ impl Parser<'_> {
             let (name, value) = self.attribute()?;
             return Ok(Statement::SetAttribute { group, name, value });
         }
-        const LATER: [&str; 14] = [
-            "ADD",
-            "DROP",
-            "UNDROP",
-            "RESIZE",
-            "REBALANCE",
-            "REPLACE",
-            "RENAME",
-            "MODIFY",
-            "SCRUB",
-            "CONVERT",
-            "MOVE",
-            "ENABLE",
-            "DISABLE",
-            "ALTER",
-        ];
+        const LATER: [&str; 10] =
+            ["RESIZE", "REPLACE", "RENAME", "MODIFY", "SCRUB", "CONVERT", "MOVE", "ENABLE", "DISABLE", "ALTER"];
         if let Some(keyword) = LATER.iter().find(|keyword| self.is(keyword)) {
             return Err(self.later(&format!("ALTER DISKGROUP ... {keyword}")));
         }
-        Err(self.expected("MOUNT, DISMOUNT, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE"))
+        Err(self.expected("MOUNT, DISMOUNT, ADD, DROP, UNDROP, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE"))
+    }
+
+    /// `ADD DISK ... DROP DISK ... REBALANCE ...`: clauses in any order, with commas between them or without.
+    fn exchange(&mut self, group: At<String>) -> Result<Statement> {
+        let at = self.here();
+        let (mut add, mut drop) = (Vec::new(), Vec::new());
+        const NOT_DISKS: [&str; 9] =
+            ["TEMPLATE", "DIRECTORY", "ALIAS", "VOLUME", "USERGROUP", "USER", "QUOTAGROUP", "FILEGROUP", "FILE"];
+        loop {
+            let adds = self.take("ADD");
+            if !adds && !self.take("DROP") {
+                break;
+            }
+            if let Some(what) = NOT_DISKS.into_iter().find(|keyword| self.is(keyword)) {
+                return Err(self.later(&format!("{} {what}", if adds { "ADD" } else { "DROP" })));
+            }
+            loop {
+                if adds {
+                    self.disks(&mut add, Redundancy::Normal)?;
+                } else {
+                    self.drop_disks(&mut drop)?;
+                }
+                // What goes on is another clause of the same kind.
+                if ["ADD", "DROP", "REBALANCE"].into_iter().any(|keyword| self.is(keyword)) || self.peek().is_none() {
+                    break;
+                }
+                if self.take_symbol(",") && (self.is("ADD") || self.is("DROP")) {
+                    break;
+                }
+            }
+        }
+        let rebalance = if self.is("REBALANCE") { self.rebalance()? } else { Rebalance::default() };
+        Ok(Statement::Exchange { group, add, drop, rebalance, at })
+    }
+
+    /// `[QUORUM|REGULAR] DISK a [FORCE], b` or `DISKS IN [QUORUM|REGULAR] FAILGROUP f [FORCE], g`
+    fn drop_disks(&mut self, drop: &mut Vec<Drop>) -> Result<()> {
+        if !self.take("QUORUM") {
+            self.take("REGULAR");
+        }
+        let groups = if self.take("DISK") {
+            false
+        } else if self.take("DISKS") {
+            self.need("IN")?;
+            if !self.take("QUORUM") {
+                self.take("REGULAR");
+            }
+            self.need("FAILGROUP")?;
+            true
+        } else {
+            return Err(self.expected("DISK or DISKS IN FAILGROUP"));
+        };
+        loop {
+            let name = self.name(if groups { "the name of a failure group" } else { "the name of a disk" })?;
+            let names = vec![name.value];
+            let which = if groups { Selection::FailureGroups(names) } else { Selection::Disks(names) };
+            drop.push(Drop { which, force: self.force() });
+            let is_clause = |word: &str| ["ADD", "DROP", "DISK", "DISKS", "QUORUM", "REGULAR"].contains(&word);
+            let goes_on = |kind: &Kind| match kind {
+                Kind::Word(word) => !is_clause(&word.to_ascii_uppercase()),
+                Kind::Quoted(_) => true,
+                _ => false,
+            };
+            if !self.peek_after_comma(goes_on) {
+                return Ok(());
+            }
+            self.next += 1;
+        }
+    }
+
+    /// `REBALANCE [POWER n] [WAIT|NOWAIT]` or `REBALANCE MODIFY POWER n`
+    fn rebalance(&mut self) -> Result<Rebalance> {
+        self.need("REBALANCE")?;
+        if self.is("WITH") || self.is("WITHOUT") {
+            return Err(self.later("REBALANCE WITH and WITHOUT phases"));
+        }
+        let modify = self.take("MODIFY");
+        if modify && !self.is("POWER") {
+            return Err(self.expected("POWER"));
+        }
+        let mut power = None;
+        if self.take("POWER") {
+            let at = self.here();
+            let number = match self.peek().map(|token| &token.kind) {
+                Some(Kind::Number(digits)) => digits.parse().ok().filter(|power| *power <= POWER_MAX),
+                _ => None,
+            };
+            if number.is_none() {
+                return Err(Refusal::syntax(at, format!("a power is a number from 0 to {POWER_MAX}"))
+                    .hint("it is how many mirrors move at once; 0 pauses"));
+            }
+            self.next += 1;
+            power = number;
+        }
+        let wait = self.take("WAIT");
+        if !wait {
+            self.take("NOWAIT");
+        }
+        Ok(Rebalance { power, wait })
     }
 
     fn alter_system(&mut self) -> Result<Statement> {

@@ -41,6 +41,22 @@ pub enum Statement {
         wait: bool,
         at: usize,
     },
+    /// Disks that come and go.
+    Exchange {
+        group: At<String>,
+        add: Vec<DiskClause>,
+        drop: Vec<Drop>,
+        rebalance: Rebalance,
+        at: usize,
+    },
+    Undrop {
+        groups: Groups,
+        rebalance: Rebalance,
+    },
+    Rebalance {
+        group: At<String>,
+        rebalance: Rebalance,
+    },
     Check {
         group: At<String>,
         repair: bool,
@@ -85,6 +101,22 @@ pub struct DiskClause {
     pub force: bool,
 }
 
+/// Some disks of a `DROP`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Drop {
+    pub which: Selection,
+    /// They are gone already.
+    pub force: bool,
+}
+
+/// The end of a statement that moves data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rebalance {
+    pub power: Option<u32>,
+    /// Return only when it is done.
+    pub wait: bool,
+}
+
 /// Which groups are meant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Groups {
@@ -103,6 +135,9 @@ impl Statement {
             | Self::Dismount { .. }
             | Self::Offline { .. }
             | Self::Online { .. }
+            | Self::Exchange { .. }
+            | Self::Undrop { .. }
+            | Self::Rebalance { .. }
             | Self::Check { .. }
             | Self::SetAttribute { .. } => "ALTER DISKGROUP",
             Self::SetDiskstring(_) => "ALTER SYSTEM",

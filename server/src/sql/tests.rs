@@ -50,6 +50,48 @@ fn alter_diskgroup_says_all_it_can_say() {
         Statement::SetAttribute { name, value, .. } if name.value == "disk_timeout" && value == "5"));
 }
 
+/// Clauses of one statement, with commas between them or without.
+#[test]
+fn disks_that_come_and_go() {
+    let exchange = |text: &str| match one(text) {
+        Statement::Exchange { add, drop, rebalance, .. } => {
+            let add: Vec<(String, Option<String>)> =
+                add.into_iter().map(|disk| (disk.path.value, disk.failure_group)).collect();
+            let drop: Vec<(String, bool)> = drop
+                .into_iter()
+                .map(|one| match one.which {
+                    Selection::Disks(names) => (names.join(" "), one.force),
+                    Selection::FailureGroups(names) => (format!("in {}", names.join(" ")), one.force),
+                    Selection::All => ("all".to_owned(), one.force),
+                })
+                .collect();
+            (add, drop, rebalance.power, rebalance.wait)
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    let disk = |path: &str, group: Option<&str>| (path.to_owned(), group.map(str::to_owned));
+    let gone = |name: &str, force: bool| (name.to_owned(), force);
+    for text in [
+        "ALTER DISKGROUP d ADD FAILGROUP f DISK '/a', '/b' DISK '/c' DROP DISK x FORCE, y DISKS IN FAILGROUP g
+             REBALANCE POWER 5 WAIT",
+        "ALTER DISKGROUP d ADD FAILGROUP f DISK '/a', '/b', DISK '/c', DROP DISK x FORCE, y, DISKS IN FAILGROUP g
+             REBALANCE POWER 5 WAIT",
+    ] {
+        let (add, drop, power, wait) = exchange(text);
+        assert_eq!(add, [disk("/a", Some("F")), disk("/b", Some("F")), disk("/c", None)]);
+        assert_eq!(drop, [gone("X", true), gone("Y", false), gone("in G", false)]);
+        assert_eq!((power, wait), (Some(5), true));
+    }
+    assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a").1, [gone("A", false)]);
+    assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a ADD DISK '/b'").0, [disk("/b", None)]);
+    assert!(matches!(one("ALTER DISKGROUP ALL UNDROP DISKS"), Statement::Undrop { groups: Groups::All, .. }));
+    assert!(
+        matches!(one("ALTER DISKGROUP d REBALANCE"), Statement::Rebalance { rebalance, .. } if rebalance.power.is_none())
+    );
+    assert!(matches!(one("ALTER DISKGROUP d REBALANCE MODIFY POWER 0"),
+        Statement::Rebalance { rebalance, .. } if rebalance.power == Some(0)));
+}
+
 #[test]
 fn the_rest() {
     assert!(matches!(one("DROP DISKGROUP d"), Statement::DropGroup { contents: false, force: false, .. }));
@@ -90,7 +132,14 @@ fn errors_point_at_their_place() {
         ("CREATE DISKGROUP d DISK '/x' <ATTRIBUT 'a'='b'", "expected DISK"),
         ("ALTER DISKGROUP d<", "expected MOUNT"),
         ("ALTER DISKGROUP d <MOUNTED", "expected MOUNT"),
-        ("ALTER DISKGROUP d <ADD DISK '/x'", "ADD is not supported yet"),
+        ("ALTER DISKGROUP d ADD <'/x'", "expected DISK"),
+        ("ALTER DISKGROUP d ADD <TEMPLATE t", "ADD TEMPLATE is not supported yet"),
+        ("ALTER DISKGROUP d DROP DISK <'/x'", "expected the name of a disk"),
+        ("ALTER DISKGROUP d DROP DISK a REBALANCE POWER <-1", "from 0 to 1024"),
+        ("ALTER DISKGROUP d REBALANCE POWER <1025", "from 0 to 1024"),
+        ("ALTER DISKGROUP d REBALANCE MODIFY <5", "expected POWER"),
+        ("ALTER DISKGROUP d REBALANCE <WITHOUT COMPACT", "not supported yet"),
+        ("ALTER DISKGROUP d <RESIZE ALL", "RESIZE is not supported yet"),
         ("ALTER DISKGROUP d OFFLINE <ALL", "expected DISK"),
         ("ALTER DISKGROUP d OFFLINE DISK a <DROP AFTER 5 M", "not supported yet"),
         ("ALTER DISKGROUP d ONLINE DISKS <FAILGROUP f", "expected IN"),

@@ -1,0 +1,127 @@
+//! Copying what an extent holds to one more disk: to one that has missed something, or to where a mirror moves.
+//!
+//! The disk is written with the others from before the copy begins, so that a piece, once copied, stays right. Each piece is held
+//! while it is copied, read from a current mirror, and checked: what has rotted is not spread.
+
+use crate::{
+    activity::Active,
+    blocks::BLOCKS_PER_PIECE,
+    buffer::Slice,
+    error::FileError,
+    extent::{Extent, Mirror},
+    group::Group,
+    member::{Member, Settled},
+    planted::{self, Bug},
+};
+use std::{ops::Range, sync::Arc};
+
+/// Pieces copied at once: 1 MiB.
+const STEP: usize = 16;
+
+impl Group {
+    /// Copies every piece of an extent that holds data to its AU on a disk, while `goes_on`. Returns bytes.
+    pub(crate) async fn copy_marked(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<u64, FileError> {
+        let mut bytes = 0;
+        let mut piece = 0;
+        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
+        while goes_on() {
+            let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
+            bytes += self.copy_pieces(extent, member, mirror, run.start, run.end).await?;
+            piece = run.end;
+        }
+        Ok(bytes)
+    }
+
+    async fn copy_pieces(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        piece: usize,
+        end: usize,
+    ) -> Result<u64, FileError> {
+        let blocks = piece * BLOCKS_PER_PIECE..end * BLOCKS_PER_PIECE;
+        let _range = extent.ranges.hold(blocks.clone(), true).await;
+        // It may have been deleted or moved, and the AU be another's.
+        if extent.is_buried() || !extent.is_at(mirror) {
+            return Ok(0);
+        }
+        let active = self.activate(extent).await?;
+        self.load_sums(extent).await?;
+        if let Some(bytes) = self.copy_blocks(extent, member, mirror, blocks.clone(), &active).await? {
+            return Ok(bytes);
+        }
+        // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
+        let mut bytes = 0;
+        for block in blocks {
+            bytes += match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
+                Some(bytes) => bytes,
+                None => self.mark_lost(extent, member, mirror, block).await?,
+            };
+        }
+        Ok(bytes)
+    }
+
+    /// Replaces what the disk had in a block that is lost on every mirror: it is old, and nobody may take it for right.
+    async fn mark_lost(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        block: usize,
+    ) -> Result<u64, FileError> {
+        let offset = Self::offset(member, mirror, block);
+        self.write_copy(extent, member, offset, self.lost_block(member, offset).share()).await
+    }
+
+    /// Copies blocks whose range is held. `None`: some of them are lost, and nothing was copied.
+    async fn copy_blocks(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        blocks: Range<usize>,
+        active: &Active<'_>,
+    ) -> Result<Option<u64>, FileError> {
+        let buffer = match self.try_read(extent, blocks.clone()).await? {
+            Some(read) => read.buffer,
+            None => match self.repair(extent, blocks.clone(), active).await {
+                Ok(buffer) => buffer,
+                Err(FileError::ExtentLost { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            },
+        };
+        let offset = Self::offset(member, mirror, blocks.start);
+        if planted::has(Bug::ResyncFromWrongSide)
+            && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await
+        {
+            return self.write_blocks(extent, blocks.start, old.share(), active).await.map(|()| Some(0));
+        }
+        self.write_copy(extent, member, offset, buffer.share()).await.map(Some)
+    }
+
+    /// Writes what the disk lacks. Returns bytes: none, if the disk went offline instead.
+    async fn write_copy(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        offset: u64,
+        data: Slice,
+    ) -> Result<u64, FileError> {
+        let bytes = data.len() as u64;
+        let settled = member.start_write(offset, data).settle().await;
+        if !settled.is_ok() {
+            self.give_up(member, &settled).await?;
+            return Ok(0);
+        }
+        // The disk's checksum block is written when the region closes.
+        extent.state().dirty = true;
+        Ok(bytes)
+    }
+}

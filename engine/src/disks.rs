@@ -1,0 +1,371 @@
+//! Disks come and go: how one becomes a member of a mounted group, and how it ceases to be one.
+//!
+//! ADD:
+//!
+//!   1. Check and claim the disks, as CREATE does; wipe their system areas; write their headers, with ids of their own.
+//!   2. Stamp them and record them as members, all in one membership. From then on files and the catalog use them, and they may vote.
+//!   3. Rebalance.
+//!
+//! DROP:
+//!
+//!   1. Record that they leave: nothing new goes there, and their votes move. UNDROP takes that back.
+//!   2. Rebalance: what they hold goes to the others. FORCE is for disks that cannot be read: they go offline first, and what
+//!      they had is copied from the other mirrors.
+//!   3. When they hold nothing, record a membership without them, and write headers that say FORMER.
+//!
+//! A crash between headers and membership leaves a header that names the group on a disk that is none of its members: the next mount writes
+//! FORMER there, unless it was forced, when the disk may be of a history that is not in sight.
+
+use crate::{
+    admin::{AdminError, Code, Departure, Exchange, NewDisk, Selection},
+    balance::TooSmall,
+    choose::{Case, Decision, Sighting},
+    create::{Taken, Wanted, check_mixture, check_names, header_of, take_disks, wipe_system_area, write_header},
+    error::FileError,
+    event::Severity,
+    group::Group,
+    identify,
+    member::Member,
+    space::Space,
+    stale, store,
+    voters::{Refusal, find},
+    world::Disk,
+};
+use plinth_format::{
+    DiskNumber,
+    header::{DiskHeader, Status},
+    membership::{DISKS_MAX, DiskState, MemberDisk, Membership},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, MutexGuard, PoisonError},
+};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// Seconds after which a disk is tried again that could not be dropped.
+const OVERDUE_AGAIN: u64 = 3600;
+
+/// A disk that is dropped.
+struct Leaver {
+    member: Arc<Member>,
+    force: bool,
+}
+
+impl Group {
+    /// Adds and drops disks, and begins to move what has to move: once, for both.
+    ///
+    /// # Errors
+    /// What is wrong with a disk or the request; then nothing was changed, unless a disk failed half way.
+    pub async fn exchange(self: &Arc<Self>, exchange: Exchange, power: Option<u32>) -> Result<()> {
+        let _one_at_a_time = self.exchanging.lock().await;
+        let mut leaving = BTreeMap::new();
+        for Departure { which, force } in &exchange.drop {
+            leaving.extend(
+                self.select(which)?.into_iter().map(|member| (member.number, Leaver { member, force: *force })),
+            );
+        }
+        let leaving: Vec<Leaver> = leaving.into_values().collect();
+        let taken = if exchange.add.is_empty() { Vec::new() } else { self.find_new(&exchange.add).await? };
+        let entries: Vec<MemberDisk> = taken.iter().map(|one| one.entry.clone()).collect();
+        self.check_leaving(&entries, &leaving)?;
+        let members = self.make_members(taken).await?;
+        if let Err(error) = self.record_exchange(&entries, &leaving).await {
+            for member in members.iter().filter(|member| self.voters.current().disk(member.number).is_none()) {
+                member.leave();
+                self.space().remove_disk(member.number);
+                member.release();
+            }
+            return Err(error);
+        }
+        for (member, entry) in members.iter().zip(&entries) {
+            let text =
+                format!("disk {} ({}) is added to failure group {}", entry.name, member.path(), entry.failure_group);
+            self.tell(Severity::Note, Some(entry.number), text);
+        }
+        for Leaver { member, .. } in &leaving {
+            let text = format!("disk {} is being dropped: what it holds moves to the others", member.name);
+            self.tell(Severity::Note, Some(member.number), text);
+        }
+        self.rebuild_catalog().await;
+        self.rebalance(power).await
+    }
+
+    /// `UNDROP DISKS`: what leaves and is still there stays.
+    ///
+    /// # Errors
+    /// If that cannot be recorded.
+    pub async fn undrop(self: &Arc<Self>, power: Option<u32>) -> Result<()> {
+        let _one_at_a_time = self.exchanging.lock().await;
+        let stay = |next: &mut Membership| {
+            let leaving: Vec<_> = next.disks.iter_mut().filter(|disk| disk.leaving).collect();
+            let any = !leaving.is_empty();
+            leaving.into_iter().for_each(|disk| disk.leaving = false);
+            Ok(any)
+        };
+        self.voters.change(stay).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
+        self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
+        self.rebalance(power).await
+    }
+
+    /// Finds, checks and claims the disks of an ADD. Nothing is written to them.
+    async fn find_new(&self, disks: &[NewDisk]) -> Result<Vec<Taken>> {
+        check_names(&self.name, disks)?;
+        let membership = self.voters.current();
+        if membership.disks.len() + disks.len() > DISKS_MAX {
+            let text = format!("disk group {} would have more than {DISKS_MAX} disks", self.name);
+            return Err(AdminError::new(Code::Invalid, text));
+        }
+        let found = self.world.discover().await;
+        let numbers = self.members.unused().take(disks.len()).collect();
+        let wanted =
+            Wanted { group: &self.name, au_size: self.au_size, disks, numbers, of: Some((self.id, &membership)) };
+        let taken = take_disks(&self.world, &wanted, &found).await?;
+        for one in &taken {
+            let same = membership.disks.iter().find(|disk| disk.name == one.entry.name);
+            if let Some(same) = same {
+                let text = format!("disk group {} has a disk {} already", self.name, same.name);
+                return Err(AdminError::new(Code::Invalid, text).hint("give the new one another NAME"));
+            }
+            let sectors = self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors().logical);
+            let its = one.disk.sectors().logical;
+            if let Some(sector) = sectors.filter(|sector| *sector != its) {
+                let text = format!(
+                    "disk {} has sectors of {its} bytes, disk group {} of {sector}",
+                    one.disk.path(),
+                    self.name
+                );
+                return Err(AdminError::new(Code::DiskMismatch, text).hint("all disks of a group have one sector size"));
+            }
+        }
+        check_mixture(membership.disks.iter().chain(taken.iter().map(|disk| &disk.entry)))?;
+        Ok(taken)
+    }
+
+    /// Step 1 of ADD: the disks say that they belong to the group, and are known here.
+    async fn make_members(&self, taken: Vec<Taken>) -> Result<Vec<Arc<Member>>> {
+        let membership = self.voters.current();
+        let mut members = Vec::new();
+        for one in taken {
+            wipe_system_area(&*one.disk, one.layout).await?;
+            let member = Arc::new(Member::new(&one.entry, one.layout, Some(one.disk)));
+            let header = header_of(self.id, &membership, &member, self.created, Status::Member, 1);
+            write_header(&member, &header, &header.layout.header_places())
+                .await
+                .map_err(|reason| AdminError::new(Code::Io, format!("disk {}: {reason}", member.path())))?;
+            members.push(member);
+        }
+        for member in &members {
+            if !member.quorum {
+                self.space().add_disk(member.number, member.layout);
+            }
+            self.members.join(Arc::clone(member));
+        }
+        Ok(members)
+    }
+
+    /// Whether disks can leave.
+    fn check_leaving(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<()> {
+        let numbers: BTreeSet<DiskNumber> = leaving.iter().map(|leaver| leaver.member.number).collect();
+        self.check_room(new, &numbers)?;
+        let away = leaving.iter().find(|leaver| !leaver.force && leaver.member.state() != DiskState::Online);
+        let Some(Leaver { member, .. }) = away else { return Ok(()) };
+        let text = format!("disk {} of disk group {} is not ONLINE", member.name, self.name);
+        Err(AdminError::new(Code::WouldLoseData, text)
+            .hint("bring it ONLINE first, or DROP it with FORCE: what it had is copied from the other mirrors"))
+    }
+
+    /// Step 2 of ADD and step 1 of DROP.
+    async fn record_exchange(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<()> {
+        let failed = |refusal: Refusal| AdminError::new(Code::Io, format!("disk group {}: {refusal}", self.name));
+        let gone = leaving.iter().filter(|leaver| leaver.force).map(|leaver| leaver.member.name.clone()).collect();
+        self.take_offline(&Selection::Disks(gone)).await?;
+        if !new.is_empty() {
+            self.voters.enlist(new).await.map_err(failed)?;
+        }
+        if !leaving.is_empty() {
+            let leave = |next: &mut Membership| {
+                for Leaver { member, .. } in leaving {
+                    if let Some(disk) = find(next, member.number) {
+                        disk.leaving = true;
+                    }
+                }
+                Ok(true)
+            };
+            self.voters.change(leave).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Whether what there is fits on the disks that stay, and in as many failure groups as it has mirrors.
+    fn check_room(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>) -> Result<()> {
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        let membership = self.voters.current();
+        let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !leaving.contains(&disk.number);
+        let disks = membership.disks.iter().chain(new).filter(stays);
+        let groups: BTreeSet<&str> = disks.map(|disk| disk.failure_group.as_str()).collect();
+        let needed = self.redundancy.mirrors();
+        if groups.len() < needed {
+            let text = format!(
+                "{} redundancy needs {needed} failure groups with data, {} would stay in disk group {}",
+                self.redundancy,
+                groups.len(),
+                self.name
+            );
+            return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint("add disks in the same statement"));
+        }
+        let mut next = (*membership).clone();
+        next.disks.extend(new.iter().cloned());
+        next.disks.iter_mut().filter(|disk| leaving.contains(&disk.number)).for_each(|disk| disk.leaving = true);
+        match self.plan_for(&next) {
+            Ok(_) => Ok(()),
+            Err(TooSmall { missing }) => {
+                let text = format!(
+                    "disk group {} has too little space on the disks that would stay: {missing} AUs too few",
+                    self.name
+                );
+                Err(AdminError::new(Code::NoSpace, text).hint("add disks in the same statement, or remove files"))
+            }
+        }
+    }
+
+    /// Seconds for which an offline disk is waited for: time in which the group is mounted.
+    fn repair_time(&self, member: &Member) -> u64 {
+        let attributes = self.attributes();
+        let mut beside = self.members.values().filter(|other| other.failure_group == member.failure_group);
+        let all_away = beside.all(|other| other.state() == DiskState::Offline);
+        if all_away { attributes.failgroup_repair_time } else { attributes.disk_repair_time }
+    }
+
+    /// Seconds for which an offline disk is still waited for.
+    pub(crate) fn repair_time_left(&self, member: &Member) -> u64 {
+        self.repair_time(member).saturating_sub(member.away())
+    }
+
+    /// Drops disks that were waited for long enough: what they had gets other mirrors. Once a second.
+    pub(crate) fn drop_overdue(&self) {
+        let away: Vec<_> = self.members.values().filter(|member| member.state() == DiskState::Offline).collect();
+        away.iter().for_each(|member| member.note_away());
+        let membership = self.voters.current();
+        let is_overdue = |member: &&&Arc<Member>| {
+            let over = member.away().checked_sub(self.repair_time(member));
+            let stays = membership.disk(member.number).is_some_and(|disk| !disk.leaving);
+            // Where it was refused it is tried again now and then.
+            stays && over.is_some_and(|over| over % OVERDUE_AGAIN == 0)
+        };
+        let overdue: Vec<String> = away.iter().filter(is_overdue).map(|member| member.name.clone()).collect();
+        let Some(group) = self.myself().filter(|_| !overdue.is_empty()) else { return };
+        self.world.spawn("repair time", Box::pin(async move { group.drop_by_force(overdue).await }));
+    }
+
+    async fn drop_by_force(self: Arc<Self>, names: Vec<String>) {
+        let disks = names.join(", ");
+        let drop = vec![Departure { which: Selection::Disks(names), force: true }];
+        let waited = format!("disk {disks} was offline for longer than the repair time");
+        let text = match self.exchange(Exchange { add: Vec::new(), drop }, None).await {
+            Ok(()) => format!("{waited}, and is dropped: what it had is copied from the other mirrors"),
+            Err(error) => format!("{waited}, and cannot be dropped: {error}"),
+        };
+        self.tell(Severity::Alarm, None, text);
+    }
+
+    fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Step 3 of DROP, for every disk that leaves. False: something is still there.
+    pub(crate) async fn let_go_of_leaving(&self) -> std::result::Result<bool, FileError> {
+        let leaving: Vec<DiskNumber> =
+            self.voters.current().disks.iter().filter(|disk| disk.leaving).map(|disk| disk.number).collect();
+        if leaving.is_empty() {
+            return Ok(true);
+        }
+        self.rebuild_catalog().await;
+        self.reclaim(true).await?;
+        let mut all = true;
+        for number in leaving {
+            all &= self.let_go(number).await?;
+        }
+        Ok(all)
+    }
+
+    async fn let_go(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
+        let Some(member) = self.members.get(&number).cloned() else { return Ok(true) };
+        let units = store::units(&self.voters.current()).iter().filter(|(disk, _)| *disk == number).count();
+        let used = {
+            let space = self.space();
+            (space.total(number) - space.unowned(number)) as usize
+        };
+        // A file that is being made may still get its mirror there; what was freed may still be read.
+        if used != units {
+            return Ok(false);
+        }
+        match self.voters.dismiss(number).await {
+            Ok(true) => {}
+            Ok(false) | Err(Refusal::WouldLoseData) => return Ok(false),
+            Err(Refusal::Closing) => return Err(FileError::Dismounted),
+            Err(Refusal::Other(why)) => {
+                let reason = "it could not be recorded that it is dropped".to_owned();
+                return Err(FileError::Refused { disk: member.name.clone(), reason, why });
+            }
+        }
+        member.leave();
+        self.store.free_struck();
+        self.space().remove_disk(number);
+        let stale = Arc::clone(&self.stale);
+        let forget = move |connection: &rusqlite::Connection| {
+            stale.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            Ok(stale::replace(connection, number, &stale::Runs::default())?)
+        };
+        self.catalog.release(false, forget).await?;
+        let path = member.path();
+        let retired = match member.disk() {
+            Some(disk) => self.retire(&member, &*disk).await,
+            None => Err("it is not attached".to_owned()),
+        };
+        member.release();
+        let text = match retired {
+            Ok(()) => {
+                format!("disk {} ({path}) is dropped: its header says FORMER, and it can be removed", member.name)
+            }
+            Err(reason) => format!("disk {} is dropped; its header still names the group: {reason}", member.name),
+        };
+        self.tell(Severity::Note, Some(number), text);
+        Ok(true)
+    }
+
+    /// Writes a header that says FORMER.
+    pub(crate) async fn retire(&self, member: &Member, disk: &dyn Disk) -> std::result::Result<(), String> {
+        let header = identify::read_header(&*self.world, disk).await;
+        let sequence = header.map_or(1, |header| header.best.sequence + 1);
+        let header = header_of(self.id, &self.voters.current(), member, self.created, Status::Former, sequence);
+        write_header(member, &header, &header.layout.header_places()).await
+    }
+
+    /// Finishes what a crash cut short: disks in sight whose headers name the group, and which are none of its members, are former ones. Not so
+    /// when the mount was forced, or they are of another history: then who knows what they have.
+    pub(crate) async fn retire_strangers(&self, decision: &Decision, sightings: &[Sighting], disks: &[Arc<dyn Disk>]) {
+        let line = &decision.membership;
+        let is_of_line = |held: &Membership| held.id == line.id || line.ancestors.contains(&held.id);
+        for index in decision.strangers.iter().filter(|_| decision.case == Case::Mount) {
+            let (sighting, disk) = (&sightings[*index], &disks[*index]);
+            if !sighting.memberships.iter().all(is_of_line) {
+                continue;
+            }
+            let header = &sighting.header;
+            let former = DiskHeader { status: Status::Former, sequence: header.sequence + 1, ..header.clone() };
+            let member = Member::stranger(header, Arc::clone(disk));
+            let text = match write_header(&member, &former, &former.layout.header_places()).await {
+                Ok(()) => {
+                    format!("{} was disk {} of the group: its header says FORMER now", sighting.path, header.name)
+                }
+                Err(reason) => {
+                    format!("{} was disk {} of the group, and says so still: {reason}", sighting.path, header.name)
+                }
+            };
+            self.tell(Severity::Note, None, text);
+        }
+    }
+}

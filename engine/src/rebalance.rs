@@ -1,0 +1,392 @@
+//! Rebalance: passes over all extents until every disk holds its share, and those that leave nothing.
+//!
+//! A pass plans from what is there (`balance.rs`), looks at the extents in the order of their ids, and moves what the plan says
+//! (`mover.rs`), so many at a time as the *power* says. What was begun by statements is not kept as a list of moves: who leaves is
+//! in the membership, that a rebalance is under way is in the catalog, and a pass that was cut short is begun again from what is
+//! there then. So a statement that comes while one runs changes the goal, and what has moved and would go on is moved once; and a
+//! crash repeats no more than what was on its way.
+//!
+//! When no pass finds anything to move, the disks that leave are let go: their catalog mirrors move, what they held is free and read by
+//! nobody, a membership without them is recorded, and their headers say FORMER. Then they can be pulled.
+//!
+//! A rebalance ends: each pass moves something, or finds out that nothing can be moved, and says why; and when what is left is of files that came and
+//! went meanwhile, that is enough.
+
+use crate::{
+    admin::{AdminError, Code, Operation},
+    attributes,
+    balance::{Load, Plan, Role, TooSmall},
+    error::FileError,
+    event::Severity,
+    extent::Extent,
+    group::Group,
+    store,
+};
+use futures::stream::{self, StreamExt};
+use plinth_format::{
+    DiskNumber, Layout,
+    membership::{DiskState, MemberDisk, Membership},
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// The highest power: mirrors on their way at once.
+pub const POWER_MAX: u32 = 1024;
+/// The power of a statement that names none.
+pub const POWER_DEFAULT: u32 = 8;
+
+/// What is left of all mirrors when they are even enough: one in so many.
+const EVEN_ENOUGH: u64 = 100;
+/// Passes after which it is enough in any case, if nobody leaves.
+const PASSES_MAX: u32 = 8;
+/// Passes that move nothing of what they should, before it is said that it cannot be moved.
+const TRIES: u32 = 4;
+/// How long somebody may still hold what a disk that leaves has, before that is looked at again; and how often.
+const PAUSE: Duration = Duration::from_millis(100);
+const PAUSES: u32 = 600;
+
+/// What operators want, and how far it is.
+#[derive(Debug, Default)]
+pub struct Rebalance(Mutex<Orders>);
+
+#[derive(Debug, Clone, Default)]
+struct Orders {
+    power: u32,
+    /// Grows with each statement: a pass that was begun for an earlier one ends.
+    asked: u64,
+    /// A task makes passes.
+    is_running: bool,
+    progress: Option<Progress>,
+}
+
+/// How far it is, in mirrors.
+#[derive(Debug, Clone)]
+struct Progress {
+    state: &'static str,
+    so_far: u64,
+    work: u64,
+    bytes: u64,
+    began: Duration,
+    error: Option<String>,
+}
+
+impl Rebalance {
+    fn lock(&self) -> MutexGuard<'_, Orders> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn progress(&self, change: impl FnOnce(&mut Progress)) {
+        if let Some(progress) = &mut self.lock().progress {
+            change(progress);
+        }
+    }
+}
+
+/// A pass, as far as it is.
+struct Scan {
+    plan: Plan,
+    asked: u64,
+    /// The next id to look at, behind those of the batch.
+    from: u64,
+    batch: VecDeque<Arc<Extent>>,
+}
+
+/// An extent, and which of its mirrors go where.
+type Steps = (Arc<Extent>, Vec<(DiskNumber, DiskNumber)>);
+
+/// Why no pass can go on.
+enum Stuck {
+    /// The group is being dismounted: the next mount goes on.
+    Stopping,
+    Because(String),
+}
+
+impl From<FileError> for Stuck {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Dismounted => Self::Stopping,
+            other => Self::Because(other.to_string()),
+        }
+    }
+}
+
+impl From<TooSmall> for Stuck {
+    fn from(error: TooSmall) -> Self {
+        Self::Because(error.to_string())
+    }
+}
+
+impl Group {
+    /// Begins a rebalance, or gives the one under way another goal or power.
+    ///
+    /// # Errors
+    /// If the catalog does not take that it is under way.
+    pub async fn rebalance(self: &Arc<Self>, power: Option<u32>) -> Result<(), AdminError> {
+        let power = power.unwrap_or_else(|| {
+            let orders = self.rebalance.lock();
+            if orders.is_running { orders.power } else { POWER_DEFAULT }
+        });
+        // Before the catalog says so: who ends one that was asked for earlier must see it.
+        self.rebalance.lock().asked += 1;
+        let text = power.to_string();
+        let stored = self.catalog.release(true, move |connection| attributes::store_rebalance(connection, Some(&text)));
+        stored.await.map_err(|error| AdminError::new(Code::Io, error))?;
+        self.resume_rebalance(power);
+        Ok(())
+    }
+
+    /// As [`Self::rebalance`], where the catalog says already that one is under way.
+    pub(crate) fn resume_rebalance(self: &Arc<Self>, power: u32) {
+        {
+            let mut orders = self.rebalance.lock();
+            orders.power = power.min(POWER_MAX);
+            orders.asked += 1;
+            if std::mem::replace(&mut orders.is_running, true) {
+                return;
+            }
+            let began = self.world.monotonic();
+            orders.progress = Some(Progress { state: "RUN", so_far: 0, work: 0, bytes: 0, began, error: None });
+        }
+        let group = Arc::clone(self);
+        self.world.spawn("rebalance", Box::pin(async move { group.rebalance_to_the_end().await }));
+    }
+
+    async fn rebalance_to_the_end(self: &Arc<Self>) {
+        self.tell(Severity::Note, None, "rebalance begins".to_owned());
+        loop {
+            let asked = self.rebalance.lock().asked;
+            let ended = self.make_passes().await;
+            let mut orders = self.rebalance.lock();
+            if orders.asked != asked && !matches!(ended, Err(Stuck::Stopping)) {
+                continue;
+            }
+            orders.is_running = false;
+            let Some(progress) = &mut orders.progress else { return };
+            let text = match &ended {
+                Ok(()) => {
+                    progress.state = "DONE";
+                    format!("rebalance ended: {} mirrors moved, {} bytes copied", progress.so_far, progress.bytes)
+                }
+                Err(Stuck::Stopping) => {
+                    progress.state = "WAIT";
+                    "rebalance pauses: the disk group is being dismounted".to_owned()
+                }
+                Err(Stuck::Because(reason)) => {
+                    progress.state = "ERRS";
+                    progress.error = Some(reason.clone());
+                    format!("rebalance stops: {reason}. ALTER DISKGROUP {} REBALANCE goes on", self.name)
+                }
+            };
+            drop(orders);
+            let severity = if matches!(ended, Err(Stuck::Because(_))) { Severity::Alarm } else { Severity::Note };
+            self.tell(severity, None, text);
+            return;
+        }
+    }
+
+    async fn make_passes(&self) -> Result<(), Stuck> {
+        let (mut in_vain, mut pauses, mut passes) = (0, 0, 0);
+        loop {
+            if self.is_stopping() {
+                return Err(Stuck::Stopping);
+            }
+            let (power, asked) = {
+                let orders = self.rebalance.lock();
+                (orders.power, orders.asked)
+            };
+            if power == 0 {
+                self.world.sleep(PAUSE).await;
+                continue;
+            }
+            let plan = self.plan_moves()?;
+            let work = plan.work();
+            self.rebalance.progress(|progress| progress.work = progress.so_far + work);
+            if work > 0 && !self.is_even_enough(work, passes) {
+                let (moved, trouble) = self.carry_out(plan, asked, power).await?;
+                passes += 1;
+                in_vain = if moved == 0 { in_vain + 1 } else { 0 };
+                if in_vain == TRIES {
+                    let why = trouble.map_or_else(String::new, |error| format!(": {error}"));
+                    return Err(Stuck::Because(format!("{work} mirrors should move, and none can{why}")));
+                }
+                if moved == 0 {
+                    // A file that is being made is in the plan, and not among the extents.
+                    self.world.sleep(PAUSE).await;
+                }
+            } else if self.let_go_of_leaving().await? {
+                self.end_rebalance(asked).await?;
+                return Ok(());
+            } else if pauses == PAUSES {
+                return Err(Stuck::Because("what is on a disk that is being dropped stays in use".to_owned()));
+            } else {
+                pauses += 1;
+                self.world.sleep(PAUSE).await;
+            }
+        }
+    }
+
+    /// Whether what is left to move is of files that came and went during the passes before: there would never be an end of that.
+    fn is_even_enough(&self, work: u64, passes: u32) -> bool {
+        let leaving = self.voters.current();
+        let mut leaving = leaving.disks.iter().filter(|disk| disk.leaving);
+        let held: u64 = self.mirror_sets.counts().iter().map(|(set, count)| set.len() as u64 * count).sum();
+        let is_little = work * EVEN_ENOUGH <= held;
+        passes >= 2 && (is_little || passes >= PASSES_MAX) && !leaving.any(|disk| self.mirror_sets.has(disk.number))
+    }
+
+    /// Nothing is under way any more, unless somebody has asked for more meanwhile.
+    async fn end_rebalance(&self, asked: u64) -> Result<(), FileError> {
+        let rebalance = Arc::clone(&self.rebalance);
+        let end = move |connection: &rusqlite::Connection| {
+            if rebalance.lock().asked == asked { attributes::store_rebalance(connection, None) } else { Ok(()) }
+        };
+        self.catalog.release(true, end).await.map(|_| ())
+    }
+
+    /// The group is not dismounted after all: a rebalance that paused for that goes on.
+    pub(crate) fn rebalance_again(self: &Arc<Self>) {
+        let paused = {
+            let orders = self.rebalance.lock();
+            let paused =
+                !orders.is_running && orders.progress.as_ref().is_some_and(|progress| progress.state == "WAIT");
+            paused.then_some(orders.power)
+        };
+        if let Some(power) = paused {
+            self.resume_rebalance(power);
+        }
+    }
+
+    /// The least that must move, given who leaves and who is there.
+    pub(crate) fn plan_moves(&self) -> Result<Plan, TooSmall> {
+        self.plan_for(&self.voters.current())
+    }
+
+    /// The same, if the membership were this one.
+    pub(crate) fn plan_for(&self, membership: &Membership) -> Result<Plan, TooSmall> {
+        let sets = self.mirror_sets.counts();
+        let mut held: BTreeMap<DiskNumber, u64> = BTreeMap::new();
+        for (set, count) in &sets {
+            set.iter().for_each(|disk| *held.entry(*disk).or_default() += count);
+        }
+        let mut fixed: BTreeMap<DiskNumber, u32> = BTreeMap::new();
+        store::units(membership).iter().for_each(|(disk, _)| *fixed.entry(*disk).or_default() += 1);
+        let units = |disk: &MemberDisk| {
+            let layout = Layout::new(disk.size, self.au_size);
+            layout.map_or(0, |layout| u32::try_from(layout.data_units().count()).unwrap_or(u32::MAX))
+        };
+        let loads: Vec<Load> = membership
+            .disks
+            .iter()
+            .filter(|disk| !disk.quorum)
+            .map(|disk| Load {
+                disk: disk.number,
+                failure_group: disk.failure_group.clone(),
+                units: units(disk),
+                fixed: fixed.get(&disk.number).copied().unwrap_or(0),
+                held: held.get(&disk.number).map_or(0, |held| u32::try_from(*held).unwrap_or(u32::MAX)),
+                role: match disk.state {
+                    _ if disk.leaving => Role::Leaves,
+                    DiskState::Online => Role::Stays,
+                    DiskState::Offline | DiskState::Syncing => Role::Keeps,
+                },
+            })
+            .collect();
+        let placement = self.placement();
+        let are_partners = |one: DiskNumber, other: DiskNumber| placement.partners(one).any(|partner| partner == other);
+        Plan::new(self.redundancy.mirrors(), &loads, sets, are_partners)
+    }
+
+    /// One pass. Returns how many mirrors were moved, and why one was not.
+    async fn carry_out(&self, plan: Plan, asked: u64, power: u32) -> Result<(u64, Option<FileError>), FileError> {
+        let (moved, trouble) = (AtomicU64::new(0), Mutex::new(None));
+        let scan = Scan { plan, asked, from: 0, batch: VecDeque::new() };
+        let next = |scan: Option<Scan>| async move {
+            let mut scan = scan?;
+            match self.next_to_move(&mut scan).await {
+                Ok(found) => found.map(|found| (Ok(found), Some(scan))),
+                Err(error) => Some((Err(error), None)),
+            }
+        };
+        // What is on its way goes on while the next is looked for: it holds pieces that others wait for.
+        let moves = stream::unfold(Some(scan), next).for_each_concurrent(power as usize, |found| async {
+            let made = match found {
+                Ok((extent, steps)) => self.move_mirrors(extent, steps).await,
+                Err(error) => Err(error),
+            };
+            match made {
+                Ok(count) => _ = moved.fetch_add(count, Ordering::Relaxed),
+                // The others go on; what did not move is planned again.
+                Err(error) => *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+            }
+        });
+        moves.await;
+        self.reclaim(true).await?;
+        match trouble.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => Err(error),
+            trouble => Ok((moved.into_inner(), trouble)),
+        }
+    }
+
+    /// The next extent of a pass of which something moves; from where to where.
+    async fn next_to_move(&self, scan: &mut Scan) -> Result<Option<Steps>, FileError> {
+        loop {
+            if self.is_stopping() || self.rebalance.lock().asked != scan.asked {
+                return Ok(None);
+            }
+            let Some(extent) = scan.batch.pop_front() else {
+                // What has left its place makes room for what comes.
+                self.reclaim(true).await?;
+                let ids = self.batch(scan.from).await?;
+                let Some(last) = ids.last() else { return Ok(None) };
+                scan.from = last + 1;
+                scan.batch = self.alive(ids).await?.into();
+                continue;
+            };
+            let disks: Vec<DiskNumber> = extent.disks().collect();
+            let steps: Vec<_> = scan.plan.next(&disks).iter().map(|step| (disks[step.mirror], step.to)).collect();
+            if !steps.is_empty() {
+                return Ok(Some((extent, steps)));
+            }
+        }
+    }
+
+    /// Moves mirrors of one extent, one after the other. Returns how many.
+    async fn move_mirrors(&self, extent: Arc<Extent>, steps: Vec<(DiskNumber, DiskNumber)>) -> Result<u64, FileError> {
+        let mut moved = 0;
+        for (from, to) in steps {
+            let Some(to) = self.members.get(&to) else { continue };
+            if let Some(bytes) = self.move_mirror(&extent, from, to).await? {
+                moved += 1;
+                self.rebalance.progress(|progress| {
+                    progress.so_far += 1;
+                    progress.bytes += bytes;
+                });
+            }
+        }
+        Ok(moved)
+    }
+
+    /// What `V$ASM_OPERATION` shows of it.
+    pub(crate) fn rebalance_operation(&self) -> Option<Operation> {
+        let Orders { power, progress, .. } = self.rebalance.lock().clone();
+        let progress = progress?;
+        let millis = self.world.monotonic().saturating_sub(progress.began).as_millis();
+        let millis = u64::try_from(millis).unwrap_or(u64::MAX).max(1);
+        Some(Operation {
+            pass: "REBALANCE".to_owned(),
+            state: if power == 0 && progress.state == "RUN" { "WAIT" } else { progress.state }.to_owned(),
+            power,
+            so_far: progress.so_far,
+            work: progress.work.max(progress.so_far),
+            rate: progress.so_far * 60_000 / millis,
+            bytes: progress.bytes,
+            error: progress.error,
+        })
+    }
+}

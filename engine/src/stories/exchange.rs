@@ -1,0 +1,250 @@
+//! Disks that are added and dropped while the group is used.
+
+use super::*;
+use crate::{
+    admin::{Departure, Exchange, NewDisk},
+    balance::Plan,
+    identify,
+};
+use plinth_format::header::Status;
+
+impl Lab {
+    /// Another disk in sight, of nobody.
+    fn spare(&mut self, size: u64) -> String {
+        let number = self.disks.len();
+        let disk = MemoryDisk::noisy(&format!("/disk{number}"), size, 512, 4096, number as u64 + 1);
+        self.world.attach(&disk);
+        self.disks.push(disk);
+        format!("/disk{number}")
+    }
+
+    fn exchange(&self, add: &[(&str, &str)], drop: &[&str], force: bool) -> Result<(), crate::admin::AdminError> {
+        let new = |(path, group): &(&str, &str)| NewDisk {
+            path: (*path).to_owned(),
+            name: None,
+            failure_group: (self.redundancy != Redundancy::External).then(|| (*group).to_owned()),
+            quorum: false,
+            size: None,
+            force: false,
+        };
+        let drop = drop.iter().map(|name| Departure { which: Selection::Disks(vec![(*name).to_owned()]), force });
+        block_on(self.group().exchange(Exchange { add: add.iter().map(new).collect(), drop: drop.collect() }, Some(4)))
+    }
+
+    fn rebalanced(&self) -> u64 {
+        let rebalance = || self.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began");
+        self.wait_for("the end of the rebalance", || rebalance().state != "RUN");
+        let end = rebalance();
+        assert_eq!((end.state.as_str(), &end.error), ("DONE", &None));
+        end.so_far
+    }
+
+    fn plan(&self) -> Plan {
+        self.group().plan_moves().expect("it fits")
+    }
+
+    /// Mirrors on each disk, by number.
+    fn held(&self) -> Vec<u64> {
+        let counts = self.group().mirror_sets.counts();
+        let on = |member: &std::sync::Arc<crate::member::Member>| {
+            counts.iter().filter(|(set, _)| set.contains(&member.number)).map(|(_, count)| count).sum()
+        };
+        self.group().members.values().map(on).collect()
+    }
+
+    fn status(&self, disk: usize) -> Status {
+        let header = block_on(identify::read_header(&*self.world(), &*self.disks[disk].open()));
+        header.expect("it has a header").best.status
+    }
+}
+
+/// A fifth disk gets a fifth of the mirrors, and nothing else moves.
+#[test]
+fn a_disk_is_added() {
+    let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 50 << 20));
+    lab.sync(node);
+    let before: u64 = lab.held().iter().sum();
+    let path = lab.spare(128 * MIB);
+    lab.exchange(&[(&path, "E")], &[], false).expect("it is added");
+    let moved = lab.rebalanced();
+    let held = lab.held();
+    assert_eq!((held.len(), held.iter().sum::<u64>()), (5, before));
+    assert_eq!(moved, held[4], "only to the new disk");
+    assert!(held.iter().max().expect("five") - held.iter().min().expect("five") <= 2 + 24, "{held:?}");
+    assert_eq!(lab.plan().work(), 0);
+    assert!(lab.read(node, 0, 50 << 20) == pattern(1, 50 << 20));
+    lab.check();
+    lab.dismount();
+    lab.mount();
+    assert_eq!(lab.held(), held);
+    assert!(lab.read(lab.find("table"), 0, 50 << 20) == pattern(1, 50 << 20));
+    lab.check();
+}
+
+/// What a dropped disk held moves, and nothing else; then it is nobody's, and its header says so.
+#[test]
+fn a_disk_is_dropped_while_files_are_written() {
+    let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 40 << 20));
+    (0..50).for_each(|number| lab.write(lab.create_file(&format!("small{number}")), 0, &pattern(number, 5000)));
+    lab.sync(node);
+    let held = lab.held();
+    lab.exchange(&[], &["DATA_0001"], false).expect("it leaves");
+    let session = lab.session();
+    let writer = std::thread::spawn(move || {
+        for round in 0..40 {
+            block_on(session.write(node, round << 20, &pattern(100 + round, 1 << 20), false)).expect("it is written");
+        }
+        block_on(session.sync(node, true)).expect("it is synced");
+    });
+    let moved = lab.rebalanced();
+    writer.join().expect("no panic");
+    assert!(moved >= held[1], "{moved} {held:?}");
+    assert_eq!(lab.held().len(), 4);
+    assert_eq!(lab.status(1), Status::Former);
+    assert!(lab.told("disk DATA_0001 (/disk1) is dropped"));
+    for round in 0..40 {
+        assert!(lab.read(node, round << 20, 1 << 20) == pattern(100 + round, 1 << 20));
+    }
+    (0..50)
+        .for_each(|number| assert_eq!(lab.read(lab.find(&format!("small{number}")), 0, 9999), pattern(number, 5000)));
+    lab.check();
+    lab.kill();
+    lab.mount();
+    assert_eq!(lab.held().len(), 4);
+    for round in 0..40 {
+        assert!(lab.read(lab.find("table"), round << 20, 1 << 20) == pattern(100 + round, 1 << 20));
+    }
+    lab.check();
+    // It can come back as a new one, with another number.
+    lab.exchange(&[("/disk1", "B")], &[], false).expect("it is a candidate");
+    lab.rebalanced();
+    assert_eq!(lab.held().len(), 5);
+    lab.check();
+}
+
+/// Four disks give way to four others in one statement: each mirror moves once.
+#[test]
+fn all_disks_are_exchanged() {
+    for redundancy in [Redundancy::External, Redundancy::Normal, Redundancy::High] {
+        let mut lab = Lab::new(redundancy, 96 * MIB, &["A", "B", "C", "D"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 30 << 20));
+        lab.sync(node);
+        let all: u64 = lab.held().iter().sum();
+        let paths: Vec<String> = (0..4).map(|_| lab.spare(96 * MIB)).collect();
+        let add: Vec<(&str, &str)> = paths.iter().map(String::as_str).zip(["E", "F", "G", "H"]).collect();
+        lab.exchange(&add, &["DATA_0000", "DATA_0001", "DATA_0002", "DATA_0003"], false).expect("they are exchanged");
+        assert_eq!(lab.rebalanced(), all, "{redundancy}");
+        assert!((0..4).all(|disk| lab.status(disk) == Status::Former));
+        (0..4).for_each(|disk| lab.world.detach(&format!("/disk{disk}")));
+        assert!(lab.read(node, 0, 30 << 20) == pattern(1, 30 << 20));
+        lab.check();
+        lab.kill();
+        lab.mount();
+        assert!(lab.read(lab.find("table"), 0, 30 << 20) == pattern(1, 30 << 20));
+        lab.check();
+    }
+}
+
+/// The engine is killed, or the power goes, again and again while disks come and go; each mount goes on, and nothing is lost.
+#[test]
+fn killed_while_disks_come_and_go() {
+    let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 24 << 20));
+    lab.sync(node);
+    let path = lab.spare(96 * MIB);
+    lab.exchange(&[(&path, "D")], &["DATA_0000"], false).expect("they are exchanged");
+    for kill in 0..200 {
+        let fuse = crate::testing::Fuse::new(20 + kill * 7);
+        lab.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
+        let ended = || lab.group().operations().iter().all(|one| one.pass != "REBALANCE" || one.state == "DONE");
+        lab.wait_for("a kill or the end", || fuse.is_blown() || ended());
+        if !fuse.is_blown() {
+            break;
+        }
+        if kill % 2 == 0 {
+            lab.kill();
+        } else {
+            lab.cut_power(kill);
+        }
+        let none = crate::testing::Fuse::new(1 << 40);
+        lab.disks.iter().for_each(|disk| disk.put_fuse(&none));
+        lab.mount();
+        assert!(lab.read(lab.find("table"), 0, 24 << 20) == pattern(1, 24 << 20));
+    }
+    assert_eq!(lab.held().len(), 3);
+    assert_eq!(lab.status(0), Status::Former);
+    lab.check();
+}
+
+/// A disk that is gone is dropped by force: what it had is copied from the other mirrors, and every file has all of them again.
+#[test]
+fn a_lost_disk_is_dropped() {
+    let lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 20 << 20));
+    lab.sync(node);
+    lab.disks[2].faults(|faults| (faults.fail_reads, faults.fail_writes, faults.fail_flushes) = (true, true, true));
+    lab.write(node, 0, &pattern(2, 20 << 20));
+    lab.sync(node);
+    lab.wait_for("the loss", || lab.state(2) == DiskState::Offline);
+    let refused = lab.exchange(&[], &["DATA_0002"], false).expect_err("it is away");
+    assert_eq!(refused.code, Code::WouldLoseData);
+    lab.exchange(&[], &["DATA_0002"], true).expect("it is dropped by force");
+    lab.rebalanced();
+    assert_eq!(lab.held().len(), 2);
+    lab.check();
+    lab.disks[0].faults(|faults| faults.fail_reads = true);
+    assert!(lab.read(node, 0, 20 << 20) == pattern(2, 20 << 20));
+}
+
+/// A disk that stays away for longer than its repair time is dropped by itself, where that can be.
+#[test]
+fn a_disk_is_away_for_too_long() {
+    for groups in [&["A", "B", "C"][..], &["A", "B"]] {
+        let lab = Lab::new(Redundancy::Normal, 96 * MIB, groups);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 20 << 20));
+        lab.sync(node);
+        for name in ["disk_repair_time", "failgroup_repair_time"] {
+            block_on(lab.group().set_attribute(name, "0.02m")).expect("it is set");
+        }
+        block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]))).expect("it can be spared");
+        if groups.len() == 2 {
+            lab.wait_for("the alarm", || lab.told("cannot be dropped: NORMAL redundancy needs 2 failure groups"));
+            assert_eq!(lab.held().len(), 2);
+            continue;
+        }
+        lab.wait_for("the drop", || lab.held().len() == 2);
+        assert!(lab.told("disk DATA_0001 was offline for longer than the repair time, and is dropped"));
+        lab.check();
+        lab.disks[0].faults(|faults| faults.fail_reads = true);
+        assert!(lab.read(node, 0, 20 << 20) == pattern(1, 20 << 20));
+    }
+}
+
+/// Requests that cannot be carried out change nothing.
+#[test]
+fn refusals() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let code = |result: Result<(), crate::admin::AdminError>| result.expect_err("it is refused").code;
+    assert_eq!(code(lab.exchange(&[], &["DATA_0000", "DATA_0001"], false)), Code::NotEnoughFailureGroups);
+    assert_eq!(code(lab.exchange(&[], &["NOBODY"], false)), Code::NoSuchDisk);
+    assert_eq!(code(lab.exchange(&[("/disk1", "X")], &[], false)), Code::DiskInUse);
+    assert_eq!(code(lab.exchange(&[("/nowhere", "X")], &[], false)), Code::UnknownDisk);
+    let path = lab.spare(5 * MIB);
+    assert_eq!(code(lab.exchange(&[(&path, "X")], &[], false)), Code::DiskTooSmall);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 45 << 20));
+    let path = lab.spare(40 * MIB);
+    let refused = lab.exchange(&[(&path, "D")], &["DATA_0001", "DATA_0002"], false).expect_err("it does not fit");
+    assert_eq!(refused.code, Code::NoSpace, "{refused}");
+    assert!(block_on(identify::read_header(&*lab.world(), &*lab.disks[4].open())).is_none(), "nothing was written");
+    assert_eq!(lab.held().len(), 3);
+    lab.check();
+}

@@ -1,0 +1,89 @@
+//! Disks come and go: added, dropped, both in one statement; and the engine may die in that.
+
+use crate::{
+    disk::SimDisk,
+    history::{Failure, Story},
+    misfortune::{moment, pick},
+    tenant::{AT_ONCE, Ill, words},
+};
+use plinth_engine::{
+    admin::{Departure, Exchange, NewDisk, Selection},
+    testing::Numbers,
+};
+use plinth_format::{layout::MIB, membership::DiskState};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Disks of a group at most: more make no other history.
+const DISKS_MAX: usize = 14;
+
+impl Story {
+    /// Up to two disks come, and up to two go. What cannot be done is refused, and changes nothing.
+    pub async fn exchange(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let tenant = &mut self.tenants[g];
+        tenant.part_with_former();
+        let exchange = Exchange { drop: Self::leavers(tenant, numbers), add: Self::newcomers(tenant, numbers) };
+        let most = 1 << numbers.below(5);
+        let power = u32::try_from(1 + numbers.below(most)).expect("small");
+        tenant.say(|| {
+            let coming = exchange.add.iter().map(|disk| disk.path.clone()).collect::<Vec<_>>().join(", ");
+            let going: Vec<String> = exchange.drop.iter().map(|one| format!("{:?}", one.which)).collect();
+            format!("coming: {coming}; going: {}; power {power}", going.join(", "))
+        });
+        let dies = numbers.below(4) == 0;
+        if dies {
+            self.core.fuse(tenant.process(), Some(moment(numbers)));
+        }
+        let group = Arc::clone(tenant.group());
+        match tenant.inside(async move { group.exchange(exchange, Some(power)).await }).await? {
+            Some(Err(error)) => tenant.say(|| format!("refused: {}", words(&error))),
+            Some(Ok(())) => {}
+            None => tenant.say(|| "the engine is killed in that".to_owned()),
+        }
+        if dies {
+            tenant.kill(AT_ONCE).await?;
+            return self.up().await;
+        }
+        tenant.part_with_former();
+        Ok(())
+    }
+
+    fn newcomers(tenant: &mut crate::tenant::Tenant, numbers: &mut Numbers) -> Vec<NewDisk> {
+        let mut add = Vec::new();
+        for _ in 0..numbers.below(3) {
+            if tenant.disks.len() >= DISKS_MAX {
+                break;
+            }
+            let mut groups = tenant.shape.data_groups();
+            groups.push(format!("N{}", numbers.below(3)));
+            let failure_group = pick(numbers, &groups).clone();
+            let size = (48 * MIB).max(tenant.shape.au_size * 24) + numbers.below(80) * tenant.shape.au_size;
+            let (path, name) = tenant.new_device(&failure_group, size);
+            add.push(NewDisk {
+                path,
+                name: Some(name),
+                failure_group: Some(failure_group),
+                quorum: false,
+                size: None,
+                force: false,
+            });
+        }
+        add
+    }
+
+    fn leavers(tenant: &crate::tenant::Tenant, numbers: &mut Numbers) -> Vec<Departure> {
+        let mut seen = BTreeSet::new();
+        let mut drop = Vec::new();
+        for _ in 0..numbers.below(3) {
+            let disk: &SimDisk = pick(numbers, &tenant.disks);
+            if !seen.insert(disk.label().to_owned()) {
+                continue;
+            }
+            let failure_group = &tenant.shape.disks[tenant.index_of(disk)].0;
+            let is_gone = tenant.standing(tenant.group(), disk) == Some(DiskState::Offline)
+                && tenant.ill.get(failure_group) == Some(&Ill::Away);
+            let which = Selection::Disks(vec![tenant.name_of(disk).to_owned()]);
+            drop.push(Departure { which, force: is_gone && numbers.below(2) == 0 });
+        }
+        drop
+    }
+}

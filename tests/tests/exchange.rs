@@ -1,0 +1,82 @@
+//! Disks that come and go under a database.
+
+use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, noise, scaled, wait_for};
+use std::{thread, time::Duration};
+
+/// pgbench runs while a group moves from four disks to four others, in one statement. No transaction fails, and when the statement has
+/// returned the old disks are nobody's: they are overwritten, and nothing is missing.
+#[test]
+fn a_group_moves_to_other_disks_under_pgbench() {
+    let instance = Instance::new();
+    let size = scaled(GIB, 3 * GIB);
+    instance.create_group("data", "NORMAL", &[&[size, size], &[size, size]], "");
+    let mount = instance.mount("DATA");
+    let postgres = Postgres::new(&mount, "pg");
+    postgres.fill(scaled(3, 20));
+    let bench = postgres.bench(8, scaled(24, 60));
+    thread::sleep(Duration::from_secs(3));
+    let held = instance.number("SELECT sum(total_mb - free_mb) FROM v$asm_disk WHERE group_number = 1");
+    let new: Vec<String> =
+        ["n0", "n1", "n2", "n3"].map(|name| instance.add_disk(name, size).display().to_string()).into();
+    instance.sql(&format!(
+        "ALTER DISKGROUP data ADD FAILGROUP n0 DISK '{}', '{}' FAILGROUP n1 DISK '{}', '{}'
+         DROP DISKS IN FAILGROUP f0, f1 REBALANCE POWER 16 WAIT",
+        new[0], new[1], new[2], new[3]
+    ));
+    let old = ["f0d0", "f0d1", "f1d0", "f1d1"].map(|name| instance.disk(name));
+    for disk in &old {
+        assert_eq!(instance.disk_row(disk)["header_status"], "FORMER");
+        noise(disk, 0, 64 << 20);
+    }
+    let bench = bench.finish();
+    bench.must_not_have_noticed();
+    let bytes = instance.number("SELECT bytes FROM v$asm_operation WHERE pass = 'REBALANCE'");
+    let held = held * MIB as f64;
+    assert!(bytes < held * 1.25, "{bytes} bytes were copied, of {held} that there were at the beginning");
+    postgres.verify();
+    postgres.stop_and_verify_pages();
+    instance.check("DATA");
+    assert_eq!(instance.number("SELECT count(*) FROM v$asm_disk WHERE group_number = 1"), 4.0);
+}
+
+/// The engine is killed again and again while a disk is added and another dropped: each time the rebalance goes on by itself.
+#[test]
+fn killed_during_a_rebalance() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[512 * MIB], &[512 * MIB], &[512 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("table"), 1, 40_000);
+    let new = instance.add_disk("n0", 512 * MIB);
+    instance.sql(&format!(
+        "ALTER DISKGROUP data ADD FAILGROUP n DISK '{}' DROP DISK DATA_0000 REBALANCE POWER 2",
+        new.display()
+    ));
+    let mounted = || instance.number("SELECT count(*) FROM v$asm_diskgroup WHERE state = 'MOUNTED'") == 1.0;
+    for round in 0..scaled(6, 30) {
+        thread::sleep(Duration::from_millis(20 + 7 * round));
+        instance.kill_engine("DATA");
+        wait_for("the next engine", mounted);
+    }
+    let former = || instance.disk_row(&instance.disk("f0d0"))["header_status"] == "FORMER";
+    wait_for("the end of the rebalance", former);
+    instance.mount_again("DATA");
+    blocks.must_read_right();
+    instance.check("DATA");
+}
+
+/// What cannot be done is refused, at its place and with a remedy, and changes nothing.
+#[test]
+fn what_cannot_be_exchanged() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let refused = instance.refused("ALTER DISKGROUP data DROP DISK DATA_0000");
+    assert!(refused.contains("NotEnoughFailureGroups"), "{refused}");
+    let refused = instance.refused("ALTER DISKGROUP data DROP DISK nobody");
+    assert!(refused.contains("NoSuchDisk"), "{refused}");
+    let own = instance.disk("f0d0").display().to_string();
+    let refused = instance.refused(&format!("ALTER DISKGROUP data ADD DISK '{own}' FORCE"));
+    assert!(refused.contains("DiskInUse"), "{refused}");
+    let refused = instance.refused("ALTER DISKGROUP data REBALANCE POWER 4000");
+    assert!(refused.contains("0 to 1024"), "{refused}");
+    instance.check("DATA");
+}
