@@ -149,9 +149,9 @@ const REBALANCE: &str = "_rebalance";
 ///
 /// # Errors
 /// What the catalog says.
-pub fn store_rebalance(connection: &Connection, power: Option<&str>) -> Result<(), FileError> {
+pub fn store_rebalance(connection: &Connection, power: Option<u32>) -> Result<(), FileError> {
     match power {
-        Some(power) => store(connection, REBALANCE, power),
+        Some(power) => store(connection, REBALANCE, &power.to_string()),
         None => {
             connection.prepare_cached("DELETE FROM attribute WHERE name = ?1")?.execute([REBALANCE])?;
             Ok(())

@@ -30,8 +30,6 @@ use std::{
     sync::Arc,
 };
 
-/// Extents read from the catalog at once.
-const BATCH: i64 = 256;
 /// Pieces read at once: 1 MiB.
 const STEP: usize = 16;
 
@@ -101,10 +99,9 @@ impl Group {
         let mut doubles = Vec::new();
         let mut from = 0;
         loop {
-            let batch = self.batch(from).await?;
-            let Some(last) = batch.last() else { break };
-            from = last + 1;
-            for extent in self.alive(batch).await? {
+            let Some((extents, next)) = self.some_alive(from).await? else { break };
+            from = next;
+            for extent in extents {
                 self.check_place(&extent, &mut owners, &mut doubles, &mut report);
                 self.check_data(&extent, repair, &mut report).await?;
                 report.extents_checked += 1;
@@ -132,19 +129,6 @@ impl Group {
         }
         report.problems.extend(self.catalog.compare_log(repair).await?);
         Ok(())
-    }
-
-    /// Ids of some extents, in order.
-    pub(crate) async fn batch(&self, from: u64) -> Result<Vec<u64>> {
-        self.catalog
-            .read(move |connection| {
-                let mut select =
-                    connection.prepare_cached("SELECT id FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2")?;
-                let rows =
-                    select.query_map(rusqlite::params![from.cast_signed(), BATCH], |row| row.get::<_, i64>(0))?;
-                Ok(rows.map(|id| id.map(i64::cast_unsigned)).collect::<rusqlite::Result<Vec<_>>>()?)
-            })
-            .await
     }
 
     /// AUs that two seemed to have: one of them may have been deleted before the other was made.

@@ -6,7 +6,7 @@
 
 use crate::{admin::Report, error::FileError, group::Group, store};
 use plinth_format::DiskNumber;
-use std::{collections::BTreeMap, sync::PoisonError, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 /// How often both are counted before it is given up: the group is too busy.
 const TRIES: usize = 8;
@@ -35,7 +35,7 @@ impl Group {
     /// `None`: something is in between, and nothing can be said.
     async fn compare_space(&self) -> Result<Option<Difference>, FileError> {
         let before = {
-            let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+            let space = self.space();
             if space.is_between() {
                 return Ok(None);
             }
@@ -48,7 +48,7 @@ impl Group {
         for (disk, _) in store::units(&self.voters.current()) {
             *owned.entry(disk).or_default() += 1;
         }
-        let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+        let space = self.space();
         if space.changes() != before || space.is_between() {
             return Ok(None);
         }

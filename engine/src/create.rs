@@ -498,13 +498,9 @@ pub(crate) fn catalog_trouble(group: &str, error: &CatalogError) -> AdminError {
 impl Group {
     /// Marks the headers of all disks as of a former member: they can be taken again.
     pub(crate) async fn retire_headers(&self) -> std::result::Result<(), String> {
-        let membership = self.voters.current();
         for member in self.members.values() {
             let Some(disk) = member.disk() else { continue };
-            let sequence =
-                identify::read_header(&*self.world, &*disk).await.map_or(1, |header| header.best.sequence + 1);
-            let header = header_of(self.id, &membership, member, self.created, Status::Former, sequence);
-            write_header(member, &header, &header.layout.header_places()).await?;
+            self.retire(member, &*disk).await?;
         }
         Ok(())
     }

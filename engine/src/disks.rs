@@ -26,7 +26,6 @@ use crate::{
     group::Group,
     identify,
     member::Member,
-    space::Space,
     stale, store,
     voters::{Refusal, find},
     world::Disk,
@@ -38,7 +37,7 @@ use plinth_format::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, MutexGuard, PoisonError},
+    sync::{Arc, PoisonError},
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -95,7 +94,7 @@ impl Group {
     ///
     /// # Errors
     /// If that cannot be recorded.
-    pub async fn undrop(self: &Arc<Self>, power: Option<u32>) -> Result<()> {
+    pub async fn undrop(self: &Arc<Self>) -> Result<()> {
         let _one_at_a_time = self.exchanging.lock().await;
         let stay = |next: &mut Membership| {
             let leaving: Vec<_> = next.disks.iter_mut().filter(|disk| disk.leaving).collect();
@@ -105,7 +104,7 @@ impl Group {
         };
         self.voters.change(stay).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
         self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
-        self.rebalance(power).await
+        self.rebalance(None).await
     }
 
     /// Finds, checks and claims the disks of an ADD. Nothing is written to them.
@@ -269,10 +268,6 @@ impl Group {
             Err(error) => format!("{waited}, and cannot be dropped: {error}"),
         };
         self.tell(Severity::Alarm, None, text);
-    }
-
-    fn space(&self) -> MutexGuard<'_, Space> {
-        self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Step 3 of DROP, for every disk that leaves. False: something is still there.

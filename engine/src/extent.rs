@@ -72,6 +72,11 @@ impl Mirrors {
         all[..mirrors.len()].copy_from_slice(mirrors);
         Self { all, count: mirrors.len() }
     }
+
+    fn push(&mut self, mirror: Mirror) {
+        self.all[self.count] = mirror;
+        self.count += 1;
+    }
 }
 
 impl std::ops::Deref for Mirrors {
@@ -317,7 +322,7 @@ pub const COLUMNS: &str = "id, file, number, d0, a0, d1, a1, d2, a2, written, pe
 /// # Errors
 /// If the row does not hold what it should.
 pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
-    let mut mirrors = Vec::with_capacity(MIRRORS_MAX);
+    let mut mirrors = Mirrors::new(&[]);
     for column in [3, 5, 7] {
         let disk: Option<u16> = row.get(column)?;
         let au: Option<u32> = row.get(column + 1)?;

@@ -157,6 +157,9 @@ impl Layout {
     }
 }
 
+/// Extents that are looked at, one after the other, come from the catalog so many at a time.
+const AT_ONCE: i64 = 256;
+
 /// Extents deleted in one job: more would hold up the other jobs.
 const RELEASE_MAX: usize = 512;
 
@@ -247,6 +250,21 @@ impl Group {
         layout.extents = extents;
         layout.loaded = true;
         Ok(())
+    }
+
+    /// Some of the extents that are alive, in the order of their ids, from `from` on; and where the next begin. `None`: there are none.
+    pub(crate) async fn some_alive(&self, from: u64) -> Result<Option<(Vec<Arc<Extent>>, u64)>, FileError> {
+        let ids: Vec<u64> = self
+            .catalog
+            .read(move |connection| {
+                let mut select =
+                    connection.prepare_cached("SELECT id FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2")?;
+                let rows = select.query_map(params![from.cast_signed(), AT_ONCE], |row| row.get::<_, i64>(0))?;
+                Ok(rows.map(|id| id.map(i64::cast_unsigned)).collect::<rusqlite::Result<_>>()?)
+            })
+            .await?;
+        let Some(last) = ids.last().copied() else { return Ok(None) };
+        Ok(Some((self.alive(ids).await?, last + 1)))
     }
 
     /// The extents with these ids that are alive, in memory. Whoever found the ids in a snapshot comes here: an extent may

@@ -26,11 +26,11 @@ use crate::{
     mirror_sets::MirrorSets,
     mount::Purpose,
     placement::Placement,
+    progress::Progress,
     rebalance::{self, Rebalance},
     reclaim::Freeing,
     recovery::Suspects,
     repairs::Repairs,
-    resync::Progress,
     slots::Slots,
     space::Space,
     stale::Stale,
@@ -662,7 +662,7 @@ impl Group {
     pub(crate) fn file_system_space(&self) -> crate::api::FileSystemSpace {
         let placement = self.placement();
         let (free, total) = {
-            let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+            let space = self.space();
             (placement.allocatable(&space), placement.usable(&space).total)
         };
         let units = self.au_size / BLOCK_SIZE as u64;

@@ -55,6 +55,7 @@ pub mod placement;
 pub mod planted;
 #[cfg(not(feature = "testing"))]
 mod planted;
+mod progress;
 mod ranges;
 mod rebalance;
 mod reclaim;

@@ -5,7 +5,7 @@ use crate::{
     group::Group,
 };
 use plinth_format::membership::DiskState;
-use std::sync::{PoisonError, atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 impl Group {
     pub(crate) fn live(&self) -> Live {
@@ -14,7 +14,7 @@ impl Group {
         let au = self.au_size;
         let mut live = Live::default();
         {
-            let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
+            let space = self.space();
             let usable = placement.usable(&space);
             let sectors = self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
             live.group = LiveGroup {

@@ -28,6 +28,7 @@ use crate::{
     doubt::Doubt,
     event::{Event, Severity},
     extent::Extents,
+    extent::Mirrors,
     extents::Releaser,
     files::Files,
     group::{Group, Parts},
@@ -444,7 +445,7 @@ async fn note_stale(
 
 /// What the catalog says about every extent.
 struct Scan {
-    mirrors: Vec<Vec<crate::placement::Mirror>>,
+    mirrors: Vec<Mirrors>,
     shared: Vec<u64>,
     slots: Vec<(u64, usize)>,
     next_extent: u64,
@@ -491,7 +492,7 @@ async fn scan_extents(
                     scan.suspects.insert(extent.id);
                 }
                 scan.next_extent = scan.next_extent.max(extent.id + 1);
-                scan.mirrors.push(extent.mirrors().to_vec());
+                scan.mirrors.push(extent.mirrors());
             }
             let mut select =
                 connection.prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
@@ -516,7 +517,7 @@ fn build_space(
     let mut space = space.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for mirrors in &scan.mirrors {
         mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk));
-        for mirror in mirrors {
+        for mirror in *mirrors {
             if let Err(error) = space.mark_used(mirror.disk, mirror.au) {
                 alarm(format!("catalog: {error}"));
             }

@@ -24,7 +24,7 @@ use crate::{
     planted::{self, Bug},
 };
 use plinth_format::DiskNumber;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// A move that was made.
 struct Changed {
@@ -35,15 +35,16 @@ struct Changed {
 }
 
 /// What a disk was when a move to it began. It must not have changed when it ends.
-struct Arrival<'a> {
-    to: &'a Arc<Member>,
+#[derive(Clone)]
+struct Arrival {
+    to: Arc<Member>,
     losses: u64,
     broken: u64,
 }
 
-impl<'a> Arrival<'a> {
-    fn new(to: &'a Arc<Member>) -> Self {
-        Self { to, losses: to.losses(), broken: to.broken() }
+impl Arrival {
+    fn new(to: &Arc<Member>) -> Self {
+        Self { to: Arc::clone(to), losses: to.losses(), broken: to.broken() }
     }
 
     /// What was written and flushed there since is there.
@@ -66,7 +67,7 @@ impl Group {
     ) -> Result<Option<u64>, FileError> {
         self.recover_extent(extent).await?;
         let _in_hand = self.take_in_hand();
-        let au = self.space.lock().unwrap_or_else(PoisonError::into_inner).allocate_on(to.number);
+        let au = self.space().allocate_on(to.number);
         let Some(guest) = au.map(|au| Mirror { disk: to.number, au }) else { return Ok(None) };
         let arrived = if extent.receive(guest) { self.bring_over(extent, from, to, guest).await } else { Ok(None) };
         if let Ok(Some(Changed { bytes, old, commit })) = arrived {
@@ -81,7 +82,7 @@ impl Group {
         extent.dismiss(guest);
         // Who still writes there has ended when the range was held.
         drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
-        self.space.lock().unwrap_or_else(PoisonError::into_inner).cancel(guest.disk, guest.au);
+        self.space().cancel(guest.disk, guest.au);
         arrived.map(|_| None)
     }
 
@@ -113,7 +114,7 @@ impl Group {
         // From here on these are not expelled if the extent would lose by it; what was decided before is in force when the voters are settled.
         self.mirror_sets.add(after());
         self.voters.settled().await;
-        let changed = self.change_row(extent, from, guest, &arrival).await;
+        let changed = self.change_row(extent, from, guest, arrival).await;
         match &changed {
             Ok(Some(_)) => self.mirror_sets.remove(before.into_iter()),
             Ok(None) => self.mirror_sets.remove(after()),
@@ -128,13 +129,11 @@ impl Group {
         extent: &Arc<Extent>,
         from: DiskNumber,
         guest: Mirror,
-        arrival: &Arrival<'_>,
+        arrival: Arrival,
     ) -> Result<Option<(Mirror, CommitNumber)>, FileError> {
-        let (moving, to) = (Arc::clone(extent), Arc::clone(arrival.to));
-        let (losses, broken) = (arrival.losses, arrival.broken);
+        let moving = Arc::clone(extent);
         let job = move |connection: &rusqlite::Connection| {
-            let is_good = Arrival { to: &to, losses, broken }.is_good();
-            let next = moving.with_guest(guest, from).filter(|_| is_good && !moving.is_buried());
+            let next = moving.with_guest(guest, from).filter(|_| arrival.is_good() && !moving.is_buried());
             let Some(next) = next else { return Ok(None) };
             extent::store_mirrors(connection, moving.id, &next)?;
             {

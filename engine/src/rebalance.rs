@@ -20,6 +20,7 @@ use crate::{
     event::Severity,
     extent::Extent,
     group::Group,
+    progress::Progress,
     store,
 };
 use futures::stream::{self, StreamExt};
@@ -62,18 +63,8 @@ struct Orders {
     asked: u64,
     /// A task makes passes.
     is_running: bool,
+    /// In mirrors.
     progress: Option<Progress>,
-}
-
-/// How far it is, in mirrors.
-#[derive(Debug, Clone)]
-struct Progress {
-    state: &'static str,
-    so_far: u64,
-    work: u64,
-    bytes: u64,
-    began: Duration,
-    error: Option<String>,
 }
 
 impl Rebalance {
@@ -85,6 +76,16 @@ impl Rebalance {
         if let Some(progress) = &mut self.lock().progress {
             change(progress);
         }
+    }
+
+    /// What `V$ASM_OPERATION` shows of it.
+    pub fn operation(&self, now: Duration) -> Option<Operation> {
+        let orders = self.lock();
+        let mut operation = orders.progress.as_ref()?.operation("REBALANCE", orders.power, now);
+        if orders.power == 0 && operation.state == "RUN" {
+            "WAIT".clone_into(&mut operation.state);
+        }
+        Some(operation)
     }
 }
 
@@ -134,8 +135,7 @@ impl Group {
         });
         // Before the catalog says so: who ends one that was asked for earlier must see it.
         self.rebalance.lock().asked += 1;
-        let text = power.to_string();
-        let stored = self.catalog.release(true, move |connection| attributes::store_rebalance(connection, Some(&text)));
+        let stored = self.catalog.release(true, move |connection| attributes::store_rebalance(connection, Some(power)));
         stored.await.map_err(|error| AdminError::new(Code::Io, error))?;
         self.resume_rebalance(power);
         Ok(())
@@ -150,8 +150,7 @@ impl Group {
             if std::mem::replace(&mut orders.is_running, true) {
                 return;
             }
-            let began = self.world.monotonic();
-            orders.progress = Some(Progress { state: "RUN", so_far: 0, work: 0, bytes: 0, began, error: None });
+            orders.progress = Some(Progress::begin(self.world.monotonic()));
         }
         let group = Arc::clone(self);
         self.world.spawn("rebalance", Box::pin(async move { group.rebalance_to_the_end().await }));
@@ -233,11 +232,13 @@ impl Group {
 
     /// Whether what is left to move is of files that came and went during the passes before: there would never be an end of that.
     fn is_even_enough(&self, work: u64, passes: u32) -> bool {
-        let leaving = self.voters.current();
-        let mut leaving = leaving.disks.iter().filter(|disk| disk.leaving);
+        let membership = self.voters.current();
+        let mut leaving = membership.disks.iter().filter(|disk| disk.leaving);
+        if passes < 2 || leaving.any(|disk| self.mirror_sets.has(disk.number)) {
+            return false;
+        }
         let held: u64 = self.mirror_sets.counts().iter().map(|(set, count)| set.len() as u64 * count).sum();
-        let is_little = work * EVEN_ENOUGH <= held;
-        passes >= 2 && (is_little || passes >= PASSES_MAX) && !leaving.any(|disk| self.mirror_sets.has(disk.number))
+        work * EVEN_ENOUGH <= held || passes >= PASSES_MAX
     }
 
     /// Nothing is under way any more, unless somebody has asked for more meanwhile.
@@ -342,10 +343,8 @@ impl Group {
             let Some(extent) = scan.batch.pop_front() else {
                 // What has left its place makes room for what comes.
                 self.reclaim(true).await?;
-                let ids = self.batch(scan.from).await?;
-                let Some(last) = ids.last() else { return Ok(None) };
-                scan.from = last + 1;
-                scan.batch = self.alive(ids).await?.into();
+                let Some((extents, next)) = self.some_alive(scan.from).await? else { return Ok(None) };
+                (scan.batch, scan.from) = (extents.into(), next);
                 continue;
             };
             let disks: Vec<DiskNumber> = extent.disks().collect();
@@ -370,23 +369,5 @@ impl Group {
             }
         }
         Ok(moved)
-    }
-
-    /// What `V$ASM_OPERATION` shows of it.
-    pub(crate) fn rebalance_operation(&self) -> Option<Operation> {
-        let Orders { power, progress, .. } = self.rebalance.lock().clone();
-        let progress = progress?;
-        let millis = self.world.monotonic().saturating_sub(progress.began).as_millis();
-        let millis = u64::try_from(millis).unwrap_or(u64::MAX).max(1);
-        Some(Operation {
-            pass: "REBALANCE".to_owned(),
-            state: if power == 0 && progress.state == "RUN" { "WAIT" } else { progress.state }.to_owned(),
-            power,
-            so_far: progress.so_far,
-            work: progress.work.max(progress.so_far),
-            rate: progress.so_far * 60_000 / millis,
-            bytes: progress.bytes,
-            error: progress.error,
-        })
     }
 }

@@ -120,6 +120,10 @@ impl Group {
         lock(&self.slots)
     }
 
+    pub(crate) fn space(&self) -> MutexGuard<'_, Space> {
+        lock(&self.space)
+    }
+
     /// The placement for the membership in force.
     pub(crate) fn placement(&self) -> Arc<Placement> {
         let membership = self.voters.current();

@@ -23,6 +23,7 @@ use crate::{
     identify,
     member::Member,
     planted::{self, Bug},
+    progress::Progress,
     stale::{self, EVERYTHING},
     voters::{Refusal, find},
     world::Disk,
@@ -35,18 +36,6 @@ use std::{
 
 /// Extents copied between two commits: few where groups are small, so that tests see a second batch.
 const BATCH: usize = if cfg!(any(test, feature = "testing")) { 5 } else { 32 };
-
-/// How one disk's resync stands.
-#[derive(Debug, Clone)]
-pub struct Progress {
-    pub state: &'static str,
-    /// Extents.
-    pub so_far: u64,
-    pub work: u64,
-    pub bytes: u64,
-    pub began: Duration,
-    pub error: Option<String>,
-}
 
 /// Whether the disk is still SYNCING, and has not gone and come back meanwhile.
 fn is_same(member: &Member, losses: u64) -> bool {
@@ -180,8 +169,7 @@ impl Group {
 
     /// `losses`: how often the disk had gone offline when it came back.
     pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
-        let progress =
-            Progress { state: "RUN", so_far: 0, work: 0, bytes: 0, began: self.world.monotonic(), error: None };
+        let progress = Progress::begin(self.world.monotonic());
         self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).insert(member.number, progress);
         let (group, member) = (Arc::clone(self), Arc::clone(member));
         self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
@@ -463,20 +451,10 @@ impl Group {
                 error: None,
             });
         }
-        operations.extend(self.rebalance_operation());
         let now = self.world.monotonic();
+        operations.extend(self.rebalance.operation(now));
         for progress in self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            let millis = u64::try_from(now.saturating_sub(progress.began).as_millis()).unwrap_or(u64::MAX).max(1);
-            operations.push(Operation {
-                pass: "RESYNC".to_owned(),
-                state: progress.state.to_owned(),
-                power: 1,
-                so_far: progress.so_far,
-                work: progress.work.max(progress.so_far),
-                rate: progress.so_far * 60_000 / millis,
-                bytes: progress.bytes,
-                error: progress.error.clone(),
-            });
+            operations.push(progress.operation("RESYNC", 1, now));
         }
         operations
     }

@@ -179,6 +179,15 @@ impl Lab {
         self.group().members.values().nth(disk).expect("there is such a disk").state()
     }
 
+    /// Every I/O of a disk fails from now on.
+    fn silence(&self, disk: usize) {
+        self.disks[disk].faults(|faults| {
+            faults.fail_reads = true;
+            faults.fail_writes = true;
+            faults.fail_flushes = true;
+        });
+    }
+
     fn online_all(&self) {
         block_on(self.group().online(Selection::All)).expect("the disks come back");
         // A resync ends when the catalog has its mirrors again, too: until then a second loss is one too many.

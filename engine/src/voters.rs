@@ -255,14 +255,7 @@ impl Voters {
     pub async fn admit(&self, member: &Member, copy_whole: bool) -> Result<(), Refusal> {
         {
             let _turn = self.turn.lock().await;
-            let counter = self.stamp.load(Ordering::Relaxed);
-            let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean: false };
-            let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
-            let failed = self
-                .write_records(&BTreeSet::from([member.number]), place, |member| {
-                    stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec()
-                })
-                .await;
+            let failed = self.write_stamp(&BTreeSet::from([member.number]), false).await;
             if let Some(reason) = failed.get(&member.number) {
                 return Err(Refusal::Other(reason.clone()));
             }
@@ -286,12 +279,8 @@ impl Voters {
     /// If one does not take its stamp, or the group is being dismounted.
     pub async fn enlist(&self, entries: &[MemberDisk]) -> Result<(), Refusal> {
         let _turn = self.turn.lock().await;
-        let counter = self.stamp.load(Ordering::Relaxed);
-        let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean: false };
-        let numbers: BTreeSet<_> = entries.iter().map(|entry| entry.number).collect();
-        let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
-        let record = |member: &Member| stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec();
-        let failed = self.write_records(&numbers, place, record).await;
+        let numbers = entries.iter().map(|entry| entry.number).collect();
+        let failed = self.write_stamp(&numbers, false).await;
         if let Some(reason) = failed.into_values().next() {
             return Err(Refusal::Other(reason));
         }
@@ -685,23 +674,22 @@ impl Voters {
     /// Writes the next stamp; returns the disks that did not take it.
     async fn stamp_all(&self, clean: bool) -> BTreeMap<DiskNumber, String> {
         let membership = self.current();
-        let counter = if self.stamped.load(Ordering::Relaxed) {
-            self.stamp.fetch_add(1, Ordering::Relaxed) + 1
-        } else {
-            self.stamp.load(Ordering::Relaxed)
-        };
-        self.stamped.store(false, Ordering::Relaxed);
-        let stamp = Stamp { counter, written: self.world.now(), membership: membership.id, clean };
+        if self.stamped.swap(false, Ordering::Relaxed) {
+            self.stamp.fetch_add(1, Ordering::Relaxed);
+        }
         let targets = membership.disks.iter().filter(|disk| disk.state != DiskState::Offline);
-        let targets: BTreeSet<_> = targets.map(|disk| disk.number).collect();
-        let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
-        let failed = self
-            .write_records(&targets, place, |member| {
-                stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec()
-            })
-            .await;
+        let failed = self.write_stamp(&targets.map(|disk| disk.number).collect(), clean).await;
         self.stamped.store(failed.is_empty(), Ordering::Relaxed);
         failed
+    }
+
+    /// Writes the stamp to disks; returns those that did not take it.
+    async fn write_stamp(&self, disks: &BTreeSet<DiskNumber>, clean: bool) -> BTreeMap<DiskNumber, String> {
+        let counter = self.stamp.load(Ordering::Relaxed);
+        let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
+        let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
+        let record = |member: &Member| stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec();
+        self.write_records(disks, place, record).await
     }
 
     fn tell(&self, severity: Severity, disk: Option<DiskNumber>, text: String) {

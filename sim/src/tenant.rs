@@ -119,6 +119,11 @@ pub const AT_ONCE: Fuse = Fuse::Steps(0);
 
 const FILLER: &[u8] = b"filler";
 
+/// What disks of a new group are called.
+fn default_names(group: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{group}_{number:04}")).collect()
+}
+
 /// The errors of a mount for want of disks.
 fn for_want_of_disks(code: Code) -> bool {
     matches!(code, Code::NoQuorum | Code::NoGroup | Code::WouldLoseData | Code::DuplicateDisk | Code::Io)
@@ -142,7 +147,7 @@ impl Tenant {
             host: Arc::clone(host),
             name,
             shape: shape.clone(),
-            names: (0..disks.len()).map(|number| format!("{name}_{number:04}")).collect(),
+            names: default_names(name, disks.len()),
             devices: disks.len(),
             disks,
             paths,
@@ -204,6 +209,11 @@ impl Tenant {
     pub fn standing(&self, group: &Group, disk: &SimDisk) -> Option<DiskState> {
         let name = &self.names[self.index_of(disk)];
         group.members().into_iter().find(|(known, _)| known == name).map(|(_, state)| state)
+    }
+
+    /// Whether the engine uses a disk.
+    fn serves(&self, group: &Group, disk: &SimDisk) -> bool {
+        self.standing(group, disk).is_some_and(|state| state != DiskState::Offline)
     }
 
     /// Another device on the host, to be a member of a failure group under a name.
@@ -279,7 +289,7 @@ impl Tenant {
     /// Whether the engine counts on no disk that is ill: what it counts on has to be right.
     pub fn has_noticed(&self) -> bool {
         let Some(group) = &self.group else { return false };
-        let serves = |disk: &SimDisk| self.standing(group, disk).is_some_and(|state| state != DiskState::Offline);
+        let serves = |disk: &SimDisk| self.serves(group, disk);
         self.ill.iter().all(|(name, ill)| *ill == Ill::Away && !self.disks_of(name).iter().any(serves))
     }
 
@@ -360,7 +370,7 @@ impl Tenant {
 
     pub async fn create(&mut self) -> Result<(), Failure> {
         self.world = self.host.process();
-        self.names = (0..self.disks.len()).map(|number| format!("{}_{number:04}", self.name)).collect();
+        self.names = default_names(self.name, self.disks.len());
         let groups = self.shape.disks.iter().map(|(name, _)| name.as_str());
         let mut new =
             new_group(self.shape.redundancy, self.shape.au_size, self.paths.iter().map(String::as_str).zip(groups));
@@ -510,8 +520,7 @@ impl Tenant {
 
     /// Where the engine has not recorded that a disk fails, the disk has lost nothing.
     fn keep_caches(&self, group: &Group) {
-        let serves = |disk: &&SimDisk| self.standing(group, disk).is_some_and(|state| state != DiskState::Offline);
-        self.disks.iter().filter(serves).for_each(SimDisk::keep_cache);
+        self.disks.iter().filter(|disk| self.serves(group, disk)).for_each(SimDisk::keep_cache);
     }
 
     /// The engine is killed.
@@ -664,7 +673,7 @@ impl Tenant {
             let stuck = group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state == "ERRS");
             if stuck && !away {
                 // What is left on a disk that leaves finds no place: it stays after all.
-                return group.undrop(None).await.map(|()| false);
+                return group.undrop().await.map(|()| false);
             }
             if away {
                 group.online(Selection::All).await.map(|()| false)

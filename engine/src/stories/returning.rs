@@ -13,14 +13,6 @@ impl Lab {
         let name = self.group().members.values().nth(disk).expect("there is such a disk").name.clone();
         block_on(self.group().online(Selection::Disks(vec![name]))).expect("its resync begins");
     }
-
-    fn silence(&self, disk: usize) {
-        self.disks[disk].faults(|faults| {
-            faults.fail_reads = true;
-            faults.fail_writes = true;
-            faults.fail_flushes = true;
-        });
-    }
 }
 
 /// The half that lost a forced mount had the longer history: its records count for nothing once it is copied.

@@ -333,7 +333,7 @@ impl Engine {
             Request::Exchange { exchange, power } => {
                 done(self.mounted().and_then(|group| block_on(group.exchange(exchange, power))))
             }
-            Request::Undrop { power } => done(self.mounted().and_then(|group| block_on(group.undrop(power)))),
+            Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
             Request::Rebalance { power } => done(self.mounted().and_then(|group| block_on(group.rebalance(power)))),
             Request::Check { repair } => match self.mounted().and_then(|group| block_on(group.check(repair))) {
                 Ok(report) => Answer::Report(report),

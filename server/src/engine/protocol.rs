@@ -33,9 +33,7 @@ pub enum Request {
         exchange: Exchange,
         power: Option<u32>,
     },
-    Undrop {
-        power: Option<u32>,
-    },
+    Undrop,
     Rebalance {
         power: Option<u32>,
     },

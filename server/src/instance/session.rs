@@ -154,11 +154,7 @@ impl Context {
                 each(&named, |group| instance.mount_group(group, *force))
             }
             Statement::Dismount { groups, force } => {
-                let named = match groups {
-                    Groups::Named(names) => names.clone(),
-                    Groups::All => instance.groups().into_keys().map(|value| At { value, at: 0 }).collect(),
-                };
-                each(&named, |group| instance.dismount_group(group, *force))
+                each(&self.mounted_groups(groups), |group| instance.dismount_group(group, *force))
             }
             Statement::Offline { group, which, at } => {
                 self.ask(group, &Request::Offline(which.clone()), Some((which, *at)))?;
@@ -175,12 +171,8 @@ impl Context {
                 self.exchange(group, (add, drop), *rebalance, *at, cancel)?;
                 Ok(Outcome::Done)
             }
-            Statement::Undrop { groups, rebalance } => {
-                let named = match groups {
-                    Groups::Named(names) => names.clone(),
-                    Groups::All => instance.groups().into_keys().map(|value| At { value, at: 0 }).collect(),
-                };
-                each(&named, |group| instance.engine(group)?.ask(&Request::Undrop { power: rebalance.power }))
+            Statement::Undrop { groups } => {
+                each(&self.mounted_groups(groups), |group| instance.engine(group)?.ask(&Request::Undrop))
             }
             Statement::Rebalance { group, rebalance } => {
                 self.ask(group, &Request::Rebalance { power: rebalance.power }, None)?;
@@ -249,6 +241,14 @@ impl Context {
         Refusal::new(state::NOT_SUPPORTED, "DROP DISKGROUP ... FORCE is not supported yet")
             .hint("mount the group and drop it; or take its disks for another one with CREATE DISKGROUP ... DISK ... FORCE")
             .at(name.at)
+    }
+
+    /// Those that are meant, of the groups that are mounted.
+    fn mounted_groups(&self, groups: &Groups) -> Vec<At<String>> {
+        match groups {
+            Groups::Named(names) => names.clone(),
+            Groups::All => self.instance.groups().into_keys().map(|value| At { value, at: 0 }).collect(),
+        }
     }
 
     fn dismounted_groups(&self) -> Result<Vec<At<String>>> {

@@ -255,10 +255,7 @@ impl Parser<'_> {
     /// `[QUORUM|REGULAR] [FAILGROUP f] DISK ...`
     fn disks(&mut self, disks: &mut Vec<DiskClause>, redundancy: Redundancy) -> Result<()> {
         let start = self.here();
-        let quorum = self.take("QUORUM");
-        if !quorum {
-            self.take("REGULAR");
-        }
+        let quorum = self.kind_of_disks();
         let mut failure_group = None;
         if self.is("FAILGROUP") {
             if redundancy == Redundancy::External {
@@ -379,7 +376,7 @@ impl Parser<'_> {
         }
         if self.take("UNDROP") {
             self.need("DISKS")?;
-            return Ok(Statement::Undrop { groups, rebalance: Rebalance::default() });
+            return Ok(Statement::Undrop { groups });
         }
         let group = self.one(groups)?;
         let at = self.here();
@@ -467,21 +464,7 @@ impl Parser<'_> {
 
     /// `[QUORUM|REGULAR] DISK a [FORCE], b` or `DISKS IN [QUORUM|REGULAR] FAILGROUP f [FORCE], g`
     fn drop_disks(&mut self, drop: &mut Vec<Drop>) -> Result<()> {
-        if !self.take("QUORUM") {
-            self.take("REGULAR");
-        }
-        let groups = if self.take("DISK") {
-            false
-        } else if self.take("DISKS") {
-            self.need("IN")?;
-            if !self.take("QUORUM") {
-                self.take("REGULAR");
-            }
-            self.need("FAILGROUP")?;
-            true
-        } else {
-            return Err(self.expected("DISK or DISKS IN FAILGROUP"));
-        };
+        let groups = self.names_groups("DISK or DISKS IN FAILGROUP")?;
         loop {
             let name = self.name(if groups { "the name of a failure group" } else { "the name of a disk" })?;
             let names = vec![name.value];
@@ -524,11 +507,7 @@ impl Parser<'_> {
             self.next += 1;
             power = number;
         }
-        let wait = self.take("WAIT");
-        if !wait {
-            self.take("NOWAIT");
-        }
-        Ok(Rebalance { power, wait })
+        Ok(Rebalance { power, wait: self.wait_or_not() })
     }
 
     fn alter_system(&mut self) -> Result<Statement> {
@@ -589,21 +568,11 @@ impl Parser<'_> {
         if all && self.take("ALL") {
             return Ok(Selection::All);
         }
-        if !self.take("QUORUM") {
-            self.take("REGULAR");
-        }
         let values = |names: Vec<At<String>>| names.into_iter().map(|name| name.value).collect();
-        let selection = if self.take("DISK") {
-            Selection::Disks(values(self.names("the name of a disk")?))
-        } else if self.take("DISKS") {
-            self.need("IN")?;
-            if !self.take("QUORUM") {
-                self.take("REGULAR");
-            }
-            self.need("FAILGROUP")?;
+        let selection = if self.names_groups(what)? {
             Selection::FailureGroups(values(self.names("the name of a failure group")?))
         } else {
-            return Err(self.expected(what));
+            Selection::Disks(values(self.names("the name of a disk")?))
         };
         if self.is("DISK") || self.is("DISKS") || self.is("QUORUM") || self.is("REGULAR") {
             return Err(self.later("several clauses in one OFFLINE or ONLINE").hint("give two statements"));
@@ -616,11 +585,39 @@ impl Parser<'_> {
         if self.is("POWER") {
             return Err(self.later("POWER"));
         }
+        Ok(self.wait_or_not())
+    }
+
+    fn wait_or_not(&mut self) -> bool {
         let wait = self.take("WAIT");
         if !wait {
             self.take("NOWAIT");
         }
-        Ok(wait)
+        wait
+    }
+
+    /// `[QUORUM|REGULAR] DISK`, or `DISKS IN [QUORUM|REGULAR] FAILGROUP`: whether failure groups are named.
+    fn names_groups(&mut self, what: &str) -> Result<bool> {
+        self.kind_of_disks();
+        if self.take("DISK") {
+            return Ok(false);
+        }
+        if !self.take("DISKS") {
+            return Err(self.expected(what));
+        }
+        self.need("IN")?;
+        self.kind_of_disks();
+        self.need("FAILGROUP")?;
+        Ok(true)
+    }
+
+    /// `[QUORUM|REGULAR]`: whether it is QUORUM.
+    fn kind_of_disks(&mut self) -> bool {
+        let quorum = self.take("QUORUM");
+        if !quorum {
+            self.take("REGULAR");
+        }
+        quorum
     }
 }
 

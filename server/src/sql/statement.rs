@@ -51,7 +51,6 @@ pub enum Statement {
     },
     Undrop {
         groups: Groups,
-        rebalance: Rebalance,
     },
     Rebalance {
         group: At<String>,
