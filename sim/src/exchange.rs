@@ -2,7 +2,7 @@
 
 use crate::{
     disk::SimDisk,
-    history::{Failure, Story},
+    history::{End, Failure, Story},
     misfortune::{moment, pick},
     tenant::{AT_ONCE, Ill, words},
 };
@@ -11,7 +11,11 @@ use plinth_engine::{
     testing::Numbers,
 };
 use plinth_format::{layout::MIB, membership::DiskState};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 /// Disks of a group at most: more make no other history.
 const DISKS_MAX: usize = 14;
@@ -29,6 +33,12 @@ impl Story {
             let going: Vec<String> = exchange.drop.iter().map(|one| format!("{:?}", one.which)).collect();
             format!("coming: {coming}; going: {}; power {power}", going.join(", "))
         });
+        // What comes may be slow: then mirrors are on the way for long.
+        let slow = Duration::from_millis(if numbers.below(2) == 0 { 0 } else { numbers.below(60) });
+        for new in &exchange.add {
+            let place = tenant.disks.iter().rev().find(|disk| tenant.path_of(disk) == new.path);
+            place.expect("made above").faults(|faults| faults.slow = slow);
+        }
         let dies = numbers.below(4) == 0;
         if dies {
             self.core.fuse(tenant.process(), Some(moment(numbers)));
@@ -44,7 +54,25 @@ impl Story {
             return self.up().await;
         }
         tenant.part_with_former();
-        Ok(())
+        if numbers.below(4) == 0 { Ok(()) } else { self.use_while_moving(g, numbers).await }
+    }
+
+    /// Much is written while mirrors are on the way, where they leave is wanted at once, and the engine may end in that.
+    async fn use_while_moving(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        if numbers.below(3) == 0 {
+            self.tenants[g].fill().await?;
+        }
+        let mood = Arc::clone(&self.tenants[g].mood);
+        let lively = *pick(numbers, &[&mood.burst, &mood.churn]);
+        lively.store(true, Ordering::Relaxed);
+        self.work(numbers.below(60)).await?;
+        if numbers.below(3) == 0 {
+            lively.store(false, Ordering::Relaxed);
+            return Ok(());
+        }
+        let end = *pick(numbers, &[End::Killed, End::PowerCut, End::PowerCut]);
+        self.down(g, end, moment(numbers)).await?;
+        self.up().await
     }
 
     fn newcomers(tenant: &mut crate::tenant::Tenant, numbers: &mut Numbers) -> Vec<NewDisk> {
