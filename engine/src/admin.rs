@@ -222,6 +222,27 @@ pub struct Operation {
     pub error: Option<String>,
 }
 
+/// Another device takes the place of a disk that is offline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// The disk's name.
+    pub disk: String,
+    /// The device's path.
+    pub path: String,
+    /// The device may be somebody's: what is on it is lost.
+    pub force: bool,
+}
+
+/// What a statement would move: the answer to `EXPLAIN WORK`. In mirrors, of one AU each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Estimate {
+    pub work: u64,
+    /// No plan that ends even could move fewer.
+    pub least: u64,
+    /// Bytes of an AU.
+    pub au_size: u64,
+}
+
 mod redundancy {
     use plinth_format::Redundancy;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -418,7 +418,7 @@ impl Group {
     }
 
     fn envelope_at(&self, member: &Member, place: u64) -> Envelope {
-        Envelope { group: self.id, disk: member.id, place }
+        Envelope { group: self.id, disk: member.id(), place }
     }
 
     /// What a mirror has where a block could be read on no other: never what it had before.

@@ -23,7 +23,11 @@ use crate::{
     member::Settled,
     store,
 };
-use plinth_format::{BLOCK_SIZE, DiskNumber, checksum::of_block, membership::DiskState};
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber,
+    checksum::{UNKNOWN, of_block},
+    membership::DiskState,
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
@@ -175,9 +179,14 @@ impl Group {
     async fn check_headers(&self, report: &mut Report, repair: bool) {
         for member in self.members.values() {
             let Some(disk) = member.disk() else { continue };
-            match identify::read_header(&*self.world, &*disk).await {
+            let header = identify::read_header(&*self.world, &*disk).await;
+            if member.has_left() || member.state() == DiskState::Offline {
+                // Its header is being written.
+                continue;
+            }
+            match header {
                 None => report.bad(format!("disk {} ({}): no copy of its header is valid", member.name, disk.path())),
-                Some(header) if header.best.disk != member.id => {
+                Some(header) if header.best.disk != member.id() => {
                     report.bad(format!("disk {} ({}): its header is another disk's", member.name, disk.path()));
                 }
                 Some(header) if !header.wrong.is_empty() => {
@@ -227,6 +236,10 @@ impl Group {
         let name = format!("extent {} of file {}", extent.number, extent.file);
         let mut groups = BTreeSet::new();
         let mirrors = extent.mirrors();
+        if extent.is_buried() {
+            // It was deleted a moment ago, and disks may have left since.
+            return;
+        }
         if mirrors.is_empty() {
             report.bad(format!("{name} has no mirror"));
         }
@@ -279,6 +292,8 @@ impl Group {
             return Ok((Vec::new(), false));
         }
         let (mut wrong, mut unsettled) = (Vec::new(), false);
+        // Blocks of which no checksum is known, since a write of them failed, as the mirrors before have them.
+        let mut unproved: BTreeMap<usize, u32> = BTreeMap::new();
         for mirror in extent.mirrors() {
             let Some(member) = self.members.get(&mirror.disk).filter(|member| member.is_readable()) else { continue };
             let offset = Self::offset(member, mirror, blocks.start);
@@ -294,8 +309,16 @@ impl Group {
             report.bytes_read += buffer.len() as u64;
             let Some(sums) = extent.state().sums.as_ref().map(|sums| sums[blocks.clone()].to_vec()) else { continue };
             for (index, block) in buffer.chunks_exact(BLOCK_SIZE).enumerate() {
-                if of_block(block) != sums[index] {
-                    let at = offset + (index * BLOCK_SIZE) as u64;
+                let at = offset + (index * BLOCK_SIZE) as u64;
+                if sums[index] == UNKNOWN {
+                    unsettled = true;
+                    let differs = *unproved.entry(index).or_insert_with(|| of_block(block)) != of_block(block);
+                    if differs && !self.activity.has(extent.id) {
+                        wrong.push(format!(
+                            "{place}, offset {at}: 4 KiB differ from another mirror's, and have no checksum; {owner}"
+                        ));
+                    }
+                } else if of_block(block) != sums[index] {
                     wrong.push(format!("{place}, offset {at}: 4 KiB do not match their checksum; {owner}"));
                 }
             }

@@ -443,7 +443,7 @@ pub(crate) fn header_of(
     let sectors = member.disk().map(|disk| disk.sectors());
     DiskHeader {
         group,
-        disk: member.id,
+        disk: member.id(),
         sequence,
         created,
         layout: member.layout,

@@ -17,8 +17,8 @@
 //! FORMER there, unless it was forced, when the disk may be of a history that is not in sight.
 
 use crate::{
-    admin::{AdminError, Code, Departure, Exchange, NewDisk, Selection},
-    balance::TooSmall,
+    admin::{AdminError, Code, Departure, Estimate, Exchange, NewDisk, Selection},
+    balance::{Plan, TooSmall},
     choose::{Case, Decision, Sighting},
     create::{Taken, Wanted, check_mixture, check_names, header_of, take_disks, wipe_system_area, write_header},
     error::FileError,
@@ -58,14 +58,7 @@ impl Group {
     /// What is wrong with a disk or the request; then nothing was changed, unless a disk failed half way.
     pub async fn exchange(self: &Arc<Self>, exchange: Exchange, power: Option<u32>) -> Result<()> {
         let _one_at_a_time = self.exchanging.lock().await;
-        let mut leaving = BTreeMap::new();
-        for Departure { which, force } in &exchange.drop {
-            leaving.extend(
-                self.select(which)?.into_iter().map(|member| (member.number, Leaver { member, force: *force })),
-            );
-        }
-        let leaving: Vec<Leaver> = leaving.into_values().collect();
-        let taken = if exchange.add.is_empty() { Vec::new() } else { self.find_new(&exchange.add).await? };
+        let (taken, leaving) = self.look_at(&exchange).await?;
         let entries: Vec<MemberDisk> = taken.iter().map(|one| one.entry.clone()).collect();
         self.check_leaving(&entries, &leaving)?;
         let members = self.make_members(taken).await?;
@@ -88,6 +81,31 @@ impl Group {
         }
         self.rebuild_catalog().await;
         self.rebalance(power).await
+    }
+
+    /// What [`Self::exchange`] would move. Nothing is changed.
+    ///
+    /// # Errors
+    /// For what the exchange would be refused.
+    pub async fn estimate(&self, exchange: &Exchange) -> Result<Estimate> {
+        let _one_at_a_time = self.exchanging.lock().await;
+        let (taken, leaving) = self.look_at(exchange).await?;
+        let entries: Vec<MemberDisk> = taken.into_iter().map(|one| one.entry).collect();
+        self.check_leaving(&entries, &leaving)?;
+        let plan = self.plan_exchange(&entries, &leaving.iter().map(|leaver| leaver.member.number).collect())?;
+        Ok(Estimate { work: plan.work(), least: plan.least(), au_size: self.au_size })
+    }
+
+    /// The disks that an exchange names. Those that come are claimed.
+    async fn look_at(&self, exchange: &Exchange) -> Result<(Vec<Taken>, Vec<Leaver>)> {
+        let mut leaving = BTreeMap::new();
+        for Departure { which, force } in &exchange.drop {
+            leaving.extend(
+                self.select(which)?.into_iter().map(|member| (member.number, Leaver { member, force: *force })),
+            );
+        }
+        let taken = if exchange.add.is_empty() { Vec::new() } else { self.find_new(&exchange.add).await? };
+        Ok((taken, leaving.into_values().collect()))
     }
 
     /// `UNDROP DISKS`: what leaves and is still there stays.
@@ -126,19 +144,19 @@ impl Group {
                 let text = format!("disk group {} has a disk {} already", self.name, same.name);
                 return Err(AdminError::new(Code::Invalid, text).hint("give the new one another NAME"));
             }
-            let sectors = self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors().logical);
-            let its = one.disk.sectors().logical;
-            if let Some(sector) = sectors.filter(|sector| *sector != its) {
-                let text = format!(
-                    "disk {} has sectors of {its} bytes, disk group {} of {sector}",
-                    one.disk.path(),
-                    self.name
-                );
-                return Err(AdminError::new(Code::DiskMismatch, text).hint("all disks of a group have one sector size"));
-            }
+            self.check_sectors(&*one.disk)?;
         }
         check_mixture(membership.disks.iter().chain(taken.iter().map(|disk| &disk.entry)))?;
         Ok(taken)
+    }
+
+    /// Whether a disk that comes has sectors as the others have.
+    pub(crate) fn check_sectors(&self, disk: &dyn Disk) -> Result<()> {
+        let sectors = self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors().logical);
+        let its = disk.sectors().logical;
+        let Some(sector) = sectors.filter(|sector| *sector != its) else { return Ok(()) };
+        let text = format!("disk {} has sectors of {its} bytes, disk group {} of {sector}", disk.path(), self.name);
+        Err(AdminError::new(Code::DiskMismatch, text).hint("all disks of a group have one sector size"))
     }
 
     /// Step 1 of ADD: the disks say that they belong to the group, and are known here.
@@ -215,19 +233,21 @@ impl Group {
             );
             return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint("add disks in the same statement"));
         }
-        let mut next = (*membership).clone();
+        self.plan_exchange(new, leaving).map(drop)
+    }
+
+    /// What has to move when disks come and go.
+    fn plan_exchange(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>) -> Result<Plan> {
+        let mut next = (*self.voters.current()).clone();
         next.disks.extend(new.iter().cloned());
         next.disks.iter_mut().filter(|disk| leaving.contains(&disk.number)).for_each(|disk| disk.leaving = true);
-        match self.plan_for(&next) {
-            Ok(_) => Ok(()),
-            Err(TooSmall { missing }) => {
-                let text = format!(
-                    "disk group {} has too little space on the disks that would stay: {missing} AUs too few",
-                    self.name
-                );
-                Err(AdminError::new(Code::NoSpace, text).hint("add disks in the same statement, or remove files"))
-            }
-        }
+        self.plan_for(&next).map_err(|TooSmall { missing }| {
+            let text = format!(
+                "disk group {} has too little space on the disks that would stay: {missing} AUs too few",
+                self.name
+            );
+            AdminError::new(Code::NoSpace, text).hint("add disks in the same statement, or remove files")
+        })
     }
 
     /// Seconds for which an offline disk is waited for: time in which the group is mounted.
@@ -294,7 +314,7 @@ impl Group {
             (space.total(number) - space.unowned(number)) as usize
         };
         // A file that is being made may still get its mirror there; what was freed may still be read.
-        if used != units {
+        if used != units || self.store.needs(number) {
             return Ok(false);
         }
         match self.voters.dismiss(number).await {

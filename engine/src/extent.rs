@@ -459,6 +459,8 @@ struct Table {
     buried: BTreeSet<u64>,
     /// Graves that go when nobody looks at a snapshot: their commits are durable.
     old: BTreeSet<u64>,
+    /// Those whose row has changed while somebody looked: they stay in memory until nobody does.
+    moved: Vec<Arc<Extent>>,
     looks: u64,
 }
 
@@ -481,9 +483,10 @@ impl Drop for Look<'_> {
         let mut table = self.0.table();
         table.looks -= 1;
         if table.looks == 0 {
-            let Table { buried, old, .. } = &mut *table;
+            let Table { buried, old, moved, .. } = &mut *table;
             old.iter().for_each(|id| _ = buried.remove(id));
             old.clear();
+            moved.clear();
         }
     }
 }
@@ -508,6 +511,15 @@ impl Extents {
             } else {
                 table.old.insert(id);
             }
+        }
+    }
+
+    /// A mirror of it is elsewhere now, durably. Who has read its row before must find it in memory: he would bring in one that is
+    /// still where it was. Until now somebody else held it.
+    pub fn have_moved(&self, extent: &Arc<Extent>) {
+        let mut table = self.table();
+        if table.looks > 0 {
+            table.moved.push(Arc::clone(extent));
         }
     }
 
@@ -580,6 +592,21 @@ mod tests {
         drop(before);
         assert_eq!((Arc::strong_count(&first), extents.count()), (1, 0));
         assert!(extents.table().buried.is_empty(), "no grave is kept for ever");
+    }
+
+    #[test]
+    fn who_looks_at_an_old_snapshot_finds_where_an_extent_is_now() {
+        let extents = Extents::default();
+        let before = extents.look();
+        extents.have_moved(&extents.intern(extent()));
+        extents.shed();
+        assert_eq!(extents.count(), 1, "somebody may have read its old row");
+        drop(before);
+        extents.shed();
+        assert_eq!(extents.count(), 0);
+        extents.have_moved(&extents.intern(extent()));
+        extents.shed();
+        assert_eq!(extents.count(), 0, "nobody looks");
     }
 
     #[test]

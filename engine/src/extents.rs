@@ -75,8 +75,32 @@ pub struct Freed {
     pub extents: Vec<Arc<Extent>>,
     /// Places that mirrors of extents have left.
     pub left: Vec<(Arc<Extent>, Mirror)>,
-    /// Slots: shared extent and piece.
-    pub slots: Vec<(u64, usize)>,
+    pub slots: Vec<FreedSlot>,
+}
+
+/// A slot that a commit freed.
+#[derive(Debug)]
+pub struct FreedSlot {
+    /// The shared extent's id.
+    pub extent: u64,
+    pub piece: usize,
+    /// The file that is removed: somebody may still be reading or writing it. `None`: nobody is.
+    pub of: Option<Arc<File>>,
+}
+
+impl FreedSlot {
+    /// Takes it from the file. False: somebody reads or writes the file now.
+    pub fn is_left(&self) -> bool {
+        let Some(file) = &self.of else { return true };
+        let Ok(mut layout) = file.data.layout.try_write() else { return false };
+        if let Some(slot) = &mut layout.slot {
+            // Whoever comes later finds what an extent that was deleted has.
+            let grave = Extent::new(slot.extent.id, file.node, 0, &slot.extent.mirrors());
+            grave.bury();
+            slot.extent = Arc::new(grave);
+        }
+        true
+    }
 }
 
 /// A part of a request that lies in one extent.
@@ -97,8 +121,13 @@ pub struct Releaser {
 }
 
 impl files::Data for Releaser {
-    fn release(&self, connection: &Connection, node: u64) -> Result<files::Released, FileError> {
-        let (freed, done) = release_some(connection, &self.extents, node)?;
+    fn release(
+        &self,
+        connection: &Connection,
+        node: u64,
+        file: Option<Arc<File>>,
+    ) -> Result<files::Released, FileError> {
+        let (freed, done) = release_some(connection, &self.extents, node, file)?;
         let freeing = Arc::clone(&self.freeing);
         Ok(files::Released { done, then: Box::new(move |commit| freeing.note(commit, freed)) })
     }
@@ -164,7 +193,12 @@ const AT_ONCE: i64 = 256;
 const RELEASE_MAX: usize = 512;
 
 /// Deletes extents of a file, and at last its slot, inside a job. False: there are more.
-fn release_some(connection: &Connection, extents: &Extents, node: u64) -> rusqlite::Result<(Freed, bool)> {
+fn release_some(
+    connection: &Connection,
+    extents: &Extents,
+    node: u64,
+    file: Option<Arc<File>>,
+) -> rusqlite::Result<(Freed, bool)> {
     let mut freed = Freed::default();
     {
         let mut select =
@@ -180,7 +214,7 @@ fn release_some(connection: &Connection, extents: &Extents, node: u64) -> rusqli
     let done = freed.extents.len() < RELEASE_MAX;
     if done && let Some((id, piece)) = slot_of(connection, node)? {
         clear_slot(connection, extents, id, piece)?;
-        freed.slots.push((id, piece));
+        freed.slots.push(FreedSlot { extent: id, piece, of: file });
     }
     for extent in &freed.extents {
         extent.bury();
@@ -444,9 +478,13 @@ impl Group {
         // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
         let was_written = slot.extent.state().written.has(slot.piece);
         let durably = was_written && !planted::has(Bug::FragmentNotFlushed);
-        let held = self.copy_slot(&slot, &fresh, durably).await;
-        let held = match held {
-            Ok(held) => held,
+        let copy = async {
+            // Until it can be found in memory its region must not close: its checksums would be left out.
+            let active = self.activate(&fresh).await?;
+            Ok((self.copy_slot(&slot, &fresh, durably).await?, active))
+        };
+        let (held, _active) = match copy.await {
+            Ok(copied) => copied,
             Err(error) => {
                 self.unallocate(&fresh.mirrors());
                 return Err(error);
@@ -480,7 +518,10 @@ impl Group {
                     self.slots().give_back(old, piece);
                     return Ok(());
                 }
-                self.note_freed(commit, Freed { slots: vec![(old, piece)], ..Freed::default() });
+                self.note_freed(
+                    commit,
+                    Freed { slots: vec![FreedSlot { extent: old, piece, of: None }], ..Freed::default() },
+                );
                 Ok(())
             }
             Err(error) => {

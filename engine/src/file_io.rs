@@ -25,7 +25,7 @@ use crate::{
     doubt::Pending,
     error::FileError,
     extent::{self, Extent, State},
-    extents::{Freed, Layout, Part, set_blocks},
+    extents::{Freed, FreedSlot, Layout, Part, set_blocks},
     files::{self, File},
     group::Group,
     planted::{self, Bug},
@@ -335,8 +335,12 @@ impl Group {
             return Ok(false);
         }
         let mut bytes = vec![0; part.range.len()];
-        self.read_part(part, &mut bytes).await?;
-        let dirty = bytes.iter().any(|byte| *byte != 0);
+        let dirty = match self.read_part(part, &mut bytes).await {
+            Ok(()) => bytes.iter().any(|byte| *byte != 0),
+            // Nobody misses what is overwritten.
+            Err(FileError::ExtentLost { .. }) => true,
+            Err(error) => return Err(error),
+        };
         if dirty {
             bytes.fill(0);
             self.write_part(extent, part.inside.clone(), &bytes).await?;
@@ -592,7 +596,9 @@ impl Group {
             }
         }
         // A file cut to nothing gives its slot back, too.
-        let slot = layout.slot.as_ref().filter(|_| cut == Some(0)).map(|slot| (slot.extent.id, slot.piece));
+        let slot = layout.slot.as_ref().filter(|_| cut == Some(0));
+        let slot = slot.map(|slot| FreedSlot { extent: slot.extent.id, piece: slot.piece, of: None });
+        let has_slot_freed = slot.is_some();
         freed.slots.extend(slot);
         for (extent, inside) in edges.iter().filter(|_| !planted::has(Bug::TailLeft)) {
             let zeros = vec![0; usize::try_from(inside.end - inside.start).expect("64 KiB at most")];
@@ -602,11 +608,10 @@ impl Group {
             return Ok(());
         }
         let units = (layout.extents.len() - freed.extents.len()) as u64 * self.au_size;
-        let slot_size = if layout.slot.is_some() && slot.is_none() { PIECE_SIZE } else { 0 };
+        let slot_size = if layout.slot.is_some() && !has_slot_freed { PIECE_SIZE } else { 0 };
         let blocks = (units + slot_size) / 512;
         let now = self.world.now();
         let (owner, gone, extents) = (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
-        let has_slot_freed = slot.is_some();
         let ((), commit) = self
             .catalog
             .release(false, move |connection| {

@@ -45,7 +45,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -95,6 +95,8 @@ pub struct Group {
     pub(crate) freeing: Arc<Freeing>,
     pub(crate) reclaiming: tokio::sync::Mutex<()>,
     pub(crate) onlining: tokio::sync::Mutex<()>,
+    /// Extents that each resync copies at once.
+    pub(crate) resync_power: AtomicU32,
     /// Held by who adds or drops disks.
     pub(crate) exchanging: tokio::sync::Mutex<()>,
     /// Read-held while a file moves from its slot to an extent that no row names yet.
@@ -209,6 +211,7 @@ impl Group {
             freeing: parts.freeing,
             reclaiming: tokio::sync::Mutex::new(()),
             onlining: tokio::sync::Mutex::new(()),
+            resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
             exchanging: tokio::sync::Mutex::new(()),
             promoting: tokio::sync::RwLock::new(()),
             next_extent: AtomicU64::new(parts.next_extent),

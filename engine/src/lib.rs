@@ -61,6 +61,7 @@ mod rebalance;
 mod reclaim;
 mod recovery;
 mod repairs;
+mod replace;
 mod resync;
 pub mod session;
 mod slots;

@@ -63,7 +63,7 @@ impl Group {
                     failure_group: member.failure_group.clone(),
                     quorum: member.quorum,
                     path: member.path(),
-                    id: member.id.to_string(),
+                    id: member.id().to_string(),
                     created: entry.map_or(self.created, |entry| entry.joined),
                     mounted: self.mounted,
                     repair_timer: if state == DiskState::Offline { self.repair_time_left(member) } else { 0 },

@@ -64,7 +64,7 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Member {
     pub number: DiskNumber,
-    pub id: DiskId,
+    id: Mutex<DiskId>,
     pub name: String,
     pub failure_group: String,
     pub quorum: bool,
@@ -135,7 +135,7 @@ impl Member {
     pub fn new(entry: &MemberDisk, layout: Layout, disk: Option<Arc<dyn Disk>>) -> Self {
         Self {
             number: entry.number,
-            id: entry.id,
+            id: Mutex::new(entry.id),
             name: entry.name.clone(),
             failure_group: entry.failure_group.clone(),
             quorum: entry.quorum,
@@ -182,6 +182,17 @@ impl Member {
             failure_group: header.failure_group.clone(),
         };
         Self::new(&entry, header.layout, Some(disk))
+    }
+
+    /// What its header says that it is.
+    #[must_use]
+    pub fn id(&self) -> DiskId {
+        *lock(&self.id)
+    }
+
+    /// Another device takes its place. Returns what the one before was. Only while it is offline.
+    pub fn become_another(&self, id: DiskId) -> DiskId {
+        std::mem::replace(&mut *lock(&self.id), id)
     }
 
     /// The state that the membership in force gives it.
@@ -545,7 +556,7 @@ impl Flight<'_> {
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
                 Settled::Failed(DiskError {
-                    disk: self.member.id,
+                    disk: self.member.id(),
                     path: format!("{} {}", self.member.name, self.member.path()),
                     doing,
                     offset: self.offset,

@@ -149,7 +149,7 @@ async fn read_activity(membership: &Membership, members: &Members) -> ActivityLo
         for place in ACTIVITY_PLACES {
             if let Settled::Ok(Some(bytes)) = member.start_read(place, ACTIVITY_SLOT).settle().await
                 && let Ok((envelope, log)) = ActivityLog::decode(&bytes, place)
-                && envelope.disk == member.id
+                && envelope.disk == member.id()
                 && log.sequence > newest.sequence
             {
                 newest = log;

@@ -51,6 +51,8 @@ const TRIES: u32 = 4;
 /// How long somebody may still hold what a disk that leaves has, before that is looked at again; and how often.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSES: u32 = 600;
+/// How often it is looked at again whether the catalog has found room elsewhere.
+const PAUSES_FOR_ROOM: u32 = 20;
 
 /// What operators want, and how far it is.
 #[derive(Debug, Default)]
@@ -221,6 +223,13 @@ impl Group {
             } else if self.let_go_of_leaving().await? {
                 self.end_rebalance(asked).await?;
                 return Ok(());
+            } else if pauses >= PAUSES_FOR_ROOM
+                && let Some(disk) = self.disk_of_the_catalog()
+            {
+                return Err(Stuck::Because(format!(
+                    "the catalog has a mirror on disk {disk} that is being dropped, and there is no room for it in another \
+                     failure group: add a disk, or remove files"
+                )));
             } else if pauses == PAUSES {
                 return Err(Stuck::Because("what is on a disk that is being dropped stays in use".to_owned()));
             } else {
@@ -228,6 +237,13 @@ impl Group {
                 self.world.sleep(PAUSE).await;
             }
         }
+    }
+
+    /// A disk that leaves and has a mirror of the catalog that can go nowhere else.
+    fn disk_of_the_catalog(&self) -> Option<String> {
+        let membership = self.voters.current();
+        let needed = membership.disks.iter().find(|disk| disk.leaving && self.store.needs(disk.number));
+        needed.map(|disk| disk.name.clone())
     }
 
     /// Whether what is left to move is of files that came and went during the passes before: there would never be an end of that.

@@ -8,13 +8,16 @@
 //!   4. The AUs are discarded, then free. A crash in between costs nothing: at
 //!      mount, what no row names is free.
 //!
+//! A slot's extent goes on. Who still reads or writes the file that had it is waited for by the file's own lock; who comes
+//! later finds a buried extent there.
+//!
 //! A request that finds no space makes pending frees durable before it says so.
 
 use crate::{
     catalog::CommitNumber,
     error::FileError,
     extent::Extent,
-    extents::{self, Freed},
+    extents::{self, Freed, FreedSlot},
     group::Group,
     mirror_sets::MirrorSets,
     placement::{Mirror, Placement},
@@ -34,7 +37,7 @@ struct Pending {
     extents: VecDeque<(CommitNumber, Arc<Extent>)>,
     /// Of which a mirror has moved away.
     moved: VecDeque<(CommitNumber, Arc<Extent>)>,
-    slots: VecDeque<(CommitNumber, (u64, usize))>,
+    slots: VecDeque<(CommitNumber, FreedSlot)>,
 }
 
 /// Takes what commits free. Apart from the group, because the jobs that free know no group.
@@ -53,7 +56,7 @@ struct Settled {
     moved: Vec<Arc<Extent>>,
     /// AUs of both.
     units: Vec<(DiskNumber, u32)>,
-    slots: Vec<(u64, usize)>,
+    slots: Vec<FreedSlot>,
 }
 
 /// Takes out what came with commits up to `durable`: they come nearly, not quite, in order.
@@ -61,6 +64,15 @@ fn take_settled<T>(pending: &mut VecDeque<(CommitNumber, T)>, durable: CommitNum
     let (ready, rest): (VecDeque<_>, _) = pending.drain(..).partition(|(commit, _)| *commit <= durable);
     *pending = rest;
     ready.into_iter().map(|(_, one)| one).collect()
+}
+
+/// The same for slots, but for those of a file that somebody still reads or writes: they come later.
+fn take_left(pending: &mut VecDeque<(CommitNumber, FreedSlot)>, durable: CommitNumber) -> Vec<FreedSlot> {
+    let is_left = |slot: &FreedSlot| planted::has(Bug::ReaderNotWaitedFor) || slot.is_left();
+    let (ready, rest) = pending.drain(..).partition(|(commit, slot)| *commit <= durable && is_left(slot));
+    *pending = rest;
+    let ready: VecDeque<(CommitNumber, FreedSlot)> = ready;
+    ready.into_iter().map(|(_, slot)| slot).collect()
 }
 
 impl Freeing {
@@ -102,7 +114,7 @@ impl Freeing {
         Settled {
             extents: take_settled(&mut pending.extents, durable),
             moved: take_settled(&mut pending.moved, durable),
-            slots: take_settled(&mut pending.slots, durable),
+            slots: take_left(&mut pending.slots, durable),
             units: lock(&self.space).settle(durable.0),
         }
     }
@@ -230,11 +242,12 @@ impl Group {
         }
         let durable = if early { self.catalog.committed() } else { self.catalog.durable() };
         let Settled { extents, moved, units: settled, slots } = self.freeing.take(durable);
-        let moved = moved.iter().filter(|_| !planted::has(Bug::MovedPlaceReused));
-        for extent in extents.iter().chain(moved).filter(|_| !planted::has(Bug::ReaderNotWaitedFor)) {
+        let awaited = moved.iter().filter(|_| !planted::has(Bug::MovedPlaceReused));
+        for extent in extents.iter().chain(awaited).filter(|_| !planted::has(Bug::ReaderNotWaitedFor)) {
             let _drained = extent.ranges.hold(0..self.blocks_per_au(), true).await;
         }
         self.extents.rest(extents.iter().map(|extent| extent.id));
+        moved.iter().for_each(|extent| self.extents.have_moved(extent));
         let early = planted::has(Bug::DiscardBehindReuse);
         for (disk, au) in &settled {
             if early {
@@ -253,10 +266,10 @@ impl Group {
             }
         }
         let mut gained = !settled.is_empty();
-        for (id, piece) in slots {
+        for FreedSlot { extent, piece, .. } in slots {
             gained = true;
-            if self.slots().give_back(id, piece) {
-                self.drop_shared_extent(id).await?;
+            if self.slots().give_back(extent, piece) {
+                self.drop_shared_extent(extent).await?;
             }
         }
         Ok(gained)

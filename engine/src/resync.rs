@@ -24,13 +24,15 @@ use crate::{
     member::Member,
     planted::{self, Bug},
     progress::Progress,
+    rebalance::POWER_MAX,
     stale::{self, EVERYTHING},
     voters::{Refusal, find},
     world::Disk,
 };
+use futures::stream::{self, StreamExt};
 use plinth_format::{DiskNumber, membership::DiskState};
 use std::{
-    sync::{Arc, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -181,7 +183,7 @@ impl Group {
         for found in self.world.discover().await {
             let Ok(disk) = found.disk.clone() else { continue };
             let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
-            if header.best.disk == member.id && header.best.group == self.id {
+            if header.best.disk == member.id() && header.best.group == self.id {
                 matches.push((found, disk, header));
             }
         }
@@ -313,13 +315,7 @@ impl Group {
             let rows = self.extents_on(disk, start, end, BATCH).await?;
             let last = rows.len() < BATCH;
             let done = if last { end } else { rows.last().map_or(end, |extent| extent.id + 1) };
-            for extent in self.alive(rows.iter().map(|row| row.id).collect()).await? {
-                let bytes = self.copy_extent(&extent, member).await?;
-                if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&disk) {
-                    progress.so_far += 1;
-                    progress.bytes += bytes;
-                }
-            }
+            self.copy_extents(self.alive(rows.iter().map(|row| row.id).collect()).await?, member).await?;
             let settled = member.flush().await;
             if !settled.is_ok() {
                 self.give_up(member, &settled).await?;
@@ -342,6 +338,37 @@ impl Group {
                 })
                 .await?;
         }
+    }
+
+    /// Copies what extents hold to their mirrors on a disk, as many at once as the power says. All that began have ended then.
+    async fn copy_extents(&self, extents: Vec<Arc<Extent>>, member: &Arc<Member>) -> Result<(), FileError> {
+        let trouble = Mutex::new(None);
+        let power = self.resync_power.load(Ordering::Relaxed) as usize;
+        let copies = stream::iter(extents).for_each_concurrent(power, |extent| {
+            let trouble = &trouble;
+            async move {
+                if trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                    return;
+                }
+                match self.copy_extent(&extent, member).await {
+                    Ok(bytes) => {
+                        let mut resyncs = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner);
+                        if let Some(progress) = resyncs.get_mut(&member.number) {
+                            progress.so_far += 1;
+                            progress.bytes += bytes;
+                        }
+                    }
+                    Err(error) => *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+                }
+            }
+        });
+        copies.await;
+        trouble.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+    }
+
+    /// How many extents each resync copies at once, from now on.
+    pub fn set_resync_power(&self, power: u32) {
+        self.resync_power.store(power.clamp(1, POWER_MAX), Ordering::Relaxed);
     }
 
     async fn extents_on(&self, disk: DiskNumber, start: u64, end: u64, most: usize) -> Result<Vec<Extent>, FileError> {
@@ -454,7 +481,7 @@ impl Group {
         let now = self.world.monotonic();
         operations.extend(self.rebalance.operation(now));
         for progress in self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            operations.push(progress.operation("RESYNC", 1, now));
+            operations.push(progress.operation("RESYNC", self.resync_power.load(Ordering::Relaxed), now));
         }
         operations
     }

@@ -473,6 +473,22 @@ impl DiskStore {
         Some((aus, runs))
     }
 
+    /// Whether without a disk the catalog would be in fewer failure groups than it could be.
+    pub fn needs(&self, disk: DiskNumber) -> bool {
+        let membership = self.voters.current();
+        let groups = |disks: &mut dyn Iterator<Item = &MemberDisk>| {
+            disks.map(|disk| disk.failure_group.clone()).collect::<BTreeSet<_>>().len().min(MIRRORS)
+        };
+        let possible =
+            groups(&mut membership.disks.iter().filter(|other| takes_mirrors(other) && other.number != disk));
+        [CatalogFile::Database, CatalogFile::Wal].into_iter().any(|file| {
+            let mirrors = self.current_mirrors(file);
+            let others = mirrors.values().filter(|other| **other != disk);
+            mirrors.values().any(|other| *other == disk)
+                && groups(&mut others.filter_map(|other| membership.disk(*other))) < possible
+        })
+    }
+
     /// Whether a mirror could be built that is not there.
     pub fn lacks_mirror(&self) -> bool {
         let membership = self.voters.current();

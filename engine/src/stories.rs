@@ -8,6 +8,7 @@ mod growth;
 mod kills;
 mod noise;
 mod returning;
+mod slots;
 mod zones;
 
 use crate::{

@@ -260,12 +260,14 @@ impl Voters {
                 return Err(Refusal::Other(reason.clone()));
             }
         }
-        let number = member.number;
+        let (number, id) = (member.number, member.id());
         self.change(move |next| {
             let Some(entry) = find(next, number) else { return Ok(false) };
             // A quorum disk holds nothing that could be stale.
             entry.state = if entry.quorum { DiskState::Online } else { DiskState::Syncing };
             entry.copy_whole = copy_whole && !entry.quorum;
+            // Another device may have taken its place.
+            entry.id = id;
             entry.by_operator = false;
             Ok(true)
         })
@@ -509,7 +511,7 @@ impl Voters {
             for place in MEMBERSHIP_PLACES {
                 if let Settled::Ok(Some(bytes)) = member.start_read(place, MEMBERSHIP_SLOT).settle().await
                     && let Ok((envelope, found)) = Membership::decode(&bytes, place)
-                    && envelope.expect(self.group, member.id).is_ok()
+                    && envelope.expect(self.group, member.id()).is_ok()
                 {
                     held = held.max(Some((found.generation, found.id)));
                 }
@@ -528,7 +530,7 @@ impl Voters {
         for found in self.world.discover().await {
             let Ok(disk) = found.disk else { continue };
             let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
-            if header.best.disk != member.id || header.best.group != self.group {
+            if header.best.disk != member.id() || header.best.group != self.group {
                 continue;
             }
             // While the old handle has I/O under way it is the same device that the claim fails on.
@@ -554,8 +556,10 @@ impl Voters {
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
         let place = ACTIVITY_PLACES[usize::from(log.sequence % 2 == 1)];
-        self.write_records(targets, place, |member| log.encode(Envelope { group: self.group, disk: member.id, place }))
-            .await
+        self.write_records(targets, place, |member| {
+            log.encode(Envelope { group: self.group, disk: member.id(), place })
+        })
+        .await
     }
 
     /// Gives disks that will vote the membership in force and the newest log. An older log that they hold may be of a history
@@ -592,8 +596,10 @@ impl Voters {
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
         let place = MEMBERSHIP_PLACES[usize::from(next.generation % 2 == 1)];
-        self.write_records(targets, place, |member| next.encode(Envelope { group: self.group, disk: member.id, place }))
-            .await
+        self.write_records(targets, place, |member| {
+            next.encode(Envelope { group: self.group, disk: member.id(), place })
+        })
+        .await
     }
 
     /// Writes a record to each target, flushes it and reads it back; returns those that failed and why.
@@ -688,7 +694,7 @@ impl Voters {
         let counter = self.stamp.load(Ordering::Relaxed);
         let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
         let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
-        let record = |member: &Member| stamp.encode(Envelope { group: self.group, disk: member.id, place }).to_vec();
+        let record = |member: &Member| stamp.encode(Envelope { group: self.group, disk: member.id(), place }).to_vec();
         self.write_records(disks, place, record).await
     }
 

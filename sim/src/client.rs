@@ -273,11 +273,26 @@ impl Client {
             (Ok(()), Err(error)) | (Err(error), Ok(())) if done_already(&error) => Ok(()),
             // One found the last space, the other none.
             (Ok(()), Err(FileError::NoSpace)) | (Err(FileError::NoSpace), Ok(())) => Ok(()),
-            // One was done: whoever asks is told so, whatever became of the other.
-            (Ok(()), Err(error)) | (Err(error), Ok(())) if self.is_excused(&error) && !self.is_sent_away(&error) => {
+            (one, other) => one.and(other),
+        }
+    }
+
+    /// The same, for what changes something: where one was done it was done, whatever became of the other.
+    async fn ask_for_change<F>(&self, ask: impl Fn() -> F, done_already: fn(&FileError) -> bool) -> Result<()>
+    where
+        F: Future<Output = Result<()>>,
+    {
+        let done = AtomicBool::new(false);
+        let change = || async {
+            ask().await?;
+            done.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        match self.ask(change, done_already).await {
+            Err(error) if done.load(Ordering::Relaxed) && self.is_excused(&error) && !self.is_sent_away(&error) => {
                 Ok(())
             }
-            (one, other) => one.and(other),
+            ended => ended,
         }
     }
 
@@ -301,7 +316,7 @@ impl Client {
             self.model().is_called(file, made.node);
             Ok(())
         };
-        self.end("create", self.ask(make, |error| matches!(error, FileError::Exists)).await)
+        self.end("create", self.ask_for_change(make, |error| matches!(error, FileError::Exists)).await)
     }
 
     async fn unlink(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
@@ -311,7 +326,7 @@ impl Client {
         self.model().begin(Some(next), None);
         let full = self.full(name);
         let remove = || session.unlink(ROOT, full.as_bytes());
-        let removing = self.ask(remove, |error| matches!(error, FileError::NotFound));
+        let removing = self.ask_for_change(remove, |error| matches!(error, FileError::NotFound));
         let Some((file, size)) = names.0.get(name).copied().filter(|_| self.one_in(3)) else {
             return self.end("unlink", removing.await);
         };
@@ -361,7 +376,7 @@ impl Client {
         self.model().begin(Some(next), None);
         let (from, onto) = (self.full(name), self.full(&to));
         let rename = || session.rename((ROOT, from.as_bytes()), (ROOT, onto.as_bytes()), RenameMode::Replace);
-        self.end("rename", self.ask(rename, |error| matches!(error, FileError::NotFound)).await)
+        self.end("rename", self.ask_for_change(rename, |error| matches!(error, FileError::NotFound)).await)
     }
 
     async fn truncate(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
@@ -382,7 +397,7 @@ impl Client {
             let node = self.node(session, name).await?;
             session.change(node, Changes { size: Some(size), ..Changes::default() }).await.map(|_| ())
         };
-        self.end("truncate", self.ask(cut, |_| false).await)
+        self.end("truncate", self.ask_for_change(cut, |_| false).await)
     }
 
     async fn punch(
@@ -402,7 +417,7 @@ impl Client {
             let node = self.node(session, name).await?;
             session.allocate(node, first * SECTOR as u64, count * SECTOR as u64, Allocate::PunchHole, false).await
         };
-        self.end("punch", self.ask(punch, |_| false).await)
+        self.end("punch", self.ask_for_change(punch, |_| false).await)
     }
 
     async fn reserve(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
@@ -416,7 +431,7 @@ impl Client {
             let node = self.node(session, name).await?;
             session.allocate(node, 0, size.max(1), Allocate::Reserve { keep_size: size == 0 }, false).await
         };
-        self.end("reserve", self.ask(reserve, |_| false).await)
+        self.end("reserve", self.ask_for_change(reserve, |_| false).await)
     }
 
     /// Appends to the file as to a log, and makes it durable.
@@ -459,7 +474,7 @@ impl Client {
             let node = self.node(session, name).await?;
             session.write(node, offset + skip as u64, &bytes, false).await
         };
-        let ended = self.ask(write, |_| false).await;
+        let ended = self.ask_for_change(write, |_| false).await;
         let Some(error) = ended.as_ref().err().filter(|error| self.is_excused(error)) else {
             return self.end("write", ended);
         };
@@ -540,8 +555,9 @@ impl Client {
             Err(error) => return Err(format!("lookup of {name}: {error}")),
         };
         self.model().begin(None, Some((file, all)));
-        let writes =
-            parts.iter().map(|(offset, bytes)| self.ask(|| session.write(node, *offset, bytes, false), |_| false));
+        let writes = parts
+            .iter()
+            .map(|(offset, bytes)| self.ask_for_change(|| session.write(node, *offset, bytes, false), |_| false));
         let mut seen = vec![0xee; usize::try_from(at.min(end) - first).expect("small") * SECTOR];
         let read = session.read(node, first * SECTOR as u64, &mut seen);
         let (written, read) = futures::join!(futures::future::join_all(writes), read);

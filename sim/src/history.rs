@@ -105,8 +105,8 @@ pub struct Story {
 const NAMES: [&str; 3] = ["DATA", "FRA", "RECO"];
 /// Virtual time without an operation after which the next fault comes anyway: all may be waiting for it.
 const LULL: Duration = Duration::from_secs(3);
-/// Virtual time after which a disk that fails or hangs has been noticed by whoever uses it.
-const NOTICE: Duration = Duration::from_secs(5);
+/// Virtual time after which a disk that fails or hangs has been noticed by whoever uses it: more than the disk timeout.
+const NOTICE: Duration = Duration::from_secs(8);
 /// Virtual time in which an engine that nobody uses ends all that it does by itself.
 const REST: Duration = Duration::from_secs(30);
 

@@ -7,7 +7,7 @@ use crate::{
     history::{End, Failure, Story},
     hostile,
     plan::{Fault, Step},
-    tenant::{AT_ONCE, Ill, Tenant, inside, words},
+    tenant::{AT_ONCE, ERRORS_ARRIVE, Ill, Tenant, inside, words},
 };
 use plinth_engine::{
     admin::{Code, Selection},
@@ -136,7 +136,7 @@ impl Story {
     /// Whether one more failure group may be ill.
     fn can_lose(&self, g: usize) -> bool {
         let tenant = &self.tenants[g];
-        tenant.ill.len() < tenant.budget() && !tenant.ill.values().any(|ill| *ill == Ill::Doubtful)
+        tenant.count_ill() < tenant.budget() && !tenant.ill.values().any(|ill| *ill == Ill::Doubtful)
     }
 
     async fn misfortune_of(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
@@ -205,7 +205,7 @@ impl Story {
             }
             Fault::GroupFails | Fault::GroupHangs | Fault::DiskFails => self.lose(fault, g, numbers).await,
             Fault::Return => {
-                self.tenants[g].put_right();
+                self.tenants[g].heal_all().await;
                 let churns = numbers.below(2) == 0;
                 if churns {
                     // What is copied is removed meanwhile, and its space used again.
@@ -377,6 +377,8 @@ impl Story {
             // Nothing else has what it has: everybody waits until it is back.
             self.core.sleep(Duration::from_secs(numbers.below(20))).await;
             disks.iter().for_each(SimDisk::heal);
+            // An error that is under way belongs to what was wrong before.
+            self.core.sleep(ERRORS_ARRIVE).await;
             return Ok(());
         }
         tenant.ill.insert(name, Ill::Away);
@@ -575,6 +577,7 @@ impl Story {
     /// A check that repairs what rot has done is killed, and done again.
     async fn killed_in_repair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.tenants[g].pause_clients().await?;
+        self.tenants[g].disks.iter().for_each(|disk| disk.faults(|faults| faults.slow = Duration::ZERO));
         // No region is active but those in which it repairs.
         self.core.sleep(Duration::from_secs(20)).await;
         self.tenants[g].mood.pause.store(false, Ordering::Relaxed);
@@ -599,7 +602,8 @@ impl Tenant {
     /// One copy of a disk's header is not what it was, on some disks: always the same one, so that two are left.
     fn spoil_headers(&self, numbers: &mut Numbers) {
         for (index, disk) in self.disks.iter().enumerate() {
-            if numbers.below(2) == 0 {
+            // A copy that cannot be written cannot be mended.
+            if numbers.below(2) == 0 || disk.faults(|faults| !faults.worn.is_empty()) {
                 continue;
             }
             let mut noise = [0; 4096];

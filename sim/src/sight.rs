@@ -45,12 +45,14 @@ impl Story {
         } else {
             let end = *pick(numbers, &ANY_END);
             self.down(g, end, moment(numbers)).await?;
+            // I/O of the engine that was killed lands before.
+            self.core.sleep(Duration::from_secs(1)).await;
         }
         let tenant = &mut self.tenants[g];
         if live {
-            let serves = |group: &Arc<Group>| tenant.standing(group, &disk) != Some(DiskState::Offline);
-            if tenant.group.as_ref().is_none_or(serves) {
-                // Nobody has asked it for anything.
+            let is_away = |group: &Arc<Group>| tenant.standing(group, &disk) == Some(DiskState::Offline);
+            if !tenant.group.as_ref().is_some_and(is_away) {
+                // Nobody has asked it for anything, or it is no member any more.
                 disk.heal();
                 return Ok(());
             }
@@ -101,7 +103,7 @@ impl Story {
             let asked = tenant.ask_online().await?;
             self.core.sleep(Duration::from_secs(2)).await;
             let tenant = &mut self.tenants[g];
-            if tenant.standing(tenant.group(), &disk) != Some(DiskState::Offline) {
+            if tenant.is_member(&disk) && tenant.serves(tenant.group(), &disk) {
                 return Err(format!("{}: {} is taken back although it is {}", tenant.name, disk.label(), fault.name()));
             }
             if let Err(error) = asked {
@@ -130,6 +132,9 @@ impl Story {
         self.core.sleep(NIGHT).await;
         let tenant = &mut self.tenants[g];
         tenant.start_clients();
+        if !tenant.is_member(disk) {
+            return Ok(());
+        }
         tenant.say(|| format!("{} is shown as it was while it was away", disk.label()));
         disk.set_image(absent);
         tenant.undo.retain(|undo| !matches!(undo, Undo::Attach(of) if of.label() == disk.label()));
@@ -163,8 +168,7 @@ impl Story {
             }
         }
         for disk in hidden {
-            let path = tenant.path_of(disk);
-            tenant.host.detach(&path);
+            tenant.host.detach_all(disk);
             tenant.undo.push(Undo::Attach(disk.clone()));
             let name = tenant.shape.disks[tenant.index_of(disk)].0.clone();
             tenant.ill.insert(name, Ill::Away);
@@ -195,9 +199,13 @@ impl Story {
 
     /// Some disks are out of sight at a mount.
     pub async fn subset(&mut self, g: usize, end: End, numbers: &mut Numbers) -> Result<(), Failure> {
-        let tenant = &self.tenants[g];
-        let before = tenant.state();
-        let was_whole = matches!(before, State::Whole | State::Full) && tenant.ill.is_empty();
+        let tenant = &mut self.tenants[g];
+        tenant.part_with_former();
+        // Disks that leave have no vote.
+        let moves =
+            |group: &Arc<Group>| group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state != "DONE");
+        let is_still = !tenant.group.as_ref().is_some_and(moves);
+        let was_whole = matches!(tenant.state(), State::Whole | State::Full) && tenant.ill.is_empty() && is_still;
         self.down(g, end, moment(numbers)).await?;
         let tenant = &self.tenants[g];
         let mut hidden: Vec<SimDisk> = tenant.disks.clone();

@@ -28,7 +28,7 @@ use plinth_engine::{
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     pin::Pin,
     sync::{
@@ -108,8 +108,9 @@ const MOUNT_WAIT: Duration = Duration::from_secs(120);
 /// Engines that are replaced because their catalog has stopped, before somebody looks for the reason.
 const STOPS_MAX: u32 = 5;
 
-/// Virtual time after which the engine has dealt with an I/O that has failed.
-const ERRORS_ARRIVE: Duration = Duration::from_secs(1);
+/// Virtual time after which the engine has dealt with what has failed: its caretaker, that may be the first to hear of a
+/// flush, looks once a second.
+pub const ERRORS_ARRIVE: Duration = Duration::from_secs(3);
 
 /// Virtual time in which an engine that nobody asks for anything closes its regions.
 const LULL_LASTS: Duration = Duration::from_secs(5);
@@ -191,6 +192,17 @@ impl Tenant {
         self.shape.redundancy.mirrors() - 1
     }
 
+    /// Failure groups that cannot be counted on: those that are ill, and those that the engine has found to be.
+    pub fn count_ill(&self) -> usize {
+        let mut ill: BTreeSet<&str> = self.ill.keys().map(String::as_str).collect();
+        if let Some(group) = &self.group {
+            let is_away = |disk: &SimDisk| self.standing(group, disk).is_some_and(|state| state != DiskState::Online);
+            let disks = self.disks.iter().zip(&self.shape.disks);
+            ill.extend(disks.filter(|(disk, _)| is_away(disk)).map(|(_, (name, _))| name.as_str()));
+        }
+        ill.len()
+    }
+
     pub fn disks_of(&self, group: &str) -> Vec<SimDisk> {
         let disks = self.disks.iter().zip(&self.shape.disks);
         disks.filter(|(_, (name, _))| name == group).map(|(disk, _)| disk.clone()).collect()
@@ -211,8 +223,13 @@ impl Tenant {
         group.members().into_iter().find(|(known, _)| known == name).map(|(_, state)| state)
     }
 
+    /// Whether it is one of the group's, as far as anybody knows.
+    pub fn is_member(&self, disk: &SimDisk) -> bool {
+        self.disks.iter().any(|known| known.label() == disk.label())
+    }
+
     /// Whether the engine uses a disk.
-    fn serves(&self, group: &Group, disk: &SimDisk) -> bool {
+    pub fn serves(&self, group: &Group, disk: &SimDisk) -> bool {
         self.standing(group, disk).is_some_and(|state| state != DiskState::Offline)
     }
 
@@ -244,7 +261,8 @@ impl Tenant {
                 continue;
             }
             let disk = self.disks.remove(index);
-            self.host.detach(&self.paths.remove(index));
+            self.host.detach_all(&disk);
+            self.paths.remove(index);
             self.names.remove(index);
             let (failure_group, _) = self.shape.disks.remove(index);
             self.say(|| format!("{} is no member any more", disk.label()));
@@ -619,12 +637,7 @@ impl Tenant {
         if !self.ill.is_empty() || !self.undo.is_empty() {
             self.say(|| "all disks are well again".to_owned());
         }
-        let is_slow = self.disks.iter().any(|disk| disk.faults(|faults| !faults.slow.is_zero()));
-        self.put_right();
-        if is_slow || self.ill.values().any(|ill| *ill == Ill::Doubtful) {
-            // An error that is under way belongs to what was wrong before.
-            self.core.sleep(ERRORS_ARRIVE).await;
-        }
+        self.heal_all().await;
         self.mood.twice.store(false, Ordering::Relaxed);
         if was_lenient {
             // What is in doubt is settled by a mount.
@@ -645,6 +658,15 @@ impl Tenant {
         self.stops = 0;
         self.beyond = false;
         Ok(())
+    }
+
+    /// All disks do again what they should. An error that is under way belongs to what was wrong before.
+    pub async fn heal_all(&mut self) {
+        let is_slow = self.disks.iter().any(|disk| disk.faults(|faults| !faults.slow.is_zero()));
+        self.put_right();
+        if is_slow || !self.ill.is_empty() {
+            self.core.sleep(ERRORS_ARRIVE).await;
+        }
     }
 
     /// Brings all disks ONLINE, and waits for it.

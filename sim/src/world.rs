@@ -59,6 +59,11 @@ impl Host {
         lock(&self.disks).remove(path);
     }
 
+    /// Shows a disk at no path any more: it may have been shown at several.
+    pub fn detach_all(&self, disk: &SimDisk) {
+        lock(&self.disks).retain(|_, shown| shown.label() != disk.label());
+    }
+
     /// Shows what is at one path at another one.
     pub fn rename(&self, from: &str, to: &str) {
         let mut disks = lock(&self.disks);

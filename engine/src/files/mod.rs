@@ -164,11 +164,12 @@ pub struct Released {
 
 /// What the data path knows of files.
 pub trait Data: Send + Sync {
-    /// Deletes a file's extents, or a good part of them, inside a job.
+    /// Deletes a file's extents, or a good part of them, inside a job. `file`: if it is in memory, where somebody may be reading or
+    /// writing it.
     ///
     /// # Errors
     /// What the catalog says.
-    fn release(&self, connection: &Connection, node: Node) -> Result<Released>;
+    fn release(&self, connection: &Connection, node: Node, file: Option<Arc<File>>) -> Result<Released>;
 
     /// Whether the file may leave memory: no marks that only memory knows. Must not call [`Files`].
     fn is_idle(&self, file: &File) -> bool;
@@ -472,7 +473,8 @@ impl Files {
 
     /// Inside a job that ends here: releases what a file has, and deletes its row when nothing is left.
     fn release_in(&self, connection: &Connection, node: Node) -> Result<Released> {
-        let released = self.data.release(connection, node)?;
+        let file = lock(&self.cache).files.get(&node).cloned();
+        let released = self.data.release(connection, node, file)?;
         if released.done {
             connection.prepare_cached("DELETE FROM xattr WHERE node = ?1")?.execute([node.cast_signed()])?;
             connection.prepare_cached("DELETE FROM file WHERE number = ?1")?.execute([node.cast_signed()])?;

@@ -17,7 +17,7 @@ struct Counting {
 }
 
 impl Data for Counting {
-    fn release(&self, _connection: &Connection, node: Node) -> Result<Released> {
+    fn release(&self, _connection: &Connection, node: Node, _file: Option<Arc<File>>) -> Result<Released> {
         let mut asked = lock(&self.asked);
         let count = asked.entry(node).or_default();
         *count += 1;

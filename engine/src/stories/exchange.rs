@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    admin::{Departure, Exchange, NewDisk},
+    admin::{Departure, Exchange, NewDisk, Replacement},
     balance::Plan,
     identify,
 };
@@ -247,4 +247,80 @@ fn refusals() {
     assert!(block_on(identify::read_header(&*lab.world(), &*lab.disks[4].open())).is_none(), "nothing was written");
     assert_eq!(lab.held().len(), 3);
     lab.check();
+}
+
+/// What files have fits on the disks that stay, and the catalog's mirror besides does not: the disk is not let go. It goes when there
+/// is room.
+#[test]
+fn a_disk_with_the_catalog_needs_room_elsewhere() {
+    let mut lab = Lab::new(Redundancy::Normal, 80 * MIB, &["A", "B"]);
+    let small = lab.spare(40 * MIB);
+    lab.exchange(&[(&small, "A")], &[], false).expect("it is added");
+    lab.rebalanced();
+    let (keep, other) = (lab.create_file("keep"), lab.create_file("other"));
+    lab.write(keep, 0, &pattern(1, 4 << 20));
+    lab.write(other, 0, &pattern(2, 25 << 20));
+    lab.sync(other);
+    lab.exchange(&[], &["DATA_0000"], false).expect("the files fit");
+    let rebalance = || lab.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began");
+    lab.wait_for("the end of the rebalance", || rebalance().state != "RUN");
+    let reason = rebalance().error.expect("it cannot go");
+    assert!(reason.contains("AUs too few on the disks that stay"), "{reason}");
+    assert_eq!((lab.held().len(), lab.status(0)), (3, Status::Member));
+    block_on(lab.session().unlink(ROOT, b"other")).expect("it is removed");
+    block_on(lab.group().rebalance(None)).expect("it goes on");
+    lab.rebalanced();
+    assert_eq!((lab.held().len(), lab.status(0)), (2, Status::Former));
+    lab.kill();
+    lab.mount();
+    assert!(lab.read(lab.find("keep"), 0, 4 << 20) == pattern(1, 4 << 20));
+    lab.check();
+}
+
+fn replacement(disk: &str, path: &str) -> Replacement {
+    Replacement { disk: disk.to_owned(), path: path.to_owned(), force: false }
+}
+
+/// A disk is gone for good, and another takes its place: its number, its name, and all that it had. The old one is a stranger.
+#[test]
+fn a_disk_is_replaced() {
+    for end in 0..3 {
+        let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 20 << 20));
+        lab.sync(node);
+        let path = lab.spare(128 * MIB);
+        let replace = |lab: &Lab, path: &str| block_on(lab.group().replace(&[replacement("DATA_0001", path)]));
+        assert_eq!(replace(&lab, &path).expect_err("it is there").code, Code::Invalid);
+        lab.silence(1);
+        lab.write(node, 0, &pattern(2, 20 << 20));
+        lab.sync(node);
+        lab.wait_for("the loss", || lab.state(1) == DiskState::Offline);
+        let little = lab.spare(48 * MIB);
+        assert_eq!(replace(&lab, &little).expect_err("it is too small").code, Code::DiskTooSmall);
+        assert_eq!(replace(&lab, "/disk2").expect_err("it is a member").code, Code::DiskInUse);
+        assert_eq!(lab.state(1), DiskState::Offline);
+        replace(&lab, &path).expect("it takes its place");
+        match end {
+            0 => {}
+            1 => lab.kill(),
+            _ => lab.cut_power(7),
+        }
+        if end > 0 {
+            lab.mount();
+        }
+        lab.disks[1].heal();
+        block_on(lab.group().online(Selection::All)).expect("the new one is found");
+        lab.wait_for("the resync", || lab.group().members().iter().all(|(_, state)| *state == DiskState::Online));
+        let members = lab.group().members();
+        assert_eq!(members[1], ("DATA_0001".to_owned(), DiskState::Online));
+        assert!(lab.group().members.get(&plinth_format::DiskNumber(1)).is_some_and(|member| member.path() == path));
+        lab.check();
+        lab.dismount();
+        lab.mount();
+        assert_eq!(lab.status(1), Status::Former, "the old one");
+        let disks = [0, 2];
+        disks.iter().for_each(|disk| lab.disks[*disk].faults(|faults| faults.fail_reads = *disk == 0));
+        assert!(lab.read(lab.find("table"), 0, 20 << 20) == pattern(2, 20 << 20));
+    }
 }

@@ -1,0 +1,76 @@
+//! Small files and their slots, where it takes longer than it should.
+
+use super::*;
+use crate::api::Allocate;
+use std::sync::mpsc::channel;
+
+/// Somebody still reads a small file when it is removed: its slot is nobody's until he has ended, or he would read another file's
+/// bytes; and who comes later finds nothing.
+#[test]
+fn a_slot_is_nobodys_while_its_file_is_read() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let (gone, other) = (lab.create_file("gone"), lab.create_file("other"));
+    lab.write(gone, 0, &pattern(1, 8000));
+    lab.write(other, 0, &pattern(2, 8000));
+    lab.sync(gone);
+    let group = lab.group();
+    let file = block_on(group.files.get(gone)).expect("it is there");
+    let reading = block_on(file.data.layout.read());
+    let slot = reading.slot.clone().expect("it is small");
+    let is_free = || {
+        let free = group.slots().free();
+        (0..free).filter_map(|_| group.slots().take()).any(|free| free == (slot.extent.id, slot.piece))
+    };
+    block_on(lab.session().unlink(ROOT, b"gone")).expect("it is removed");
+    block_on(group.reclaim(true)).expect("what can be freed is");
+    assert!(!is_free(), "somebody reads there");
+    drop(reading);
+    assert!(block_on(group.reclaim(true)).expect("what can be freed is"), "the slot");
+    assert!(is_free());
+    let mut bytes = vec![1; 8000];
+    if let Ok(read) = block_on(group.read_file(&file, 0, &mut bytes)) {
+        assert!(bytes[..read].iter().all(|byte| *byte == 0), "not what another file has there by now");
+    }
+    let late = block_on(group.write_file(&file, 100, &[7; 100], false)).expect_err("it is gone");
+    assert!(matches!(late, FileError::Stale(_)), "{late}");
+    assert_eq!(lab.read(other, 0, 8000), pattern(2, 8000));
+}
+
+/// A small file grows out of its slot, and the commit takes longer than regions stay open: its checksums are not left out.
+#[test]
+fn growing_out_of_a_slot_takes_long() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 60_000));
+    lab.sync(node);
+    // Nothing is committed until this says so.
+    let (begun, is_begun) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let group = Arc::clone(lab.group());
+    let holding = std::thread::spawn(move || {
+        block_on(group.catalog.release(false, move |_| {
+            begun.send(()).expect("somebody waits");
+            may_go_on.recv().map_err(|_| FileError::Dismounted)
+        }))
+    });
+    is_begun.recv().expect("the job runs");
+    let written = lab.disks.iter().map(|disk| disk.counts().bytes_written).max().expect("two");
+    let session = lab.session();
+    let growing = std::thread::spawn(move || {
+        block_on(session.allocate(node, 0, 100_000, Allocate::Reserve { keep_size: true }, false))
+    });
+    lab.wait_for("the copy", || lab.disks.iter().any(|disk| disk.counts().bytes_written > written));
+    for _ in 0..50 {
+        block_on(lab.group().close_idle(true)).expect("what nobody uses is closed");
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    go_on.send(()).expect("the job waits");
+    holding.join().expect("no panic").expect("it is committed");
+    growing.join().expect("no panic").expect("it has more space");
+    block_on(lab.session().sync_directory(ROOT)).expect("the commit is durable");
+    lab.kill();
+    lab.mount();
+    let node = lab.find("table");
+    assert_eq!(lab.read(node, 0, 60_000), pattern(1, 60_000));
+    lab.check();
+}
