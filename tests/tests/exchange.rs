@@ -18,11 +18,17 @@ fn a_group_moves_to_other_disks_under_pgbench() {
     let held = instance.number("SELECT sum(total_mb - free_mb) FROM v$asm_disk WHERE group_number = 1");
     let new: Vec<String> =
         ["n0", "n1", "n2", "n3"].map(|name| instance.add_disk(name, size).display().to_string()).into();
-    instance.sql(&format!(
+    let statement = format!(
         "ALTER DISKGROUP data ADD FAILGROUP n0 DISK '{}', '{}' FAILGROUP n1 DISK '{}', '{}'
          DROP DISKS IN FAILGROUP f0, f1 REBALANCE POWER 16 WAIT",
         new[0], new[1], new[2], new[3]
-    ));
+    );
+    instance.sql(&format!("EXPLAIN WORK SET STATEMENT_ID = 'all' FOR {statement}"));
+    let estimated =
+        |what: &str| instance.number(&format!("SELECT {what} FROM v$asm_estimate WHERE statement_id = 'all'"));
+    let (least, estimate) = (estimated("least"), estimated("bytes"));
+    assert_eq!(estimated("est_work"), least, "every mirror leaves the old disks, and goes straight where it stays");
+    instance.sql(&statement);
     let old = ["f0d0", "f0d1", "f1d0", "f1d1"].map(|name| instance.disk(name));
     for disk in &old {
         assert_eq!(instance.disk_row(disk)["header_status"], "FORMER");
@@ -33,6 +39,7 @@ fn a_group_moves_to_other_disks_under_pgbench() {
     let bytes = instance.number("SELECT bytes FROM v$asm_operation WHERE pass = 'REBALANCE'");
     let held = held * MIB as f64;
     assert!(bytes < held * 1.25, "{bytes} bytes were copied, of {held} that there were at the beginning");
+    println!("{bytes} bytes copied; estimated {estimate} at most; least possible {least} AUs");
     postgres.verify();
     postgres.stop_and_verify_pages();
     instance.check("DATA");
@@ -62,6 +69,31 @@ fn killed_during_a_rebalance() {
     instance.mount_again("DATA");
     blocks.must_read_right();
     instance.check("DATA");
+}
+
+/// A disk is lost for good; another takes its place, and gets all that it had.
+#[test]
+fn a_disk_is_replaced() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("table"), 1, 20_000);
+    let new = instance.add_disk("n0", 256 * MIB).display().to_string();
+    let replace = format!("ALTER DISKGROUP data REPLACE DISK data_0001 WITH '{new}' POWER 16 WAIT");
+    let refused = instance.refused(&replace);
+    assert!(refused.contains("is not OFFLINE"), "{refused}");
+    instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
+    instance.sql(&replace);
+    assert_eq!(
+        instance.number("SELECT count(*) FROM v$asm_disk WHERE name = 'DATA_0001' AND mode_status = 'ONLINE'"),
+        1.0
+    );
+    noise(&instance.disk("f1d0"), 0, 64 << 20);
+    blocks.must_read_right();
+    instance.check("DATA");
+    instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0000");
+    instance.mount_again("DATA");
+    blocks.must_read_right();
 }
 
 /// What cannot be done is refused, at its place and with a remedy, and changes nothing.

@@ -2,7 +2,7 @@
 
 use super::protocol::{Answer, FileInfo, ListEntry, NAME, Notice, Request, Status, decode_row};
 use crate::{frames::Frames, paths::Paths};
-use plinth_engine::admin::{AdminError, Code, Operation, Report, Rows};
+use plinth_engine::admin::{AdminError, Code, Estimate, Exchange, Operation, Report, Rows};
 use rustix::fd::BorrowedFd;
 use std::{io, path::PathBuf, time::Duration};
 
@@ -95,6 +95,15 @@ impl Client {
     pub fn check(&self, repair: bool) -> Result<Report> {
         match self.call(&Request::Check { repair }, None)? {
             Answer::Report(report) => Ok(report),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// # Errors
+    /// What the engine would refuse, or that it ended.
+    pub fn estimate(&self, exchange: Exchange) -> Result<Estimate> {
+        match self.call(&Request::Estimate(exchange), None)? {
+            Answer::Estimate(estimate) => Ok(estimate),
             _ => Err(self.strange()),
         }
     }

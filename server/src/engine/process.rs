@@ -329,10 +329,21 @@ impl Engine {
                 });
             }
             Request::Offline(which) => done(self.mounted().and_then(|group| block_on(group.offline(which)))),
-            Request::Online(which) => done(self.mounted().and_then(|group| block_on(group.online(which)))),
+            Request::Online { which, power } => done(self.mounted().and_then(|group| {
+                power.into_iter().for_each(|power| group.set_resync_power(power));
+                block_on(group.online(which))
+            })),
             Request::Exchange { exchange, power } => {
                 done(self.mounted().and_then(|group| block_on(group.exchange(exchange, power))))
             }
+            Request::Estimate(exchange) => match self.mounted().and_then(|group| block_on(group.estimate(&exchange))) {
+                Ok(estimate) => Answer::Estimate(estimate),
+                Err(error) => Answer::Refused(error),
+            },
+            Request::Replace { replacements, power } => done(self.mounted().and_then(|group| {
+                power.into_iter().for_each(|power| group.set_resync_power(power));
+                block_on(group.replace(&replacements))
+            })),
             Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
             Request::Rebalance { power } => done(self.mounted().and_then(|group| block_on(group.rebalance(power)))),
             Request::Check { repair } => match self.mounted().and_then(|group| block_on(group.check(repair))) {

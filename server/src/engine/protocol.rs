@@ -1,7 +1,7 @@
 //! What is said on an engine's socket.
 
 use plinth_engine::{
-    admin::{AdminError, Exchange, NewGroup, Operation, Report, Selection, Value},
+    admin::{AdminError, Estimate, Exchange, NewGroup, Operation, Replacement, Report, Selection, Value},
     api::Kind,
 };
 use serde::{Deserialize, Serialize};
@@ -28,12 +28,21 @@ pub enum Request {
         contents: bool,
     },
     Offline(Selection),
-    Online(Selection),
+    Online {
+        which: Selection,
+        power: Option<u32>,
+    },
     Exchange {
         exchange: Exchange,
         power: Option<u32>,
     },
+    /// What an exchange would move.
+    Estimate(Exchange),
     Undrop,
+    Replace {
+        replacements: Vec<Replacement>,
+        power: Option<u32>,
+    },
     Rebalance {
         power: Option<u32>,
     },
@@ -92,6 +101,7 @@ pub enum Answer {
     Status(Status),
     Report(Report),
     Operations(Vec<Operation>),
+    Estimate(Estimate),
     Rows {
         columns: Vec<String>,
         types: Vec<Option<String>>,

@@ -42,10 +42,11 @@ use plinth_engine::{
     event::Severity,
 };
 use plinth_fuse::mount::{self, MountError, MountOptions};
+use query::Estimated;
 use rustix::fd::{AsFd, OwnedFd};
 use state::State;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs::OpenOptions,
     os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
@@ -62,6 +63,8 @@ type Result<T> = std::result::Result<T, AdminError>;
 
 /// How long a new engine may take until it listens.
 const START: Duration = Duration::from_secs(30);
+/// Estimates that `v$asm_estimate` shows.
+const ESTIMATES_MAX: usize = 1000;
 
 /// Who may look without administering.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +94,8 @@ pub struct Instance {
     guarded: Mutex<BTreeSet<String>>,
     /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
     devices: Mutex<BTreeMap<PathBuf, OwnedFd>>,
+    /// What `EXPLAIN WORK` said, the last at the end.
+    estimates: Mutex<VecDeque<Estimated>>,
     /// The instance shuts down: an engine that ends now is not started again.
     ending: AtomicBool,
 }
@@ -156,6 +161,21 @@ impl Instance {
             .filter(|(_, group)| group.mounted)
             .map(|(name, group)| (name.clone(), group.number))
             .collect()
+    }
+
+    /// What `EXPLAIN WORK` said, oldest first.
+    #[must_use]
+    pub fn estimates(&self) -> Vec<Estimated> {
+        lock(&self.estimates).iter().cloned().collect()
+    }
+
+    /// Keeps what `EXPLAIN WORK` said: one for each group and id.
+    fn keep_estimate(&self, new: Estimated) {
+        let mut estimates = lock(&self.estimates);
+        estimates.retain(|old| (&old.group, &old.id) != (&new.group, &new.id));
+        estimates.push_back(new);
+        let surplus = estimates.len().saturating_sub(ESTIMATES_MAX);
+        estimates.drain(..surplus);
     }
 
     fn group_lock(&self, group: &str) -> Arc<Mutex<()>> {

@@ -13,10 +13,11 @@ use super::{
     views::{COMPOUND, Type, VIEWS, View},
 };
 use crate::{
+    alert::rfc3339,
     refusal::{Refusal, state},
     sql::tokens::{Kind, Text},
 };
-use plinth_engine::admin::{AdminError, HeaderStatus, Rows, Survey, Value};
+use plinth_engine::admin::{AdminError, Estimate, HeaderStatus, Rows, Survey, Value};
 use rusqlite::{
     Connection, OpenFlags, Statement,
     hooks::{AuthAction, AuthContext, Authorization},
@@ -64,8 +65,20 @@ pub trait Source {
     /// # Errors
     /// If it takes too long.
     fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError>;
+    /// What was estimated lately.
+    fn estimates(&self) -> Vec<Estimated>;
     /// Who asks, for `current_user`.
     fn user(&self) -> String;
+}
+
+/// What an `EXPLAIN WORK` has said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Estimated {
+    pub group: String,
+    pub id: String,
+    /// Nanoseconds since 1970.
+    pub when: i64,
+    pub estimate: Estimate,
 }
 
 /// Set when nobody waits for the result any more.
@@ -244,6 +257,10 @@ impl Prepared {
         let mut fetched = 0;
         for (name, columns) in &self.reads.columns {
             let Some(view) = super::views::find(name) else { continue };
+            if view.name == "v$asm_estimate" {
+                self.estimates(view, &source.estimates(), &groups)?;
+                continue;
+            }
             let mut wanted = columns.clone();
             wanted.insert("group_number".into());
             if view.name == "v$asm_disk" {
@@ -301,6 +318,24 @@ impl Prepared {
 
     fn insert(&self, view: &View, columns: &[&str], row: Vec<Value>) -> Result<()> {
         Insert::new(self, view, columns)?.row(&row).map_err(|error| internal(&error))
+    }
+
+    fn estimates(&self, view: &View, estimates: &[Estimated], groups: &BTreeMap<String, u32>) -> Result<()> {
+        let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+        for Estimated { group, id, when, estimate } in estimates {
+            let row = vec![
+                number(groups.get(group).copied().unwrap_or(0).into()),
+                Value::Text(id.clone()),
+                Value::Text(rfc3339(*when).chars().take(19).collect::<String>().replace('T', " ")),
+                number(estimate.work),
+                Value::Integer(0),
+                number(estimate.least),
+                number(estimate.work.saturating_mul(estimate.au_size)),
+            ];
+            let columns: Vec<&str> = view.columns.iter().map(|(column, _)| *column).collect();
+            self.insert(view, &columns, row)?;
+        }
+        Ok(())
     }
 
     /// A disk that its group does without, and that is in sight again, is shown once, with its path. Returns all paths

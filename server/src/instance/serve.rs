@@ -89,6 +89,7 @@ fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
         locks: Mutex::default(),
         guarded: Mutex::new(BTreeSet::new()),
         devices: Mutex::default(),
+        estimates: Mutex::default(),
         ending: AtomicBool::new(false),
     });
     let postgres = listen(&instance.paths.postgres(), options.looking)?;

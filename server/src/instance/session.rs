@@ -2,7 +2,7 @@
 
 use super::{
     Access, Instance,
-    query::{self, Cancel, Column, Described, Source, Table},
+    query::{self, Cancel, Column, Described, Estimated, Source, Table},
     views::Type,
 };
 use crate::{
@@ -17,13 +17,14 @@ use crate::{
     users,
 };
 use plinth_engine::admin::{
-    AdminError, Code, Departure, Exchange, HeaderStatus, NewDisk, NewGroup, Report, Rows, Selection, Survey, Value,
+    AdminError, Code, Departure, Estimate, Exchange, HeaderStatus, NewDisk, NewGroup, Replacement, Report, Rows,
+    Selection, Survey, Value,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     thread,
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -160,11 +161,9 @@ impl Context {
                 self.ask(group, &Request::Offline(which.clone()), Some((which, *at)))?;
                 Ok(Outcome::Done)
             }
-            Statement::Online { group, which, wait, at } => {
-                self.ask(group, &Request::Online(which.clone()), Some((which, *at)))?;
-                if *wait {
-                    self.wait_for(group, "RESYNC", "the resync", cancel)?;
-                }
+            Statement::Online { group, which, resync, at } => {
+                self.ask(group, &Request::Online { which: which.clone(), power: resync.power }, Some((which, *at)))?;
+                self.wait_for_resync(group, *resync, cancel)?;
                 Ok(Outcome::Done)
             }
             Statement::Exchange { group, add, drop, rebalance, at } => {
@@ -174,9 +173,17 @@ impl Context {
             Statement::Undrop { groups } => {
                 each(&self.mounted_groups(groups), |group| instance.engine(group)?.ask(&Request::Undrop))
             }
+            Statement::Replace { group, replacements, resync } => {
+                self.replace(group, replacements, *resync, cancel)?;
+                Ok(Outcome::Done)
+            }
             Statement::Rebalance { group, rebalance } => {
                 self.ask(group, &Request::Rebalance { power: rebalance.power }, None)?;
                 self.wait_for_rebalance(group, *rebalance, cancel)?;
+                Ok(Outcome::Done)
+            }
+            Statement::ExplainWork { id, group, add, drop, at } => {
+                self.explain(id, group, (add, drop), *at, notices)?;
                 Ok(Outcome::Done)
             }
             Statement::Check { group, repair } => {
@@ -328,16 +335,75 @@ impl Context {
         at: usize,
         cancel: &Cancel,
     ) -> Result<()> {
-        let (add, places) = self.find_disks(add)?;
-        let drop = drop.iter().map(|one| Departure { which: one.which.clone(), force: one.force }).collect();
-        let request = Request::Exchange { exchange: Exchange { add, drop }, power: rebalance.power };
+        let (exchange, places) = self.disks_of(add, drop)?;
+        let request = Request::Exchange { exchange, power: rebalance.power };
         let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
         engine.ask(&request).map_err(|error| at_disk(error, &places, at))?;
         self.wait_for_rebalance(group, rebalance, cancel)
     }
 
+    fn disks_of(&self, add: &[DiskClause], drop: &[Drop]) -> Result<(Exchange, Places)> {
+        let (add, places) = self.find_disks(add)?;
+        let drop = drop.iter().map(|one| Departure { which: one.which.clone(), force: one.force }).collect();
+        Ok((Exchange { add, drop }, places))
+    }
+
+    /// `EXPLAIN WORK`.
+    fn explain(
+        &self,
+        id: &str,
+        group: &At<String>,
+        (add, drop): (&[DiskClause], &[Drop]),
+        at: usize,
+        notices: &mut Vec<Notice>,
+    ) -> Result<()> {
+        let (exchange, places) = self.disks_of(add, drop)?;
+        let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+        let estimate = engine.estimate(exchange).map_err(|error| at_disk(error, &places, at))?;
+        let Estimate { work, least, au_size } = estimate;
+        let size = work.saturating_mul(au_size) >> 20;
+        notices.push(note(format!("{work} AUs would move, {size} MiB at most; the least possible is {least} AUs")));
+        let when = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let when = i64::try_from(when.as_nanos()).unwrap_or(i64::MAX);
+        self.instance.keep_estimate(Estimated { group: group.value.clone(), id: id.to_owned(), when, estimate });
+        Ok(())
+    }
+
+    /// `REPLACE DISK`.
+    fn replace(
+        &self,
+        group: &At<String>,
+        replacements: &[(At<String>, DiskClause)],
+        resync: Rebalance,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        let clauses: Vec<DiskClause> = replacements.iter().map(|(_, device)| device.clone()).collect();
+        let (devices, places) = self.find_disks(&clauses)?;
+        if devices.len() != replacements.len() {
+            return Err(Refusal::syntax(group.at, "one of the paths matches several disks")
+                .hint("name one device for each disk that is replaced"));
+        }
+        let pairs = replacements.iter().zip(devices);
+        let one = |((disk, _), device): (&(At<String>, DiskClause), NewDisk)| Replacement {
+            disk: disk.value.clone(),
+            path: device.path,
+            force: device.force,
+        };
+        let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+        let otherwise = replacements.first().map_or(group.at, |(disk, _)| disk.at);
+        let request = Request::Replace { replacements: pairs.map(one).collect(), power: resync.power };
+        engine.ask(&request).map_err(|error| at_disk(error, &places, otherwise))?;
+        self.wait_for_resync(group, resync, cancel)
+    }
+
+    fn wait_for_resync(&self, group: &At<String>, resync: Rebalance, cancel: &Cancel) -> Result<()> {
+        if resync.wait { self.wait_for(group, "RESYNC", "the resync", cancel) } else { Ok(()) }
+    }
+
     fn wait_for_rebalance(&self, group: &At<String>, rebalance: Rebalance, cancel: &Cancel) -> Result<()> {
-        if rebalance.wait { self.wait_for(group, "REBALANCE", "the rebalance", cancel) } else { Ok(()) }
+        // A pause is nothing that ends.
+        let waits = rebalance.wait && rebalance.power != Some(0);
+        if waits { self.wait_for(group, "REBALANCE", "the rebalance", cancel) } else { Ok(()) }
     }
 
     fn settings(&self) -> BTreeMap<String, String> {
@@ -489,6 +555,10 @@ impl Source for Context {
 
     fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError> {
         self.instance.discovery().survey()
+    }
+
+    fn estimates(&self) -> Vec<Estimated> {
+        self.instance.estimates()
     }
 
     fn user(&self) -> String {

@@ -43,7 +43,7 @@ pub struct View {
 pub const COMPOUND: [&str; 3] = ["compound_index", "parent_index", "reference_index"];
 
 /// All views.
-pub const VIEWS: [View; 6] = [
+pub const VIEWS: [View; 7] = [
     View {
         name: "v$asm_diskgroup",
         columns: &[
@@ -206,6 +206,19 @@ pub const VIEWS: [View; 6] = [
             ("est_minutes", Integer),
             ("error_code", Text),
             ("con_id", Integer),
+            ("bytes", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
+        name: "v$asm_estimate",
+        columns: &[
+            ("group_number", Integer),
+            ("statement_id", Text),
+            ("timestamp", Text),
+            ("est_work", Integer),
+            ("con_id", Integer),
+            ("least", Integer),
             ("bytes", Integer),
         ],
         has_twin: false,

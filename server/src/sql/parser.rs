@@ -14,6 +14,9 @@ type Result<T> = std::result::Result<T, Refusal>;
 /// The longest path of a disk, in bytes.
 const PATH_MAX: usize = 4095;
 
+/// The longest id of an `EXPLAIN WORK`, in characters: as in ASM.
+const STATEMENT_ID_MAX: usize = 30;
+
 struct Parser<'a> {
     text: &'a Text<'a>,
     tokens: &'a [Token],
@@ -144,7 +147,7 @@ impl Parser<'_> {
             "DISCARD" => Ok(self.ignore_rest(Statement::Ignored("DISCARD ALL"))),
             "DEALLOCATE" => Ok(self.ignore_rest(Statement::Ignored("DEALLOCATE"))),
             "UNLISTEN" => Ok(self.ignore_rest(Statement::Ignored("UNLISTEN"))),
-            "EXPLAIN" => Err(self.later("EXPLAIN")),
+            "EXPLAIN" => self.explain(),
             "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" => {
                 Err(Refusal::new(state::NOT_SUPPORTED, "the views can only be read").at(self.here()).hint(STATEMENTS))
             }
@@ -273,10 +276,7 @@ impl Parser<'_> {
             }));
         }
         loop {
-            let path = self.string("the path of a disk in single quotes")?;
-            if path.value.is_empty() || path.value.len() > PATH_MAX {
-                return Err(Refusal::syntax(path.at, "this cannot be the path of a disk"));
-            }
+            let path = self.path()?;
             let mut disk =
                 DiskClause { path, name: None, failure_group: failure_group.clone(), quorum, size: None, force: false };
             if self.take("NAME") {
@@ -387,18 +387,21 @@ impl Parser<'_> {
             let rebalance = self.rebalance()?;
             return Ok(Statement::Rebalance { group, rebalance });
         }
+        if self.is("REPLACE") {
+            return self.replace(group);
+        }
         if self.take("OFFLINE") {
             let which = self.selection(false)?;
             if self.is("DROP") {
                 return Err(self.later("DROP AFTER").hint("set the attribute 'disk_repair_time'"));
             }
-            self.wait()?;
+            self.wait_or_not();
             return Ok(Statement::Offline { group, which, at });
         }
         if self.take("ONLINE") {
             let which = self.selection(true)?;
-            let wait = self.wait()?;
-            return Ok(Statement::Online { group, which, wait, at });
+            let resync = self.resync()?;
+            return Ok(Statement::Online { group, which, resync, at });
         }
         if self.take("CHECK") {
             self.take("ALL");
@@ -421,12 +424,14 @@ impl Parser<'_> {
             let (name, value) = self.attribute()?;
             return Ok(Statement::SetAttribute { group, name, value });
         }
-        const LATER: [&str; 10] =
-            ["RESIZE", "REPLACE", "RENAME", "MODIFY", "SCRUB", "CONVERT", "MOVE", "ENABLE", "DISABLE", "ALTER"];
+        const LATER: [&str; 9] =
+            ["RESIZE", "RENAME", "MODIFY", "SCRUB", "CONVERT", "MOVE", "ENABLE", "DISABLE", "ALTER"];
         if let Some(keyword) = LATER.iter().find(|keyword| self.is(keyword)) {
             return Err(self.later(&format!("ALTER DISKGROUP ... {keyword}")));
         }
-        Err(self.expected("MOUNT, DISMOUNT, ADD, DROP, UNDROP, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE"))
+        Err(self.expected(
+            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE",
+        ))
     }
 
     /// `ADD DISK ... DROP DISK ... REBALANCE ...`: clauses in any order, with commas between them or without.
@@ -483,6 +488,37 @@ impl Parser<'_> {
         }
     }
 
+    /// `REPLACE DISK a WITH 'path' [FORCE|NOFORCE], b WITH ... [POWER n] [WAIT|NOWAIT]`
+    fn replace(&mut self, group: At<String>) -> Result<Statement> {
+        self.next += 1;
+        if self.is("USER") {
+            return Err(self.later("REPLACE USER"));
+        }
+        self.need("DISK")?;
+        let mut replacements = Vec::new();
+        loop {
+            let name = self.name("the name of a disk")?;
+            self.need("WITH")?;
+            let path = self.path()?;
+            let force = self.force();
+            let device = DiskClause { path, name: None, failure_group: None, quorum: false, size: None, force };
+            replacements.push((name, device));
+            if !self.take_symbol(",") {
+                break;
+            }
+        }
+        let resync = self.resync()?;
+        Ok(Statement::Replace { group, replacements, resync })
+    }
+
+    fn path(&mut self) -> Result<At<String>> {
+        let path = self.string("the path of a disk in single quotes")?;
+        if path.value.is_empty() || path.value.len() > PATH_MAX {
+            return Err(Refusal::syntax(path.at, "this cannot be the path of a disk"));
+        }
+        Ok(path)
+    }
+
     /// `REBALANCE [POWER n] [WAIT|NOWAIT]` or `REBALANCE MODIFY POWER n`
     fn rebalance(&mut self) -> Result<Rebalance> {
         self.need("REBALANCE")?;
@@ -493,21 +529,59 @@ impl Parser<'_> {
         if modify && !self.is("POWER") {
             return Err(self.expected("POWER"));
         }
-        let mut power = None;
-        if self.take("POWER") {
-            let at = self.here();
-            let number = match self.peek().map(|token| &token.kind) {
-                Some(Kind::Number(digits)) => digits.parse().ok().filter(|power| *power <= POWER_MAX),
-                _ => None,
-            };
-            if number.is_none() {
-                return Err(Refusal::syntax(at, format!("a power is a number from 0 to {POWER_MAX}"))
-                    .hint("it is how many mirrors move at once; 0 pauses"));
-            }
-            self.next += 1;
-            power = number;
-        }
+        let power = self.power()?;
         Ok(Rebalance { power, wait: self.wait_or_not() })
+    }
+
+    /// `[POWER n]`
+    fn power(&mut self) -> Result<Option<u32>> {
+        if !self.take("POWER") {
+            return Ok(None);
+        }
+        let at = self.here();
+        let number = match self.peek().map(|token| &token.kind) {
+            Some(Kind::Number(digits)) => digits.parse().ok().filter(|power| *power <= POWER_MAX),
+            _ => None,
+        };
+        if number.is_none() {
+            return Err(Refusal::syntax(at, format!("a power is a number from 0 to {POWER_MAX}"))
+                .hint("it is how many mirrors move at once; 0 pauses"));
+        }
+        self.next += 1;
+        Ok(number)
+    }
+
+    /// `EXPLAIN WORK [SET STATEMENT_ID = 'id'] FOR ALTER DISKGROUP ...`
+    fn explain(&mut self) -> Result<Statement> {
+        self.next += 1;
+        if !self.take("WORK") {
+            return Err(self.expected("WORK").hint("EXPLAIN WORK FOR ALTER DISKGROUP ... says how much would move"));
+        }
+        let mut id = String::new();
+        if self.take("SET") {
+            self.need("STATEMENT_ID")?;
+            if !self.take_symbol("=") {
+                return Err(self.expected("'='"));
+            }
+            let written = self.string("an id in single quotes")?;
+            if written.value.chars().count() > STATEMENT_ID_MAX {
+                let text = format!("a STATEMENT_ID has at most {STATEMENT_ID_MAX} characters");
+                return Err(Refusal::syntax(written.at, text));
+            }
+            id = written.value;
+        }
+        self.need("FOR")?;
+        let at = self.here();
+        if !self.is("ALTER") {
+            return Err(self.expected("ALTER DISKGROUP"));
+        }
+        match self.alter()? {
+            Statement::Exchange { group, add, drop, at, .. } => Ok(Statement::ExplainWork { id, group, add, drop, at }),
+            Statement::Rebalance { group, .. } => {
+                Ok(Statement::ExplainWork { id, group, add: Vec::new(), drop: Vec::new(), at })
+            }
+            _ => Err(Refusal::syntax(at, "this statement moves nothing").hint("ADD, DROP and REBALANCE do")),
+        }
     }
 
     fn alter_system(&mut self) -> Result<Statement> {
@@ -545,16 +619,15 @@ impl Parser<'_> {
 
     fn one(&self, groups: Groups) -> Result<At<String>> {
         match groups {
-            Groups::All => {
-                Err(Refusal::syntax(self.here(), "only MOUNT and DISMOUNT take ALL").hint("name one disk group"))
-            }
+            Groups::All => Err(Refusal::syntax(self.here(), "only MOUNT, DISMOUNT and UNDROP DISKS take ALL")
+                .hint("name one disk group")),
             Groups::Named(names) => {
                 let mut names = names.into_iter();
                 match (names.next(), names.next()) {
                     (Some(name), None) => Ok(name),
                     (_, second) => Err(Refusal::syntax(
                         second.map_or(self.here(), |second| second.at),
-                        "only MOUNT and DISMOUNT take several disk groups",
+                        "only MOUNT, DISMOUNT and UNDROP DISKS take several disk groups",
                     )
                     .hint("name one disk group")),
                 }
@@ -580,14 +653,17 @@ impl Parser<'_> {
         Ok(selection)
     }
 
-    /// `[WAIT|NOWAIT]`
-    fn wait(&mut self) -> Result<bool> {
-        if self.is("POWER") {
-            return Err(self.later("POWER"));
+    /// `[POWER n] [WAIT|NOWAIT]`, where nothing can pause.
+    fn resync(&mut self) -> Result<Rebalance> {
+        let at = self.here();
+        let power = self.power()?;
+        if power == Some(0) {
+            return Err(Refusal::syntax(at, format!("the power of a resync is a number from 1 to {POWER_MAX}")));
         }
-        Ok(self.wait_or_not())
+        Ok(Rebalance { power, wait: self.wait_or_not() })
     }
 
+    /// `[WAIT|NOWAIT]`
     fn wait_or_not(&mut self) -> bool {
         let wait = self.take("WAIT");
         if !wait {
@@ -621,7 +697,7 @@ impl Parser<'_> {
     }
 }
 
-const STATEMENTS: &str = "CREATE, ALTER or DROP DISKGROUP, ALTER SYSTEM, SHOW or SELECT";
+const STATEMENTS: &str = "CREATE, ALTER or DROP DISKGROUP, ALTER SYSTEM, EXPLAIN WORK, SHOW or SELECT";
 
 /// A number of bytes with one of the suffixes K M G T P E, in any case.
 #[must_use]

@@ -37,8 +37,8 @@ pub enum Statement {
     Online {
         group: At<String>,
         which: Selection,
-        /// Return only when the resync is done.
-        wait: bool,
+        /// How much at once, and whether to return only when the resync is done.
+        resync: Rebalance,
         at: usize,
     },
     /// Disks that come and go.
@@ -52,9 +52,24 @@ pub enum Statement {
     Undrop {
         groups: Groups,
     },
+    /// Other devices in the place of disks.
+    Replace {
+        group: At<String>,
+        replacements: Vec<(At<String>, DiskClause)>,
+        resync: Rebalance,
+    },
     Rebalance {
         group: At<String>,
         rebalance: Rebalance,
+    },
+    /// `EXPLAIN WORK`: what a statement would move.
+    ExplainWork {
+        /// Empty unless it was given.
+        id: String,
+        group: At<String>,
+        add: Vec<DiskClause>,
+        drop: Vec<Drop>,
+        at: usize,
     },
     Check {
         group: At<String>,
@@ -136,9 +151,11 @@ impl Statement {
             | Self::Online { .. }
             | Self::Exchange { .. }
             | Self::Undrop { .. }
+            | Self::Replace { .. }
             | Self::Rebalance { .. }
             | Self::Check { .. }
             | Self::SetAttribute { .. } => "ALTER DISKGROUP",
+            Self::ExplainWork { .. } => "EXPLAIN WORK",
             Self::SetDiskstring(_) => "ALTER SYSTEM",
             Self::Show(_) | Self::ShowAll => "SHOW",
             Self::Ignored(tag) => tag,
@@ -152,6 +169,9 @@ impl Statement {
     /// Whether only who administers may do it.
     #[must_use]
     pub fn administers(&self) -> bool {
-        matches!(self.tag(), "CREATE DISKGROUP" | "DROP DISKGROUP" | "ALTER DISKGROUP" | "ALTER SYSTEM")
+        matches!(
+            self.tag(),
+            "CREATE DISKGROUP" | "DROP DISKGROUP" | "ALTER DISKGROUP" | "ALTER SYSTEM" | "EXPLAIN WORK"
+        )
     }
 }

@@ -1,6 +1,11 @@
 //! Tables of statements: what they mean, and where errors point.
 
-use super::{Statement, parse, parser::parse_size, statement::Groups, tokens::Text};
+use super::{
+    Statement, parse,
+    parser::parse_size,
+    statement::{self, Groups},
+    tokens::Text,
+};
 use plinth_engine::admin::Selection;
 use plinth_format::Redundancy;
 
@@ -42,8 +47,21 @@ fn alter_diskgroup_says_all_it_can_say() {
         Statement::Offline { which: Selection::Disks(names), .. } if names == ["D_0001"]));
     assert!(matches!(
         one("ALTER DISKGROUP d ONLINE ALL WAIT"),
-        Statement::Online { which: Selection::All, wait: true, .. }
+        Statement::Online { which: Selection::All, resync: statement::Rebalance { power: None, wait: true }, .. }
     ));
+    assert!(matches!(
+        one("ALTER DISKGROUP d REPLACE DISK a WITH '/x' FORCE, b WITH '/y' POWER 4 WAIT"),
+        Statement::Replace { replacements, resync: statement::Rebalance { power: Some(4), wait: true }, .. }
+            if replacements.iter().map(|(disk, device)| (&*disk.value, &*device.path.value, device.force))
+                .eq([("A", "/x", true), ("B", "/y", false)])
+    ));
+    assert!(matches!(
+        one("EXPLAIN WORK SET STATEMENT_ID = 'next' FOR ALTER DISKGROUP d ADD DISK '/x' DROP DISK a REBALANCE POWER 5"),
+        Statement::ExplainWork { id, add, drop, .. } if id == "next" && add.len() == 1 && drop.len() == 1
+    ));
+    assert!(
+        matches!(one("EXPLAIN WORK FOR ALTER DISKGROUP d REBALANCE"), Statement::ExplainWork { id, .. } if id.is_empty())
+    );
     assert!(matches!(one("ALTER DISKGROUP d CHECK ALL REPAIR"), Statement::Check { repair: true, .. }));
     assert!(matches!(one("ALTER DISKGROUP d CHECK"), Statement::Check { repair: false, .. }));
     assert!(matches!(one("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'"),
@@ -143,7 +161,13 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d OFFLINE <ALL", "expected DISK"),
         ("ALTER DISKGROUP d OFFLINE DISK a <DROP AFTER 5 M", "not supported yet"),
         ("ALTER DISKGROUP d ONLINE DISKS <FAILGROUP f", "expected IN"),
-        ("ALTER DISKGROUP d ONLINE ALL <POWER 5", "not supported yet"),
+        ("ALTER DISKGROUP d ONLINE ALL <POWER 0", "from 1 to 1024"),
+        ("ALTER DISKGROUP d REPLACE DISK a <'/x'", "expected WITH"),
+        ("ALTER DISKGROUP d REPLACE DISK a WITH <b", "single quotes"),
+        ("ALTER DISKGROUP d REPLACE DISK a WITH '/x', <'/y'", "expected the name of a disk"),
+        ("EXPLAIN WORK FOR <SELECT 1", "expected ALTER DISKGROUP"),
+        ("EXPLAIN WORK FOR <ALTER DISKGROUP d CHECK", "moves nothing"),
+        ("EXPLAIN WORK SET STATEMENT_ID <5 FOR ALTER DISKGROUP d REBALANCE", "expected '='"),
         ("ALTER DISKGROUP a, <b CHECK", "several disk groups"),
         ("ALTER DISKGROUP a MOUNT <FORCED", "expected the end"),
         ("ALTER SYSTEM SET <memory_target = 5", "expected asm_diskstring"),
@@ -155,7 +179,7 @@ fn errors_point_at_their_place() {
         ("CREATE DISKGROUP <all DISK '/x'", "cannot be the name"),
         ("CREATE DISKGROUP <\"All\" DISK '/x'", "cannot be the name"),
         ("<DELETE FROM v$asm_disk", "only be read"),
-        ("<EXPLAIN select 1", "EXPLAIN"),
+        ("EXPLAIN <select 1", "expected WORK"),
     ] {
         let place = marked.chars().position(|character| character == '<').expect("a mark");
         let text = marked.replacen('<', "", 1);
