@@ -13,7 +13,11 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
+
+/// How long it waits before it looks again at an extent that could not be compared.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The extents that were not compared yet, and what was done so far. The set alone says what is suspect: an extent
 /// may be in memory for other reasons than its data.
@@ -91,13 +95,21 @@ impl Group {
     /// Compares all that is suspect, and says how much that was.
     pub(crate) async fn recover_all(self: Arc<Self>) {
         let total = self.suspects.total.load(Ordering::Relaxed);
+        let mut told = false;
         while let Some(id) = self.suspects.first() {
             if self.is_stopping() {
                 return;
             }
-            if let Err(error) = self.recover_one(id).await {
-                self.tell(Severity::Alarm, None, format!("recovery stopped at extent {id}: {error}"));
-                return;
+            match self.recover_one(id).await {
+                Ok(()) => told = false,
+                Err(FileError::Dismounted | FileError::CatalogStopped(_)) => return,
+                Err(error) => {
+                    if !std::mem::replace(&mut told, true) {
+                        let text = format!("recovery waits at extent {id}, and tries again: {error}");
+                        self.tell(Severity::Alarm, None, text);
+                    }
+                    self.world.sleep(AGAIN).await;
+                }
             }
         }
         let compared = self.suspects.bytes_compared.load(Ordering::Relaxed);

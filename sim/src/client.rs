@@ -778,6 +778,39 @@ impl Client {
         matches!(self.read_sectors(session, name, first, count).await, Err(FileError::ExtentLost { .. }))
     }
 
+    /// A whole block of one of its files, and what it must be: nothing else has the same bytes.
+    pub fn some_block(&self) -> Option<(String, u64, Vec<u8>)> {
+        let model = self.model();
+        let blocks = model.names().0.iter().flat_map(|(name, (file, size))| {
+            (0..size / (BLOCK_SECTORS * SECTOR as u64)).map(move |block| (name, *file, block))
+        });
+        let is_known = |(_, file, block): &(&String, FileId, u64)| {
+            (block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS).all(|number| {
+                model.is_certain(*file, number) && model.sector(*file, number).iter().any(|byte| *byte != 0)
+            })
+        };
+        let known: Vec<_> = blocks.filter(is_known).collect();
+        let (name, file, block) = known.get(usize::try_from(self.below(known.len().max(1) as u64)).expect("small"))?;
+        let sectors = block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS;
+        let content = sectors.flat_map(|number| *model.sector(*file, number)).collect();
+        Some(((*name).clone(), *block, content))
+    }
+
+    /// Reads a block that is lost, again and again, and writes it anew.
+    pub async fn lose_and_restore(
+        &self,
+        session: &Session,
+        name: &str,
+        block: u64,
+    ) -> std::result::Result<(), Failure> {
+        for _ in 0..3 {
+            if !self.is_lost(session, name, block * BLOCK_SECTORS, BLOCK_SECTORS).await {
+                return Err(format!("block {block} of {name} is noise on every mirror, and can be read"));
+            }
+        }
+        self.restore(session, name, block * BLOCK_SECTORS, BLOCK_SECTORS).await.map(|_| ())
+    }
+
     /// As whoever has a backup does: blocks that were lost are written anew, or the file goes: the last block of one that may not
     /// grow is never written whole.
     async fn restore(

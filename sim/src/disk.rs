@@ -19,6 +19,7 @@ use plinth_format::layout::header_places;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -42,6 +43,8 @@ pub struct Faults {
     pub worn: BTreeSet<u64>,
     /// So many more writes are said to be done and are not.
     pub lost_writes: u32,
+    /// Only of those that begin here.
+    pub lost_where: Option<Range<u64>>,
     /// So many more writes, or reads, go to another place of the disk.
     pub misdirected_writes: u32,
     pub misdirected_reads: u32,
@@ -60,6 +63,8 @@ type Handle = u64;
 
 struct Flight {
     io: Io,
+    /// A flush that has done its work: what is written while it is under way is not covered.
+    done: bool,
     completer: Completer,
     handle: Handle,
     process: ProcessId,
@@ -249,9 +254,9 @@ impl SimDisk {
                 return;
             }
             let Some(mut flight) = medium.flights.remove(&id) else { return };
-            let io = std::mem::replace(&mut flight.io, Io::Flush);
+            let (io, done) = (std::mem::replace(&mut flight.io, Io::Flush), flight.done);
             let touch = touch(&io, medium.size);
-            (flight, touch, self.perform(&mut medium, io))
+            (flight, touch, self.perform(&mut medium, io, done))
         };
         self.core.note(id ^ u64::from(done.result.is_ok()));
         self.core.io(flight.process, touch);
@@ -259,7 +264,7 @@ impl SimDisk {
         flight.completer.finish(done);
     }
 
-    fn perform(&self, medium: &mut Medium, io: Io) -> Done {
+    fn perform(&self, medium: &mut Medium, io: Io, done: bool) -> Done {
         if let Some(error) = self.refusal(medium, &io) {
             if let Io::Flush = io {
                 // What a failed flush covered may be lost, and a later flush would not bring it back.
@@ -280,7 +285,8 @@ impl SimDisk {
             }
             Io::Write { offset, data } => {
                 let length = data.len() as u64;
-                if some_left(&mut medium.faults.lost_writes) {
+                let is_meant = medium.faults.lost_where.as_ref().is_none_or(|place| place.contains(&offset));
+                if is_meant && some_left(&mut medium.faults.lost_writes) {
                     self.core.tell(|| format!("  {}: a write of {length} bytes at {offset} is lost", self.label));
                 } else if some_left(&mut medium.faults.misdirected_writes) {
                     let astray = self.elsewhere(medium, offset, length);
@@ -293,6 +299,7 @@ impl SimDisk {
                     medium.faults.latent.retain(|block| !written.contains(block));
                 }
             }
+            Io::Flush if done => {}
             Io::Flush => medium.image.flush(),
             // Zeros, what was there, or noise.
             Io::Discard { offset, length } => match self.core.below(3) {
@@ -415,7 +422,13 @@ impl Disk for OpenDisk {
         let id = medium.count;
         let time = self.disk.time(&medium.faults, &io);
         let touch = touch(&io, medium.size);
-        let flight = Flight { io, completer, handle: self.handle, process: self.process };
+        // A disk may keep to what it was given before it was told to flush, or go on to what comes meanwhile.
+        let is_well = !medium.faults.gone && !medium.faults.hang && medium.faults.failing_flushes == 0;
+        let done = matches!(io, Io::Flush) && is_well && self.disk.core.one_in(2);
+        if done {
+            medium.image.flush();
+        }
+        let flight = Flight { io, done, completer, handle: self.handle, process: self.process };
         medium.flights.insert(id, flight);
         drop(medium);
         self.disk.core.io(self.process, touch);

@@ -7,10 +7,10 @@ use plinth_engine::{api::ROOT, group::Group, session::Session, testing::Numbers,
 use plinth_format::{
     BLOCK_SIZE, checksum, envelope,
     layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES, header_places},
-    membership::{CatalogFile, Membership},
+    membership::{CatalogFile, CatalogRun, Membership},
     page,
 };
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 /// Bytes of the beginning of a record in which most of what means something is.
 const FIELDS: u64 = 700;
@@ -62,6 +62,19 @@ fn change_fields(bytes: &mut [u8], within: u64, numbers: &mut Numbers) {
         };
         bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
     }
+}
+
+/// Where the catalog's database begins on a disk, as the membership on it says: its first pages.
+pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
+    let mut slot = vec![0; MEMBERSHIP_SLOT];
+    MEMBERSHIP_PLACES.iter().find_map(|place| {
+        disk.peek(*place, &mut slot);
+        let (envelope, membership) = Membership::decode(&slot, *place).ok()?;
+        let number = membership.disks.iter().find(|known| known.id == envelope.disk)?.number;
+        let is_it = |run: &&CatalogRun| run.disk == number && run.file == CatalogFile::Database && run.at == 0;
+        let first = u64::from(membership.catalog.iter().find(is_it)?.first) * membership.au_size;
+        Some(first..first + (256 * BLOCK_SIZE as u64).min(membership.au_size))
+    })
 }
 
 /// A page of the catalog, as the membership on this disk says where it lies.

@@ -12,10 +12,14 @@ use crate::{
 use plinth_engine::{
     admin::{Code, Selection},
     group::Group,
+    session::Session,
     testing::Numbers,
     world::World,
 };
-use plinth_format::{layout::header_places, membership::DiskState};
+use plinth_format::{
+    layout::{MIB, header_places},
+    membership::DiskState,
+};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -178,7 +182,7 @@ impl Story {
                 for _ in 0..1 + numbers.below(2) {
                     self.down(g, End::PowerCut, moment(numbers)).await?;
                     if headers_rot {
-                        self.tenants[g].spoil_headers(numbers);
+                        self.tenants[g].spoil_headers(false, numbers);
                     }
                     // The power goes again where the mount has come to.
                     for tenant in &mut self.tenants {
@@ -213,14 +217,31 @@ impl Story {
                     self.tenants[g].mood.churn.store(true, Ordering::Relaxed);
                     self.tenants[g].allow(80);
                 }
+                let lingers = !churns && numbers.below(2) == 0;
+                if lingers {
+                    self.tenants[g].slow_down(Duration::from_millis(50 + numbers.below(250)));
+                }
                 if let Err(error) = self.tenants[g].ask_online().await? {
                     self.tenants[g].say(|| format!("online: {}", words(&error)));
+                }
+                if lingers {
+                    // What has been copied is written again, and comes to rest before the rest is copied.
+                    self.tenants[g].mood.burst.store(true, Ordering::Relaxed);
+                    self.work(3 + numbers.below(20)).await?;
+                    self.tenants[g].mood.burst.store(false, Ordering::Relaxed);
+                    self.end_and_go_on(g, End::Dismounted, AT_ONCE).await?;
+                    self.tenants[g].slow_down(Duration::ZERO);
                 }
                 if churns {
                     self.work(60).await?;
                     self.tenants[g].mood.churn.store(false, Ordering::Relaxed);
                 }
                 Ok(())
+            }
+            Fault::LatentSectors
+                if state == State::Whole && numbers.below(3) == 0 && !self.tenants[g].is_external() =>
+            {
+                self.sums_unreadable(g).await
             }
             Fault::ReadFails | Fault::WriteFails | Fault::FlushFails | Fault::LatentSectors | Fault::ThinFull => {
                 self.hiccup(fault, g, numbers).await
@@ -236,12 +257,14 @@ impl Story {
                 self.tenants[g].fill().await?;
                 self.work(80).await
             }
+            Fault::Rot if numbers.below(2) == 0 => self.rot_everywhere(g, numbers).await,
             Fault::Rot | Fault::LostWrite | Fault::MisdirectedWrite | Fault::MisdirectedRead | Fault::StaleSectors => {
                 self.silent(fault, g, numbers).await
             }
             Fault::OldImage | Fault::CloneShown | Fault::Shrunk | Fault::Blank => self.swap(fault, g, numbers).await,
             Fault::NewPath => self.new_path(g, numbers).await,
             Fault::OperatorOffline => self.operator_offline(g, numbers).await,
+            Fault::Dismount if numbers.below(2) == 0 && self.has_quorum(g) => self.most_silent(g, numbers).await,
             Fault::Dismount => self.end_and_go_on(g, End::Dismounted, AT_ONCE).await,
             Fault::DismountForce => self.end_and_go_on(g, End::Forced, AT_ONCE).await,
             Fault::Subset => {
@@ -250,9 +273,12 @@ impl Story {
             }
             Fault::Halves => self.halves(g, numbers).await,
             Fault::HostileBytes => self.hostile_bytes(g, numbers).await,
-            Fault::DropAndCreate => self.drop_and_create(g).await,
+            Fault::DropAndCreate => self.drop_and_create(g, numbers).await,
             Fault::Full => {
                 self.tenants[g].fill().await?;
+                if numbers.below(2) == 0 {
+                    self.tenants[g].swell().await?;
+                }
                 self.work(40).await
             }
             Fault::KilledInRepair => self.killed_in_repair(g, numbers).await,
@@ -432,6 +458,39 @@ impl Story {
         Ok(())
     }
 
+    /// No checksum block of a failure group can be read, of one after the other: whoever meets one that cannot, writes it.
+    async fn sums_unreadable(&mut self, g: usize) -> Result<(), Failure> {
+        let mut written = 0;
+        for name in self.tenants[g].shape.data_groups() {
+            self.tenants[g].rest();
+            self.down(g, End::Dismounted, AT_ONCE).await?;
+            let tenant = &mut self.tenants[g];
+            tenant.say(|| format!("no checksum block of failure group {name} can be read"));
+            let disks = tenant.disks_of(&name);
+            let zone = |disk: &SimDisk| {
+                let (au, first) = (tenant.shape.au_size, tenant.shape.au_size / BLOCK);
+                first..first + disk.size() / au * (au / MIB / 4).max(1)
+            };
+            let count = |disk: &SimDisk| disk.faults(|faults| faults.latent.len());
+            for disk in &disks {
+                let blocks = zone(disk);
+                disk.faults(|faults| faults.latent.extend(blocks));
+            }
+            let before: usize = disks.iter().map(count).sum();
+            tenant.mount().await?;
+            tenant.until_looked().await?;
+            self.core.sleep(Duration::from_secs(30)).await;
+            let tenant = &mut self.tenants[g];
+            written += before - disks.iter().map(count).sum::<usize>();
+            tenant.put_right();
+        }
+        let tenant = &self.tenants[g];
+        if written == 0 && tenant.clients.iter().any(|client| client.some_block().is_some()) {
+            return Err(format!("{}: no checksum block that cannot be read is written again", tenant.name));
+        }
+        Ok(())
+    }
+
     /// Takes disks away, one of a failure group that has others, until none can be spared for some of the extents: what is
     /// on the others can still be written.
     async fn leave_none_to_spare(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
@@ -483,6 +542,14 @@ impl Story {
                 }
                 Ok(())
             }
+            Fault::LostWrite if numbers.below(2) == 0 => {
+                // One of the catalog's pages, which is written when much has been done.
+                let pages = hostile::pages(&disk);
+                disk.faults(|faults| (faults.lost_writes, faults.lost_where) = (1, pages));
+                self.work(150).await?;
+                disk.faults(|faults| faults.lost_where = None);
+                Ok(())
+            }
             Fault::LostWrite => {
                 disk.faults(|faults| faults.lost_writes = 1);
                 self.work(10).await
@@ -515,9 +582,51 @@ impl Story {
         }
     }
 
+    /// A block becomes noise wherever it is: it is lost, however often it is asked for, until somebody writes it.
+    async fn rot_everywhere(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        // Everybody has begun.
+        self.work(20).await?;
+        let tenant = &mut self.tenants[g];
+        tenant.pause_clients().await?;
+        let client = pick(numbers, &tenant.clients).clone();
+        let Some((name, block, content)) = client.some_block() else {
+            tenant.start_clients();
+            return Ok(());
+        };
+        tenant.silent = true;
+        for disk in &tenant.disks {
+            let image = disk.image();
+            for place in image.written().into_iter().filter(|place| *place >= SYSTEM_BLOCKS) {
+                let mut bytes = [0; 4096];
+                image.read(place * BLOCK, &mut bytes);
+                if bytes[..] == content[..] {
+                    tenant.say(|| format!("{}: block {place}, block {block} of {name}, becomes noise", disk.label()));
+                    numbers.fill(&mut bytes);
+                    disk.corrupt(place * BLOCK, &bytes);
+                }
+            }
+        }
+        tenant.mood.lenient.store(true, Ordering::Relaxed);
+        let session = Session::new(Arc::clone(tenant.group()), None);
+        let lost = tenant.inside(async move { client.lose_and_restore(&session, &name, block).await }).await?;
+        lost.ok_or("the engine died by itself")?.map_err(|failure| format!("{}: {failure}", tenant.name))?;
+        tenant.mood.lenient.store(false, Ordering::Relaxed);
+        tenant.start_clients();
+        Ok(())
+    }
+
     async fn operator_offline(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let name = self.victim(g, numbers).await;
         let tenant = &mut self.tenants[g];
+        if numbers.below(2) == 0 {
+            // Each could go, but not all of them: none does (R5).
+            let (group, before) = (Arc::clone(tenant.group()), tenant.group().members());
+            let all = Selection::FailureGroups(tenant.shape.data_groups());
+            let ended = tenant.inside(async move { group.offline(all).await }).await?;
+            if ended.ok_or("the engine died by itself")?.is_ok() {
+                return Err(format!("{}: all its disks were taken offline, which were {before:?}", tenant.name));
+            }
+        }
         let (group, names) = (Arc::clone(tenant.group()), vec![name.clone()]);
         let ended = tenant.inside(async move { group.offline(Selection::FailureGroups(names)).await }).await?;
         match ended.ok_or("the engine died by itself")? {
@@ -555,7 +664,8 @@ impl Story {
         self.up().await
     }
 
-    async fn drop_and_create(&mut self, g: usize) -> Result<(), Failure> {
+    /// The new group may use less of a disk. Nothing of the one before is seen then, not even where a header copy is damaged.
+    async fn drop_and_create(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.notice().await;
         let tenant = &mut self.tenants[g];
         tenant.pause_clients().await?;
@@ -570,8 +680,18 @@ impl Story {
         self.core.sleep(Duration::from_secs(1)).await;
         tenant.clients.iter().for_each(|client| client.model().forget());
         tenant.full = false;
+        let least = (48 * MIB).max(tenant.shape.au_size * 24);
+        for (disk, (_, size)) in tenant.disks.iter().zip(&mut tenant.shape.disks) {
+            *size = disk.size() - numbers.below(2) * numbers.below((disk.size() - least) / MIB + 1) * MIB;
+        }
         tenant.create().await?;
-        tenant.mount().await
+        tenant.mount().await?;
+        if numbers.below(2) == 0 {
+            let end = *pick(numbers, &ANY_END);
+            self.down(g, end, moment(numbers)).await?;
+            self.tenants[g].spoil_headers(true, numbers);
+        }
+        self.up().await
     }
 
     /// A check that repairs what rot has done is killed, and done again.
@@ -600,7 +720,8 @@ impl Story {
 
 impl Tenant {
     /// One copy of a disk's header is not what it was, on some disks: always the same one, so that two are left.
-    fn spoil_headers(&self, numbers: &mut Numbers) {
+    fn spoil_headers(&self, is_new: bool, numbers: &mut Numbers) {
+        let groups = if self.is_external() { self.disks.len() } else { self.shape.failure_groups().len() };
         for (index, disk) in self.disks.iter().enumerate() {
             // A copy that cannot be written cannot be mended.
             if numbers.below(2) == 0 || disk.faults(|faults| !faults.worn.is_empty()) {
@@ -608,9 +729,22 @@ impl Tenant {
             }
             let mut noise = [0; 4096];
             numbers.fill(&mut noise);
-            let place = header_places(disk.size())[index % 3];
+            let (name, size) = &self.shape.disks[index];
+            let votes = is_new && groups <= 5 && self.shape.disks[..index].iter().all(|(other, _)| other != name);
+            let place = header_places(*size)[index % 3];
+            if place == 0 && *size < disk.size() && !votes {
+                // Used in part and without a vote: then it has to be right.
+                continue;
+            }
             self.say(|| format!("{}: its header at {place} is overwritten", disk.label()));
             disk.corrupt(place, &noise);
+        }
+    }
+
+    /// The disks that were away take longer.
+    fn slow_down(&self, slow: Duration) {
+        for disk in self.ill.keys().flat_map(|name| self.disks_of(name)) {
+            disk.faults(|faults| faults.slow = slow);
         }
     }
 

@@ -9,7 +9,10 @@ use crate::{
     plan::Fault,
     tenant::{AT_ONCE, Ill, Undo, words},
 };
-use plinth_engine::{group::Group, testing::Numbers};
+use plinth_engine::{
+    group::Group,
+    testing::{Image, Numbers},
+};
 use plinth_format::{layout::MIB, membership::DiskState};
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -60,6 +63,10 @@ impl Story {
         if live && fault == Fault::OldImage && numbers.below(2) == 0 {
             return self.back_in_between(g, &disk, numbers).await;
         }
+        if !live && fault == Fault::OldImage && numbers.below(2) == 0 {
+            // It is out of sight at a mount, and shown later as it was long before.
+            return self.shown_later(g, &disk, earlier).await;
+        }
         let current = disk.image();
         match fault {
             Fault::OldImage => {
@@ -76,11 +83,11 @@ impl Story {
             Fault::Shrunk => {
                 let size = disk.size();
                 tenant.undo.push(Undo::Size(disk.clone(), size));
-                disk.set_size(size / MIB / 2 * MIB);
+                disk.set_size(tenant.shape.disks[tenant.index_of(&disk)].1 / MIB / 2 * MIB);
             }
             _ => {
                 tenant.undo.push(Undo::Image(disk.clone(), current));
-                disk.set_image(plinth_engine::testing::Image::noisy(numbers.draw()));
+                disk.set_image(Image::noisy(numbers.draw()));
             }
         }
         disk.faults(|faults| faults.gone = false);
@@ -124,6 +131,11 @@ impl Story {
         }
         let end = *pick(numbers, &[End::Killed, End::Dismounted]);
         self.down(g, end, moment(numbers)).await?;
+        self.shown_later(g, disk, absent).await
+    }
+
+    /// A disk is out of sight at a mount, and then shown with other bytes.
+    async fn shown_later(&mut self, g: usize, disk: &SimDisk, image: Image) -> Result<(), Failure> {
         self.hide(g, std::slice::from_ref(disk));
         if !self.mount_what_is_there(g, false, 30).await? {
             return self.all_in_sight(g).await;
@@ -133,14 +145,14 @@ impl Story {
         let tenant = &mut self.tenants[g];
         tenant.start_clients();
         if !tenant.is_member(disk) {
-            return Ok(());
+            return self.up().await;
         }
-        tenant.say(|| format!("{} is shown as it was while it was away", disk.label()));
-        disk.set_image(absent);
+        tenant.say(|| format!("{} is shown as it was some time ago", disk.label()));
+        disk.set_image(image);
         tenant.undo.retain(|undo| !matches!(undo, Undo::Attach(of) if of.label() == disk.label()));
         let path = tenant.path_of(disk);
         tenant.host.attach(&path, disk.clone());
-        Ok(())
+        self.up().await
     }
 
     /// A disk is found at another path, or at two, after a mount.
@@ -246,6 +258,40 @@ impl Story {
         tenant.failure()?;
         tenant.ill.clear();
         Ok(())
+    }
+
+    /// Whether all is well, and one failure group alone is no half of the voters.
+    pub fn has_quorum(&self, g: usize) -> bool {
+        let tenant = &self.tenants[g];
+        let is_well = tenant.ill.is_empty() && tenant.undo.is_empty() && !tenant.mood.lenient.load(Ordering::Relaxed);
+        let is_still = tenant.state() == State::Whole;
+        is_well && is_still && !tenant.is_external() && tenant.shape.failure_groups().len() > 2
+    }
+
+    /// All voters but one do not answer: nothing is in force without them. Now and then the mount was one by force, with all
+    /// in sight, which takes nothing along.
+    pub async fn most_silent(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        if numbers.below(2) == 0 {
+            self.down(g, End::Dismounted, AT_ONCE).await?;
+            self.tenants[g].mount_by_force().await?;
+            self.work(20).await?;
+        }
+        let tenant = &self.tenants[g];
+        let before = tenant.group().members();
+        let stays = pick(numbers, &tenant.shape.failure_groups()).clone();
+        tenant.say(|| format!("nobody answers but failure group {stays}"));
+        tenant.mood.lenient.store(true, Ordering::Relaxed);
+        tenant.mood.doubtful.store(true, Ordering::Relaxed);
+        for (disk, (name, _)) in tenant.disks.iter().zip(&tenant.shape.disks) {
+            disk.faults(|faults| faults.hang = *name != stays);
+        }
+        self.notice().await;
+        let tenant = &mut self.tenants[g];
+        let after = tenant.group().members();
+        if before != after {
+            return Err(format!("{}: in force on failure group {stays} alone: {after:?}", tenant.name));
+        }
+        tenant.make_whole().await
     }
 
     /// Two halves of the group, such as two sites, go and come in any order.

@@ -19,7 +19,7 @@ use crate::{
 };
 use plinth_engine::{
     admin::{AdminError, Code, Report, Selection},
-    api::{Allocate, Caller, NewFile, ROOT},
+    api::{Allocate, Caller, NewFile, ROOT, SetXattr},
     error::FileError,
     group::Group,
     session::Session,
@@ -96,6 +96,8 @@ pub struct Tenant {
     pub dying_mounts: u64,
     /// Nobody asks its engine for anything, and it is to die in that.
     pub lull: bool,
+    /// It is mounted by force.
+    force: bool,
     /// A mount that dies loses the power too, see the story.
     pub lives: u64,
     /// Blocks that did not match their checksum since the mount, for a reason.
@@ -124,6 +126,9 @@ const FILLER: &[u8] = b"filler";
 fn default_names(group: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{group}_{number:04}")).collect()
 }
+
+/// Values of 60 kB that the catalog gets at once: more than it has space for, if AUs are small.
+const SWELLING: u32 = 160;
 
 /// The errors of a mount for want of disks.
 fn for_want_of_disks(code: Code) -> bool {
@@ -166,6 +171,7 @@ impl Tenant {
             undo: Vec::new(),
             dying_mounts: 0,
             lull: false,
+            force: false,
             lives: 0,
             explained: AtomicU64::new(0),
         }
@@ -393,6 +399,9 @@ impl Tenant {
         let mut new =
             new_group(self.shape.redundancy, self.shape.au_size, self.paths.iter().map(String::as_str).zip(groups));
         new.name = self.name.to_owned();
+        for (disk, (_, size)) in new.disks.iter_mut().zip(&self.shape.disks) {
+            disk.size = Some(*size);
+        }
         let world = Arc::clone(&self.world) as Arc<dyn World>;
         let made = self.inside(async move { Group::create(&world, new).await }).await?;
         made.ok_or("killed")?.map_err(|error| format!("{}: create: {}", self.name, words(&error)))?;
@@ -413,9 +422,9 @@ impl Tenant {
                 self.dying_mounts -= 1;
                 self.core.fuse(self.process(), Some(self.moment_of_mount()));
             }
-            let name = self.name;
+            let (name, force) = (self.name, self.force);
             let waited = self.heal_after(if self.ill.is_empty() { PATIENCE * 2 } else { MOUNT_WAIT });
-            let mounted = self.inside(async move { Group::mount(world, name, false).await }).await?;
+            let mounted = self.inside(async move { Group::mount(world, name, force).await }).await?;
             waited.store(false, Ordering::Relaxed);
             match mounted {
                 Some(Ok(group)) if !self.core.is_dead(self.process()) => {
@@ -478,6 +487,15 @@ impl Tenant {
         }
         self.start_clients();
         Ok(())
+    }
+
+    /// As [`Self::mount`], by force.
+    pub async fn mount_by_force(&mut self) -> Result<(), Failure> {
+        self.say(|| "it is mounted by force".to_owned());
+        self.force = true;
+        let mounted = self.mount().await;
+        self.force = false;
+        mounted
     }
 
     /// Clients look at everything, and go on.
@@ -591,6 +609,7 @@ impl Tenant {
         if ended.is_none() {
             self.say(|| "the engine is killed in that".to_owned());
         }
+        let is_clean = !force && matches!(ended, Some(Ok(())));
         if let Some(Err(error)) = ended {
             if !self.mood.lenient.load(Ordering::Relaxed) && self.ill.is_empty() {
                 return Err(format!("{}: dismount: {}", self.name, words(&error)));
@@ -601,6 +620,10 @@ impl Tenant {
         self.core.sleep(Duration::from_secs(1)).await;
         self.failure()?;
         self.keep_caches(&group);
+        if is_clean && !self.lossy && !self.mood.lenient.load(Ordering::Relaxed) && self.core.one_in(2) {
+            self.say(|| "its disks lose power after that".to_owned());
+            self.disks.iter().for_each(SimDisk::cut_power);
+        }
         self.ended(false);
         Ok(())
     }
@@ -801,6 +824,27 @@ impl Tenant {
                 Ok(())
             }
             Err(error) => Err(format!("{}: filling: {error}", self.name)),
+        }
+    }
+
+    /// The catalog takes all the space that it has, and would take more.
+    pub async fn swell(&mut self) -> Result<(), Failure> {
+        let session = Session::new(Arc::clone(self.group()), None);
+        let swollen = self.inside(async move {
+            let node = session.lookup(ROOT, FILLER).await?.node;
+            for number in 0..SWELLING {
+                let name = format!("user.{number}");
+                session.set_xattr(node, name.as_bytes(), &[0x5a; 60_000], SetXattr::Any).await?;
+            }
+            Ok::<_, FileError>(())
+        });
+        match swollen.await?.ok_or("the engine died by itself")? {
+            Ok(()) | Err(FileError::NoSpace | FileError::NotFound) => Ok(()),
+            Err(error) if !self.ill.is_empty() => {
+                self.say(|| format!("swelling: {error}"));
+                Ok(())
+            }
+            Err(error) => Err(format!("{}: swelling: {error}", self.name)),
         }
     }
 

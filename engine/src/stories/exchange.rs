@@ -324,3 +324,106 @@ fn a_disk_is_replaced() {
         assert!(lab.read(lab.find("table"), 0, 20 << 20) == pattern(2, 20 << 20));
     }
 }
+
+impl Lab {
+    fn rebalance(&self) -> crate::admin::Operation {
+        self.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began")
+    }
+
+    /// Waits until mirrors have begun to move to or from a disk.
+    fn wait_for_moves(&self) {
+        self.wait_for("the first moves", || self.rebalance().so_far > 0);
+    }
+}
+
+/// The disk that mirrors move to is lost: what has moved has its other mirror, and the rest stays where it is. It is dropped by force, or comes
+/// back; either way every file has all its mirrors again.
+#[test]
+fn the_target_of_a_rebalance_is_lost() {
+    for returns in [false, true] {
+        let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 60 << 20));
+        lab.sync(node);
+        let path = lab.spare(128 * MIB);
+        lab.exchange(&[(&path, "D")], &[], false).expect("it is added");
+        lab.wait_for_moves();
+        lab.silence(3);
+        lab.write(node, 0, &pattern(2, 60 << 20));
+        lab.sync(node);
+        lab.wait_for("the loss", || lab.state(3) == DiskState::Offline);
+        lab.wait_for("the end of the rebalance", || lab.rebalance().state != "RUN");
+        assert!(lab.read(node, 0, 60 << 20) == pattern(2, 60 << 20));
+        lab.disks[3].heal();
+        if returns {
+            lab.online_all();
+            block_on(lab.group().rebalance(None)).expect("it goes on");
+            lab.rebalanced();
+            assert_eq!((lab.held().len(), lab.plan().work()), (4, 0));
+        } else {
+            lab.exchange(&[], &["DATA_0003"], true).expect("it is dropped by force");
+            lab.rebalanced();
+            assert_eq!(lab.held().len(), 3);
+        }
+        lab.check();
+        lab.dismount();
+        lab.mount();
+        lab.disks[0].faults(|faults| faults.fail_reads = true);
+        assert!(lab.read(lab.find("table"), 0, 60 << 20) == pattern(2, 60 << 20));
+    }
+}
+
+/// Another disk dies, and comes back, while one is dropped: what it had is read from the other mirrors, and the drop comes to its end.
+#[test]
+fn a_disk_dies_and_returns_during_a_rebalance() {
+    let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 60 << 20));
+    lab.sync(node);
+    lab.exchange(&[], &["DATA_0000"], false).expect("it leaves");
+    lab.wait_for_moves();
+    lab.silence(2);
+    lab.write(node, 0, &pattern(2, 60 << 20));
+    lab.sync(node);
+    lab.wait_for("the loss", || {
+        lab.group().members().iter().any(|(name, state)| name == "DATA_0002" && *state == DiskState::Offline)
+    });
+    lab.disks[2].heal();
+    block_on(lab.group().online(Selection::All)).expect("it comes back");
+    lab.wait_for("the end", || {
+        lab.status(0) == Status::Former && lab.group().members().iter().all(|(_, state)| *state == DiskState::Online)
+    });
+    lab.wait_for("rest", || lab.group().operations().iter().all(|one| one.state == "DONE"));
+    assert_eq!(lab.held().len(), 3);
+    lab.check();
+    lab.disks[1].faults(|faults| faults.fail_reads = true);
+    assert!(lab.read(node, 0, 60 << 20) == pattern(2, 60 << 20));
+}
+
+/// The group is filled while a disk is dropped: the drop stops, says why, loses nothing, and goes on when there is room.
+#[test]
+fn a_group_is_filled_during_a_rebalance() {
+    let lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
+    let (node, filler) = (lab.create_file("table"), lab.create_file("filler"));
+    lab.write(node, 0, &pattern(1, 50 << 20));
+    lab.sync(node);
+    lab.exchange(&[], &["DATA_0002"], false).expect("it fits");
+    let session = lab.session();
+    let mut size = 0;
+    while block_on(session.allocate(filler, size, 1 << 20, crate::api::Allocate::Reserve { keep_size: false }, false))
+        .is_ok()
+    {
+        size += 1 << 20;
+    }
+    lab.wait_for("the end of the rebalance", || lab.rebalance().state != "RUN");
+    if lab.rebalance().state == "ERRS" {
+        assert!(lab.rebalance().error.expect("a reason").contains("too few"));
+        assert_eq!((lab.held().len(), lab.status(2)), (3, Status::Member));
+    }
+    assert!(lab.read(node, 0, 50 << 20) == pattern(1, 50 << 20));
+    block_on(session.unlink(ROOT, b"filler")).expect("it is removed");
+    block_on(lab.group().rebalance(None)).expect("it goes on");
+    lab.wait_for("the drop", || lab.status(2) == Status::Former);
+    lab.check();
+    assert!(lab.read(node, 0, 50 << 20) == pattern(1, 50 << 20));
+}
