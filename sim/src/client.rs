@@ -808,7 +808,7 @@ impl Client {
                 return Err(format!("block {block} of {name} is noise on every mirror, and can be read"));
             }
         }
-        self.restore(session, name, block * BLOCK_SECTORS, BLOCK_SECTORS).await.map(|_| ())
+        Box::pin(self.restore(session, name, block * BLOCK_SECTORS, BLOCK_SECTORS)).await.map(|_| ())
     }
 
     /// As whoever has a backup does: blocks that were lost are written anew, or the file goes: the last block of one that may not
