@@ -644,22 +644,21 @@ impl DiskStore {
         if length == 0 {
             return (Vec::new(), None);
         }
-        let mut problems = Vec::new();
-        let mut copies = Vec::new();
-        for mirror in self.mirrors(file) {
-            match self.read_mirror(file, mirror, offset, length) {
-                Ok(buffer) => copies.push((mirror, Some(buffer))),
-                Err(error) => {
-                    let place = self.place(file, mirror, offset);
-                    problems.push(Problem { text: format!("{place}: {error}"), repaired: false });
-                    copies.push((mirror, None));
-                }
-            }
-        }
+        let before = self.current_mirrors(file);
+        let read = |mirror: &u8| {
+            let copy = self.read_mirror(file, *mirror, offset, length);
+            (*mirror, copy.map_err(|error| format!("{}: {error}", self.place(file, *mirror, offset))))
+        };
+        let mut copies: Vec<_> = before.keys().map(read).collect();
+        // A disk may have been dropped, or gone offline, and have taken its mirror along.
+        let after = self.current_mirrors(file);
+        copies.retain(|(mirror, _)| before.get(mirror) == after.get(mirror));
+        let unread = copies.iter().filter_map(|(_, copy)| copy.as_ref().err().cloned());
+        let mut problems: Vec<_> = unread.map(|text| Problem { text, repaired: false }).collect();
         for (at, number) in (0..length).step_by(PAGE_SIZE).zip(offset / PAGE_SIZE as u64 + 1..) {
             let range = at..at + PAGE_SIZE;
             let age = |page: &[u8]| u32::try_from(number).ok().and_then(|number| page::written(page, number));
-            let page = |copy: &Option<Buffer>| copy.as_ref().map(|copy| copy[range.clone()].to_vec());
+            let page = |copy: &Result<Buffer, String>| copy.as_ref().ok().map(|copy| copy[range.clone()].to_vec());
             let good = copies.iter().filter_map(|(_, copy)| page(copy).and_then(|page| Some((age(&page)?, page))));
             let Some((_, source)) = good.reduce(|best, other| if other.0 > best.0 { other } else { best }) else {
                 continue;
