@@ -209,6 +209,7 @@ impl Group {
             let work = plan.work();
             self.rebalance.progress(|progress| progress.work = progress.so_far + work);
             if work > 0 && !self.is_even_enough(work, passes) {
+                self.tell(Severity::Note, None, format!("rebalance, pass {}: {work} mirrors to move", passes + 1));
                 let (moved, trouble) = self.carry_out(plan, asked, power).await?;
                 passes += 1;
                 in_vain = if moved == 0 { in_vain + 1 } else { 0 };

@@ -519,12 +519,36 @@ impl Parser<'_> {
         Ok(path)
     }
 
-    /// `REBALANCE [POWER n] [WAIT|NOWAIT]` or `REBALANCE MODIFY POWER n`
+    /// `[WITH phase, ... | WITHOUT phase, ...]`: what is lost is always restored, and nothing is compacted.
+    fn phases(&mut self) -> Result<()> {
+        let with = self.take("WITH");
+        if !with && !self.take("WITHOUT") {
+            return Ok(());
+        }
+        let mut balance = !with;
+        loop {
+            if self.is("COMPACT") && with {
+                return Err(self.later("REBALANCE WITH COMPACT"));
+            }
+            if self.is("RESTORE") && !with {
+                return Err(self.expected("BALANCE, PREPARE or COMPACT").hint("what was lost is always restored"));
+            }
+            if self.take("BALANCE") {
+                balance = with;
+            } else if !["RESTORE", "PREPARE", "COMPACT"].into_iter().any(|phase| self.take(phase)) {
+                return Err(self.expected("RESTORE, BALANCE, PREPARE or COMPACT"));
+            }
+            if !self.take_symbol(",") {
+                break;
+            }
+        }
+        if balance { Ok(()) } else { Err(self.later("REBALANCE without BALANCE")) }
+    }
+
+    /// `REBALANCE [WITH|WITHOUT phases] [POWER n] [WAIT|NOWAIT]` or `REBALANCE MODIFY POWER n`
     fn rebalance(&mut self) -> Result<Rebalance> {
         self.need("REBALANCE")?;
-        if self.is("WITH") || self.is("WITHOUT") {
-            return Err(self.later("REBALANCE WITH and WITHOUT phases"));
-        }
+        self.phases()?;
         let modify = self.take("MODIFY");
         if modify && !self.is("POWER") {
             return Err(self.expected("POWER"));

@@ -156,7 +156,10 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d DROP DISK a REBALANCE POWER <-1", "from 0 to 1024"),
         ("ALTER DISKGROUP d REBALANCE POWER <1025", "from 0 to 1024"),
         ("ALTER DISKGROUP d REBALANCE MODIFY <5", "expected POWER"),
-        ("ALTER DISKGROUP d REBALANCE <WITHOUT COMPACT", "not supported yet"),
+        ("ALTER DISKGROUP d REBALANCE WITHOUT BALANCE<", "not supported yet"),
+        ("ALTER DISKGROUP d REBALANCE WITH <COMPACT", "not supported yet"),
+        ("ALTER DISKGROUP d REBALANCE WITHOUT <RESTORE", "expected BALANCE"),
+        ("ALTER DISKGROUP d REBALANCE WITH <POWER 4", "expected RESTORE"),
         ("ALTER DISKGROUP d <RESIZE ALL", "RESIZE is not supported yet"),
         ("ALTER DISKGROUP d OFFLINE <ALL", "expected DISK"),
         ("ALTER DISKGROUP d OFFLINE DISK a <DROP AFTER 5 M", "not supported yet"),
@@ -187,6 +190,18 @@ fn errors_point_at_their_place() {
         let at = error.at.unwrap_or_else(|| panic!("{text}: no place: {error}"));
         assert_eq!(at, place, "{text}: {error}");
         assert!(error.message.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn phases_of_a_rebalance() {
+    for phases in ["WITHOUT COMPACT", "WITH RESTORE, BALANCE", "WITHOUT PREPARE, COMPACT"] {
+        let text = format!("ALTER DISKGROUP d REBALANCE {phases} POWER 3 WAIT");
+        let statements = parse(&text).expect(&text);
+        assert!(matches!(
+            statements[..],
+            [Statement::Rebalance { rebalance: statement::Rebalance { power: Some(3), wait: true }, .. }]
+        ));
     }
 }
 
