@@ -85,7 +85,9 @@ fn a_disk_is_replaced() {
     instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
     instance.sql(&replace);
     assert_eq!(
-        instance.number("SELECT count(*) FROM v$asm_disk WHERE name = 'DATA_0001' AND mode_status = 'ONLINE'"),
+        instance.number(
+            "SELECT count(*) FROM v$asm_disk WHERE group_number = 1 AND name = 'DATA_0001' AND mode_status = 'ONLINE'"
+        ),
         1.0
     );
     noise(&instance.disk("f1d0"), 0, 64 << 20);
