@@ -309,16 +309,16 @@ impl Group {
             report.bytes_read += buffer.len() as u64;
             let Some(sums) = extent.state().sums.as_ref().map(|sums| sums[blocks.clone()].to_vec()) else { continue };
             for (index, block) in buffer.chunks_exact(BLOCK_SIZE).enumerate() {
-                let at = offset + (index * BLOCK_SIZE) as u64;
+                let (at, sum) = (offset + (index * BLOCK_SIZE) as u64, of_block(block));
                 if sums[index] == UNKNOWN {
                     unsettled = true;
-                    let differs = *unproved.entry(index).or_insert_with(|| of_block(block)) != of_block(block);
+                    let differs = *unproved.entry(index).or_insert(sum) != sum;
                     if differs && !self.activity.has(extent.id) {
                         wrong.push(format!(
                             "{place}, offset {at}: 4 KiB differ from another mirror's, and have no checksum; {owner}"
                         ));
                     }
-                } else if of_block(block) != sums[index] {
+                } else if sum != sums[index] {
                     wrong.push(format!("{place}, offset {at}: 4 KiB do not match their checksum; {owner}"));
                 }
             }

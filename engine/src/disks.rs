@@ -91,8 +91,10 @@ impl Group {
         let _one_at_a_time = self.exchanging.lock().await;
         let (taken, leaving) = self.look_at(exchange).await?;
         let entries: Vec<MemberDisk> = taken.into_iter().map(|one| one.entry).collect();
-        self.check_leaving(&entries, &leaving)?;
-        let plan = self.plan_exchange(&entries, &leaving.iter().map(|leaver| leaver.member.number).collect())?;
+        let plan = match self.check_leaving(&entries, &leaving)? {
+            Some(plan) => plan,
+            None => self.plan_exchange(&entries, &BTreeSet::new())?,
+        };
         Ok(Estimate { work: plan.work(), least: plan.least(), au_size: self.au_size })
     }
 
@@ -181,12 +183,12 @@ impl Group {
         Ok(members)
     }
 
-    /// Whether disks can leave.
-    fn check_leaving(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<()> {
+    /// Whether disks can leave, and what moves then. `None`: none leaves.
+    fn check_leaving(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<Option<Plan>> {
         let numbers: BTreeSet<DiskNumber> = leaving.iter().map(|leaver| leaver.member.number).collect();
-        self.check_room(new, &numbers)?;
+        let plan = self.check_room(new, &numbers)?;
         let away = leaving.iter().find(|leaver| !leaver.force && leaver.member.state() != DiskState::Online);
-        let Some(Leaver { member, .. }) = away else { return Ok(()) };
+        let Some(Leaver { member, .. }) = away else { return Ok(plan) };
         let text = format!("disk {} of disk group {} is not ONLINE", member.name, self.name);
         Err(AdminError::new(Code::WouldLoseData, text)
             .hint("bring it ONLINE first, or DROP it with FORCE: what it had is copied from the other mirrors"))
@@ -215,9 +217,9 @@ impl Group {
     }
 
     /// Whether what there is fits on the disks that stay, and in as many failure groups as it has mirrors.
-    fn check_room(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>) -> Result<()> {
+    fn check_room(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>) -> Result<Option<Plan>> {
         if leaving.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let membership = self.voters.current();
         let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !leaving.contains(&disk.number);
@@ -233,7 +235,7 @@ impl Group {
             );
             return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint("add disks in the same statement"));
         }
-        self.plan_exchange(new, leaving).map(drop)
+        self.plan_exchange(new, leaving).map(Some)
     }
 
     /// What has to move when disks come and go.

@@ -31,10 +31,22 @@ impl Lab {
         block_on(self.group().exchange(Exchange { add: add.iter().map(new).collect(), drop: drop.collect() }, Some(4)))
     }
 
+    fn rebalance(&self) -> crate::admin::Operation {
+        self.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began")
+    }
+
+    /// Waits until mirrors have begun to move.
+    fn wait_for_moves(&self) {
+        self.wait_for("the first moves", || self.rebalance().so_far > 0);
+    }
+
+    fn wait_for_the_end(&self) {
+        self.wait_for("the end of the rebalance", || self.rebalance().state != "RUN");
+    }
+
     fn rebalanced(&self) -> u64 {
-        let rebalance = || self.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began");
-        self.wait_for("the end of the rebalance", || rebalance().state != "RUN");
-        let end = rebalance();
+        self.wait_for_the_end();
+        let end = self.rebalance();
         assert_eq!((end.state.as_str(), &end.error), ("DONE", &None));
         end.so_far
     }
@@ -262,9 +274,8 @@ fn a_disk_with_the_catalog_needs_room_elsewhere() {
     lab.write(other, 0, &pattern(2, 25 << 20));
     lab.sync(other);
     lab.exchange(&[], &["DATA_0000"], false).expect("the files fit");
-    let rebalance = || lab.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began");
-    lab.wait_for("the end of the rebalance", || rebalance().state != "RUN");
-    let reason = rebalance().error.expect("it cannot go");
+    lab.wait_for_the_end();
+    let reason = lab.rebalance().error.expect("it cannot go");
     assert!(reason.contains("AUs too few on the disks that stay"), "{reason}");
     assert_eq!((lab.held().len(), lab.status(0)), (3, Status::Member));
     block_on(lab.session().unlink(ROOT, b"other")).expect("it is removed");
@@ -325,17 +336,6 @@ fn a_disk_is_replaced() {
     }
 }
 
-impl Lab {
-    fn rebalance(&self) -> crate::admin::Operation {
-        self.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began")
-    }
-
-    /// Waits until mirrors have begun to move to or from a disk.
-    fn wait_for_moves(&self) {
-        self.wait_for("the first moves", || self.rebalance().so_far > 0);
-    }
-}
-
 /// The disk that mirrors move to is lost: what has moved has its other mirror, and the rest stays where it is. It is dropped by force, or comes
 /// back; either way every file has all its mirrors again.
 #[test]
@@ -352,7 +352,7 @@ fn the_target_of_a_rebalance_is_lost() {
         lab.write(node, 0, &pattern(2, 60 << 20));
         lab.sync(node);
         lab.wait_for("the loss", || lab.state(3) == DiskState::Offline);
-        lab.wait_for("the end of the rebalance", || lab.rebalance().state != "RUN");
+        lab.wait_for_the_end();
         assert!(lab.read(node, 0, 60 << 20) == pattern(2, 60 << 20));
         lab.disks[3].heal();
         if returns {
@@ -415,7 +415,7 @@ fn a_group_is_filled_during_a_rebalance() {
     {
         size += 1 << 20;
     }
-    lab.wait_for("the end of the rebalance", || lab.rebalance().state != "RUN");
+    lab.wait_for_the_end();
     if lab.rebalance().state == "ERRS" {
         assert!(lab.rebalance().error.expect("a reason").contains("too few"));
         assert_eq!((lab.held().len(), lab.status(2)), (3, Status::Member));

@@ -6,7 +6,7 @@ use super::{
     views::Type,
 };
 use crate::{
-    engine::protocol::Request,
+    engine::{client::Client, protocol::Request},
     process::Peer,
     refusal::{Refusal, state},
     sql::{
@@ -196,15 +196,19 @@ impl Context {
             }
             Statement::SetAttribute { group, name, value } => {
                 let request = Request::SetAttribute { name: name.value.clone(), value: value.clone() };
-                let engine = instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+                let engine = self.engine(group)?;
                 engine.ask(&request).map_err(|error| Refusal::from(error).or_at(name.at))?;
                 Ok(Outcome::Done)
             }
         }
     }
 
+    fn engine(&self, group: &At<String>) -> Result<Client> {
+        self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))
+    }
+
     fn ask(&self, group: &At<String>, request: &Request, about: Option<(&Selection, usize)>) -> Result<()> {
-        let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+        let engine = self.engine(group)?;
         let place = about.map_or(group.at, |(_, at)| at);
         engine.ask(request).map_err(|error| Refusal::from(error).or_at(place))
     }
@@ -337,7 +341,7 @@ impl Context {
     ) -> Result<()> {
         let (exchange, places) = self.disks_of(add, drop)?;
         let request = Request::Exchange { exchange, power: rebalance.power };
-        let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+        let engine = self.engine(group)?;
         engine.ask(&request).map_err(|error| at_disk(error, &places, at))?;
         self.wait_for_rebalance(group, rebalance, cancel)
     }
@@ -358,7 +362,7 @@ impl Context {
         notices: &mut Vec<Notice>,
     ) -> Result<()> {
         let (exchange, places) = self.disks_of(add, drop)?;
-        let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+        let engine = self.engine(group)?;
         let estimate = engine.estimate(exchange).map_err(|error| at_disk(error, &places, at))?;
         let Estimate { work, least, au_size } = estimate;
         let size = work.saturating_mul(au_size) >> 20;
@@ -389,7 +393,7 @@ impl Context {
             path: device.path,
             force: device.force,
         };
-        let engine = self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))?;
+        let engine = self.engine(group)?;
         let otherwise = replacements.first().map_or(group.at, |(disk, _)| disk.at);
         let request = Request::Replace { replacements: pairs.map(one).collect(), power: resync.power };
         engine.ask(&request).map_err(|error| at_disk(error, &places, otherwise))?;
