@@ -51,8 +51,7 @@ impl Alert {
 
     /// Writes one line about a group, or about the instance.
     pub fn line(&self, severity: Severity, about: &str, text: &str) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let nanos = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
+        let nanos = now();
         let text = text.replace('\n', " | ").replace('\r', "");
         let line = format!("{} {severity} {about}: {text}\n", rfc3339(nanos));
         if let Err(TrySendError::Full(line) | TrySendError::Disconnected(line)) = self.lines.try_send(Line::Write(line))
@@ -86,6 +85,13 @@ fn write(path: &std::path::Path, echo: bool, lines: &Receiver<Line>) {
             }
         }
     }
+}
+
+/// Nanoseconds since 1970.
+#[must_use]
+pub fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// A time as in RFC 3339, in UTC, with milliseconds. `nanos` since 1970.

@@ -6,6 +6,7 @@ use super::{
     views::Type,
 };
 use crate::{
+    alert,
     engine::{client::Client, protocol::Request},
     process::Peer,
     refusal::{Refusal, state},
@@ -24,7 +25,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 type Result<T> = std::result::Result<T, Refusal>;
@@ -367,9 +368,8 @@ impl Context {
         let Estimate { work, least, au_size } = estimate;
         let size = work.saturating_mul(au_size) >> 20;
         notices.push(note(format!("{work} AUs would move, {size} MiB at most; the least possible is {least} AUs")));
-        let when = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let when = i64::try_from(when.as_nanos()).unwrap_or(i64::MAX);
-        self.instance.keep_estimate(Estimated { group: group.value.clone(), id: id.to_owned(), when, estimate });
+        let (group, id, when) = (group.value.clone(), id.to_owned(), alert::now());
+        self.instance.keep_estimate(Estimated { group, id, when, estimate });
         Ok(())
     }
 
