@@ -189,8 +189,8 @@ impl Layout {
 /// Extents that are looked at, one after the other, come from the catalog so many at a time.
 const AT_ONCE: i64 = 256;
 
-/// Extents deleted in one job: more would hold up the other jobs.
-const RELEASE_MAX: usize = 512;
+/// Extents deleted in one job: more would hold up the other jobs. Few in tests, whose files are small.
+const RELEASE_MAX: usize = if cfg!(any(test, feature = "testing")) { 3 } else { 512 };
 
 /// Deletes extents of a file, and at last its slot, inside a job. False: there are more.
 fn release_some(

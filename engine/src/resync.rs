@@ -399,7 +399,7 @@ impl Group {
                 let mut count = connection
                     .prepare_cached("SELECT count(*) FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2)")?;
                 let mut work = 0;
-                for (start, end) in runs {
+                for (start, end) in &runs {
                     let found: i64 = count
                         .query_row(rusqlite::params![start.cast_signed(), end.cast_signed(), disk.0], |row| {
                             row.get(0)

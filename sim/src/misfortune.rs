@@ -277,6 +277,10 @@ impl Story {
             Fault::Full => {
                 self.tenants[g].fill().await?;
                 if numbers.below(2) == 0 {
+                    if numbers.below(2) == 0 {
+                        // The space that is free by then is on other disks than the catalog.
+                        self.work(30).await?;
+                    }
                     self.tenants[g].swell().await?;
                 }
                 self.work(40).await

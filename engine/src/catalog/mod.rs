@@ -66,6 +66,8 @@ const APPLICATION: i64 = 0x504c_5448;
 /// Threads for the engine's own reads, and for statements of people.
 const READERS: usize = 2;
 const QUERIES: usize = 2;
+/// How often a read is begun before it is given up: the log cannot run full so often in the time that a short one takes.
+const READS_MAX: usize = 5;
 
 /// A commit's place in the order of commits since the catalog was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -348,18 +350,32 @@ impl Catalog {
         self.progress.failure()
     }
 
-    /// Runs a job on a snapshot of what is committed. The job must not wait for the
-    /// writer: the writer may be waiting for it.
+    /// Runs a job on a snapshot of what is committed: again, on a newer one, if it took so long that the log ran full. The
+    /// job must not wait for the writer: the writer may be waiting for it.
     ///
     /// # Errors
-    /// What the job returns; `SnapshotTooOld` if it took so long that the log ran full.
+    /// What the job returns; `SnapshotTooOld` if it took too long each time.
     pub async fn read<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
+        job: impl Fn(&Connection) -> Result<T, FileError> + Send + Sync + 'static,
+    ) -> Result<T, FileError> {
+        let job = Arc::new(job);
+        for _ in 1..READS_MAX {
+            match self.read_once(Arc::clone(&job)).await {
+                Err(FileError::SnapshotTooOld) => {}
+                other => return other,
+            }
+        }
+        self.read_once(job).await
+    }
+
+    async fn read_once<T: Send + 'static>(
+        &self,
+        job: Arc<impl Fn(&Connection) -> Result<T, FileError> + Send + Sync + 'static>,
     ) -> Result<T, FileError> {
         let (sender, receiver) = oneshot::channel();
         let read: Read = Box::new(move |reader| {
-            let _ = sender.send(reader.and_then(|reader| reader.read(job)));
+            let _ = sender.send(reader.and_then(|reader| reader.read(&*job)));
         });
         if self.reads.put(read).is_err() {
             return Err(self.progress.stopped());

@@ -4,10 +4,12 @@
 use super::{memory_store::MemoryStore, *};
 use crate::admin::Operation;
 use crate::testing::{Numbers, TestWorld, block_on};
+use futures::future::{Either, select};
 use rusqlite::params;
 use std::{
     collections::BTreeMap,
-    sync::atomic::{AtomicBool, Ordering},
+    pin::pin,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -324,27 +326,58 @@ fn recovery_cut_short_never_needs_the_mirror_it_copied_from() {
     }
 }
 
-/// A reader that never ends does not let the log grow beyond its capacity: it is ended.
+/// A reader that never ends does not let the log grow beyond its capacity: it is ended, and so are all its repetitions.
 #[test]
 fn a_long_reader_ends_when_the_log_is_full() {
-    let store = MemoryStore::new(2, 4 * MIB, MIB, None);
-    store.limit(64 * MIB, MIB);
+    let store = small_log();
     let catalog = create(&store);
-    block_on(catalog.write(false, set(1, 1, 0))).unwrap();
-    let reading = catalog.read(|connection| {
-        connection.query_row("SELECT count(*) FROM attribute", [], |row| row.get::<_, i64>(0))?;
-        let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
-        Ok(connection.query_row(forever, [], |row| row.get::<_, i64>(0))?)
-    });
-    let writing = async {
-        for value in 0..1000 {
-            catalog.write(false, set(value % 50, value, 2000)).await.unwrap();
-        }
-    };
-    let (read, ()) = block_on(futures::future::join(reading, writing));
+    let read = read_while_it_grows(&catalog, |connection| read_slowly(connection, true));
     assert!(matches!(read, Err(FileError::SnapshotTooOld)), "{read:?}");
     assert_eq!(store.capacity(CatalogFile::Wal), MIB);
     assert_eq!(all(&catalog).unwrap().len(), 50);
+}
+
+/// A read that was ended because the log ran full is done again: nobody is told to do that himself.
+#[test]
+fn a_read_that_was_ended_is_done_again() {
+    let catalog = create(&small_log());
+    let times = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&times);
+    let read = move |connection: &Connection| read_slowly(connection, count.fetch_add(1, Ordering::SeqCst) < 2);
+    assert_eq!(read_while_it_grows(&catalog, read).unwrap(), 1);
+    assert_eq!(times.load(Ordering::SeqCst), 3);
+}
+
+fn small_log() -> Arc<MemoryStore> {
+    let store = MemoryStore::new(2, 4 * MIB, MIB, None);
+    store.limit(64 * MIB, MIB);
+    store
+}
+
+/// Reads while others write as long as it takes.
+fn read_while_it_grows(
+    catalog: &Catalog,
+    read: impl Fn(&Connection) -> Result<i64, FileError> + Send + Sync + 'static,
+) -> Result<i64, FileError> {
+    block_on(catalog.write(false, set(1, 1, 0))).unwrap();
+    let reading = pin!(catalog.read(read));
+    let writing = pin!(async {
+        for value in 0.. {
+            catalog.write(false, set(value % 50, value, 2000)).await.unwrap();
+        }
+    });
+    match block_on(select(reading, writing)) {
+        Either::Left((read, _)) => read,
+        Either::Right(_) => panic!("writing ended"),
+    }
+}
+
+/// A read on a snapshot that lasts for ever, or not.
+fn read_slowly(connection: &Connection, for_ever: bool) -> Result<i64, FileError> {
+    connection.query_row("SELECT count(*) FROM attribute", [], |row| row.get::<_, i64>(0))?;
+    let last = if for_ever { "" } else { "LIMIT 1" };
+    let count = format!("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n {last}) SELECT max(i) FROM n");
+    Ok(connection.query_row(&count, [], |row| row.get::<_, i64>(0))?)
 }
 
 /// The database cannot grow: jobs that need space are told, releases still run, and then there is space again.
