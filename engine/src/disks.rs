@@ -319,6 +319,8 @@ impl Group {
         if used != units || self.store.needs(number) {
             return Ok(false);
         }
+        // From the record on until they are freed, the AUs of the catalog on it are nobody's.
+        let in_hand = self.take_in_hand();
         match self.voters.dismiss(number).await {
             Ok(true) => {}
             Ok(false) | Err(Refusal::WouldLoseData) => return Ok(false),
@@ -331,6 +333,7 @@ impl Group {
         member.leave();
         self.store.free_struck();
         self.space().remove_disk(number);
+        drop(in_hand);
         let stale = Arc::clone(&self.stale);
         let forget = move |connection: &rusqlite::Connection| {
             stale.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);

@@ -319,6 +319,10 @@ impl Image {
         };
         let mut problems = Vec::new();
         let mut wrong = |mirror: u8, offset: u64, right: &[Box<[u8]>], what: String| {
+            // Its disk may have been dropped, or gone offline, and have taken it along.
+            if !self.store.mirrors(CatalogFile::Wal).contains(&mirror) {
+                return;
+            }
             let bytes = Buffer::copy_of(&right.concat()).share();
             let repaired = repair && self.store.write_mirror(CatalogFile::Wal, mirror, offset, bytes).is_ok();
             problems.push(Problem { text: format!("mirror {mirror} of the catalog's log {what}"), repaired });
