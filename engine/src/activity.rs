@@ -392,7 +392,7 @@ impl Group {
                 // It cannot be spared, so writes wait until it takes the log.
                 Err(refusal) => {
                     if writer.refusing.insert(disk) {
-                        let name = self.members.get(&disk).map_or("", |member| member.name.as_str());
+                        let name = self.members.get(&disk).map_or_else(|| Arc::from(""), |member| member.name());
                         let text = format!(
                             "writes wait: disk {name} does not take the activity log: {reason}. It cannot go offline, because \
                              {refusal}. Mend the disk, or bring the disks with the other mirrors ONLINE"
@@ -540,7 +540,7 @@ impl Group {
             Ok(()) => self.wait_settled(member).await,
             Err(Refusal::Closing) => Err(FileError::Dismounted),
             Err(refusal) => Err(FileError::Refused {
-                disk: member.name.clone(),
+                disk: member.name().to_string(),
                 reason: reason.to_owned(),
                 why: refusal.to_string(),
             }),

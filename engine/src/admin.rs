@@ -233,6 +233,15 @@ pub struct Replacement {
     pub force: bool,
 }
 
+/// Other names for disks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Renaming {
+    /// The old name of each, and the new one.
+    Disks(Vec<(String, String)>),
+    /// Every disk is called what it would be called without a name: the group, and its number.
+    All,
+}
+
 /// What a statement would move: the answer to `EXPLAIN WORK`. In mirrors, of one AU each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {

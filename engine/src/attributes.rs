@@ -8,7 +8,9 @@ use crate::{
     error::FileError,
     member::TICK_MS,
 };
+use plinth_format::DiskNumber;
 use rusqlite::{Connection, params};
+use std::collections::BTreeMap;
 
 /// What the engine acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,6 +171,55 @@ pub fn load_rebalance(connection: &Connection) -> Result<Option<u32>, FileError>
     let Some(row) = rows.next()? else { return Ok(None) };
     // A number that is none says all the same that something was under way.
     Ok(Some(row.get::<_, String>(0)?.parse().unwrap_or(1)))
+}
+
+/// Where the catalog keeps how long one disk is waited for, with the disk's number behind it. No attribute that anybody sees.
+const DROP_AFTER: &str = "_drop_after.";
+
+/// How long a disk that is offline is waited for, in place of the group's repair time: `OFFLINE ... DROP AFTER`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DropAfter {
+    pub seconds: u64,
+    /// When the disk went offline, as in the membership: it holds for this absence only.
+    pub since: i64,
+}
+
+/// Says how long a disk is waited for, or that it is as long as any.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_drop_after(
+    connection: &Connection,
+    disk: DiskNumber,
+    drop_after: Option<DropAfter>,
+) -> Result<(), FileError> {
+    let name = format!("{DROP_AFTER}{}", disk.0);
+    match drop_after {
+        Some(DropAfter { seconds, since }) => store(connection, &name, &format!("{seconds} {since}")),
+        None => {
+            connection.prepare_cached("DELETE FROM attribute WHERE name = ?1")?.execute([name])?;
+            Ok(())
+        }
+    }
+}
+
+/// How long disks are waited for, where that was said of them.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_drop_after(connection: &Connection) -> Result<BTreeMap<DiskNumber, DropAfter>, FileError> {
+    let mut select = connection.prepare("SELECT name, value FROM attribute WHERE substr(name, 1, ?1) = ?2")?;
+    let mut rows = select.query(params![DROP_AFTER.len() as i64, DROP_AFTER])?;
+    let mut found = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let (name, value): (String, String) = (row.get(0)?, row.get(1)?);
+        let disk = name[DROP_AFTER.len()..].parse().map(DiskNumber);
+        let parts = value.split_once(' ').and_then(|(one, other)| Some((one.parse().ok()?, other.parse().ok()?)));
+        if let (Ok(disk), Some((seconds, since))) = (disk, parts) {
+            found.insert(disk, DropAfter { seconds, since });
+        }
+    }
+    Ok(found)
 }
 
 /// The attributes as stored; what cannot be understood keeps its default.

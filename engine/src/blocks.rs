@@ -350,7 +350,7 @@ impl Group {
                     member.counters.repaired.fetch_add(1, Ordering::Relaxed);
                     let text = format!(
                         "repaired 4 KiB at offset {offset} of disk {} ({}): AU {}, extent {} of file {}",
-                        member.name,
+                        member.name(),
                         member.path(),
                         mirror.au,
                         extent.number,
@@ -543,9 +543,11 @@ impl Group {
                     extent.state().forget_sums(first, sums.len());
                     return Err(match refusal {
                         Refusal::Closing => FileError::Dismounted,
-                        other => {
-                            FileError::Refused { disk: member.name.clone(), reason: failure, why: other.to_string() }
-                        }
+                        other => FileError::Refused {
+                            disk: member.name().to_string(),
+                            reason: failure,
+                            why: other.to_string(),
+                        },
                     });
                 }
             }

@@ -20,12 +20,13 @@ use crate::{
     extent::{Extent, Mirror},
     group::Group,
     identify,
-    member::Settled,
+    member::{Member, Settled},
     store,
 };
 use plinth_format::{
     BLOCK_SIZE, DiskNumber,
     checksum::{UNKNOWN, of_block},
+    layout::HEADER_PLACE,
     membership::DiskState,
 };
 use std::{
@@ -153,7 +154,7 @@ impl Group {
                 }
             }
             if let ([one, other], Some(member)) = (&names[..], self.members.get(&disk)) {
-                report.bad(format!("AU {au} of disk {} belongs to {one} and to {other}", member.name));
+                report.bad(format!("AU {au} of disk {} belongs to {one} and to {other}", member.name()));
             }
         }
         Ok(())
@@ -185,15 +186,25 @@ impl Group {
                 continue;
             }
             match header {
-                None => report.bad(format!("disk {} ({}): no copy of its header is valid", member.name, disk.path())),
+                None => {
+                    let text = format!("disk {} ({}): no copy of its header is valid", member.name(), disk.path());
+                    let repaired = repair && self.expel_if_it_fails(member).await;
+                    report.problems.push(Problem { text, repaired });
+                }
                 Some(header) if header.best.disk != member.id() => {
-                    report.bad(format!("disk {} ({}): its header is another disk's", member.name, disk.path()));
+                    report.bad(format!("disk {} ({}): its header is another disk's", member.name(), disk.path()));
+                }
+                Some(header) if *header.best.name != *member.name() => {
+                    let text =
+                        format!("disk {} ({}): its header calls it {}", member.name(), disk.path(), header.best.name);
+                    let repaired = repair && self.repair_header(member).await.is_ok();
+                    report.problems.push(Problem { text, repaired });
                 }
                 Some(header) if !header.wrong.is_empty() => {
                     let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
                     let text = format!(
                         "disk {} ({}): the header copy at offset {} is missing or damaged",
-                        member.name,
+                        member.name(),
                         disk.path(),
                         places.join(", ")
                     );
@@ -203,6 +214,13 @@ impl Group {
                 Some(_) => {}
             }
         }
+    }
+
+    /// Takes a disk offline that cannot be read at its beginning, and that nobody has asked for anything since it fails.
+    async fn expel_if_it_fails(&self, member: &Member) -> bool {
+        let Settled::Failed(error) = member.start_read(HEADER_PLACE, BLOCK_SIZE).settle().await else { return false };
+        let reason = format!("its header: {error}");
+        self.voters.expel(member.number, &reason, false).await.is_ok() && member.state() == DiskState::Offline
     }
 
     /// Rule 9. A change that waits for voters has been told already.
@@ -252,7 +270,7 @@ impl Group {
                 report.bad(format!("{name} has two mirrors in failure group {}", member.failure_group));
             }
             if !member.layout.is_data(mirror.au) {
-                report.bad(format!("{name} lies in AU {} of disk {}, which holds no data", mirror.au, member.name));
+                report.bad(format!("{name} lies in AU {} of disk {}, which holds no data", mirror.au, member.name()));
             }
             let unit = (mirror.disk, mirror.au);
             if let Some(other) = owners.insert(unit, Owner::Extent(extent.id)) {
@@ -297,7 +315,7 @@ impl Group {
         for mirror in extent.mirrors() {
             let Some(member) = self.members.get(&mirror.disk).filter(|member| member.is_readable()) else { continue };
             let offset = Self::offset(member, mirror, blocks.start);
-            let place = format!("disk {} ({}), AU {}", member.name, member.path(), mirror.au);
+            let place = format!("disk {} ({}), AU {}", member.name(), member.path(), mirror.au);
             let owner = format!("extent {} of file {}", extent.number, extent.file);
             let buffer = match member.start_read(offset, blocks.len() * BLOCK_SIZE).settle().await {
                 Settled::Ok(Some(buffer)) => buffer,

@@ -57,7 +57,7 @@ impl Group {
             let used = u64::from(space.total(member.number)) - u64::from(space.unowned(member.number));
             let owned = owned.get(&member.number).copied().unwrap_or(0);
             if used != owned {
-                differences.push(format!("disk {}: {used} AUs are taken, {owned} are owned", member.name));
+                differences.push(format!("disk {}: {used} AUs are taken, {owned} are owned", member.name()));
             }
         }
         Ok(Some((before, differences)))

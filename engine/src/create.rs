@@ -236,7 +236,7 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         let header = header_of(group, &final_membership, member, created, Status::Member, 1);
         write_header(member, &header, &header.layout.header_places())
             .await
-            .map_err(|reason| AdminError::new(Code::Io, format!("disk {}: {reason}", member.name)))?;
+            .map_err(|reason| AdminError::new(Code::Io, format!("disk {}: {reason}", member.name())))?;
     }
     for member in members.values() {
         member.release();
@@ -326,7 +326,7 @@ fn initial_attributes(new: &NewGroup, sector: u32) -> Vec<(String, String, bool)
 }
 
 /// `GROUP_0000`, with a long group name cut.
-fn default_name(group: &str, number: DiskNumber) -> String {
+pub(crate) fn default_name(group: &str, number: DiskNumber) -> String {
     let cut = group.len().min(plinth_format::NAME_MAX - 5);
     format!("{}_{:04}", &group[..cut], number.0)
 }
@@ -454,7 +454,7 @@ pub(crate) fn header_of(
         redundancy: membership.redundancy,
         quorum: member.quorum,
         group_name: membership.group_name.clone(),
-        name: member.name.clone(),
+        name: member.name().to_string(),
         failure_group: member.failure_group.clone(),
     }
 }

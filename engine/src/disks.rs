@@ -42,9 +42,6 @@ use std::{
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// Seconds after which a disk is tried again that could not be dropped.
-const OVERDUE_AGAIN: u64 = 3600;
-
 /// A disk that is dropped.
 struct Leaver {
     member: Arc<Member>,
@@ -76,7 +73,7 @@ impl Group {
             self.tell(Severity::Note, Some(entry.number), text);
         }
         for Leaver { member, .. } in &leaving {
-            let text = format!("disk {} is being dropped: what it holds moves to the others", member.name);
+            let text = format!("disk {} is being dropped: what it holds moves to the others", member.name());
             self.tell(Severity::Note, Some(member.number), text);
         }
         self.rebuild_catalog().await;
@@ -189,7 +186,7 @@ impl Group {
         let plan = self.check_room(new, &numbers)?;
         let away = leaving.iter().find(|leaver| !leaver.force && leaver.member.state() != DiskState::Online);
         let Some(Leaver { member, .. }) = away else { return Ok(plan) };
-        let text = format!("disk {} of disk group {} is not ONLINE", member.name, self.name);
+        let text = format!("disk {} of disk group {} is not ONLINE", member.name(), self.name);
         Err(AdminError::new(Code::WouldLoseData, text)
             .hint("bring it ONLINE first, or DROP it with FORCE: what it had is copied from the other mirrors"))
     }
@@ -197,7 +194,8 @@ impl Group {
     /// Step 2 of ADD and step 1 of DROP.
     async fn record_exchange(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<()> {
         let failed = |refusal: Refusal| AdminError::new(Code::Io, format!("disk group {}: {refusal}", self.name));
-        let gone = leaving.iter().filter(|leaver| leaver.force).map(|leaver| leaver.member.name.clone()).collect();
+        let gone =
+            leaving.iter().filter(|leaver| leaver.force).map(|leaver| leaver.member.name().to_string()).collect();
         self.take_offline(&Selection::Disks(gone)).await?;
         if !new.is_empty() {
             self.voters.enlist(new).await.map_err(failed)?;
@@ -252,46 +250,6 @@ impl Group {
         })
     }
 
-    /// Seconds for which an offline disk is waited for: time in which the group is mounted.
-    fn repair_time(&self, member: &Member) -> u64 {
-        let attributes = self.attributes();
-        let mut beside = self.members.values().filter(|other| other.failure_group == member.failure_group);
-        let all_away = beside.all(|other| other.state() == DiskState::Offline);
-        if all_away { attributes.failgroup_repair_time } else { attributes.disk_repair_time }
-    }
-
-    /// Seconds for which an offline disk is still waited for.
-    pub(crate) fn repair_time_left(&self, member: &Member) -> u64 {
-        self.repair_time(member).saturating_sub(member.away())
-    }
-
-    /// Drops disks that were waited for long enough: what they had gets other mirrors. Once a second.
-    pub(crate) fn drop_overdue(&self) {
-        let away: Vec<_> = self.members.values().filter(|member| member.state() == DiskState::Offline).collect();
-        away.iter().for_each(|member| member.note_away());
-        let membership = self.voters.current();
-        let is_overdue = |member: &&&Arc<Member>| {
-            let over = member.away().checked_sub(self.repair_time(member));
-            let stays = membership.disk(member.number).is_some_and(|disk| !disk.leaving);
-            // Where it was refused it is tried again now and then.
-            stays && over.is_some_and(|over| over % OVERDUE_AGAIN == 0)
-        };
-        let overdue: Vec<String> = away.iter().filter(is_overdue).map(|member| member.name.clone()).collect();
-        let Some(group) = self.myself().filter(|_| !overdue.is_empty()) else { return };
-        self.world.spawn("repair time", Box::pin(async move { group.drop_by_force(overdue).await }));
-    }
-
-    async fn drop_by_force(self: Arc<Self>, names: Vec<String>) {
-        let disks = names.join(", ");
-        let drop = vec![Departure { which: Selection::Disks(names), force: true }];
-        let waited = format!("disk {disks} was offline for longer than the repair time");
-        let text = match self.exchange(Exchange { add: Vec::new(), drop }, None).await {
-            Ok(()) => format!("{waited}, and is dropped: what it had is copied from the other mirrors"),
-            Err(error) => format!("{waited}, and cannot be dropped: {error}"),
-        };
-        self.tell(Severity::Alarm, None, text);
-    }
-
     /// Step 3 of DROP, for every disk that leaves. False: something is still there.
     pub(crate) async fn let_go_of_leaving(&self) -> std::result::Result<bool, FileError> {
         let leaving: Vec<DiskNumber> =
@@ -327,7 +285,7 @@ impl Group {
             Err(Refusal::Closing) => return Err(FileError::Dismounted),
             Err(Refusal::Other(why)) => {
                 let reason = "it could not be recorded that it is dropped".to_owned();
-                return Err(FileError::Refused { disk: member.name.clone(), reason, why });
+                return Err(FileError::Refused { disk: member.name().to_string(), reason, why });
             }
         }
         member.leave();
@@ -348,9 +306,9 @@ impl Group {
         member.release();
         let text = match retired {
             Ok(()) => {
-                format!("disk {} ({path}) is dropped: its header says FORMER, and it can be removed", member.name)
+                format!("disk {} ({path}) is dropped: its header says FORMER, and it can be removed", member.name())
             }
-            Err(reason) => format!("disk {} is dropped; its header still names the group: {reason}", member.name),
+            Err(reason) => format!("disk {} is dropped; its header still names the group: {reason}", member.name()),
         };
         self.tell(Severity::Note, Some(number), text);
         Ok(true)

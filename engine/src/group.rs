@@ -13,7 +13,7 @@
 use crate::{
     activity::Activity,
     admin::{AdminError, Code, NewGroup, Operation, Report, Rows, Selection, Survey},
-    attributes::{self, Attributes},
+    attributes::{self, Attributes, DropAfter},
     catalog::Catalog,
     choose::Decision,
     doubt::Doubt,
@@ -110,6 +110,8 @@ pub struct Group {
     /// Extents whose checksums no disk could read.
     pub(crate) zones_lost: AtomicU64,
     pub(crate) attributes: Mutex<Attributes>,
+    /// What was said of disks that went offline.
+    pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
     /// The disk timeout, where the watchdog reads it: ticks.
     deadline: Arc<AtomicU64>,
     stopping: AtomicBool,
@@ -141,6 +143,7 @@ pub(crate) struct Parts {
     pub slots: Slots,
     pub next_extent: u64,
     pub attributes: Attributes,
+    pub drop_after: BTreeMap<DiskNumber, DropAfter>,
     pub deadline: Arc<AtomicU64>,
 }
 
@@ -221,6 +224,7 @@ impl Group {
             rebalance: Arc::default(),
             zones_lost: AtomicU64::new(0),
             attributes: Mutex::new(parts.attributes),
+            drop_after: Mutex::new(parts.drop_after),
             deadline: parts.deadline,
             stopping: AtomicBool::new(false),
             weak: OnceLock::new(),
@@ -253,7 +257,11 @@ impl Group {
                 && member.is_writable()
                 && let Err(reason) = self.repair_header(member).await
             {
-                self.tell(Severity::Warning, Some(member.number), format!("header of disk {}: {reason}", member.name));
+                self.tell(
+                    Severity::Warning,
+                    Some(member.number),
+                    format!("header of disk {}: {reason}", member.name()),
+                );
             }
         }
         self.spawn_while_mounted("caretaker", |group| async move {
@@ -309,7 +317,7 @@ impl Group {
             .members
             .values()
             .filter(|member| member.state() == DiskState::Offline)
-            .map(|member| member.name.as_str())
+            .map(|member| member.name())
             .collect();
         let rest = if offline.is_empty() { String::new() } else { format!("; offline: {}", offline.join(", ")) };
         self.tell(Severity::Note, None, format!("disk group mounted, {} disks{rest}", self.members.len()));
@@ -608,12 +616,6 @@ impl Group {
         Ok(())
     }
 
-    /// # Errors
-    /// If some extent would keep no current mirror.
-    pub async fn offline(&self, selection: Selection) -> Result<()> {
-        self.take_offline(&selection).await
-    }
-
     /// Starts the resync of the disks and returns; `operations` shows it.
     ///
     /// # Errors
@@ -698,6 +700,6 @@ impl Group {
     /// The disks' names and states.
     #[must_use]
     pub fn members(&self) -> Vec<(String, plinth_format::membership::DiskState)> {
-        self.members.values().map(|member| (member.name.to_string(), member.state())).collect()
+        self.members.values().map(|member| (member.name().to_string(), member.state())).collect()
     }
 }

@@ -60,6 +60,8 @@ mod ranges;
 mod rebalance;
 mod reclaim;
 mod recovery;
+mod rename;
+mod repair_time;
 mod repairs;
 mod replace;
 mod resync;

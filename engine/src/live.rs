@@ -59,7 +59,7 @@ impl Group {
                     os_size: disk.as_ref().map_or(0, |disk| disk.size()),
                     total: u64::from(space.total(member.number)) * au,
                     free: u64::from(space.unowned(member.number)) * au,
-                    name: member.name.clone(),
+                    name: member.name().to_string(),
                     failure_group: member.failure_group.clone(),
                     quorum: member.quorum,
                     path: member.path(),

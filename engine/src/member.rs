@@ -65,7 +65,7 @@ pub struct Counters {
 pub struct Member {
     pub number: DiskNumber,
     id: Mutex<DiskId>,
-    pub name: String,
+    name: Mutex<Arc<str>>,
     pub failure_group: String,
     pub quorum: bool,
     pub layout: Layout,
@@ -94,6 +94,8 @@ pub struct Member {
     left: AtomicBool,
     /// Rounds of the caretaker since it went offline, or was found so.
     away: AtomicU64,
+    /// At how many of them it was last to be dropped for that.
+    overdue_at: AtomicU64,
 }
 
 /// What an I/O was for; names it in errors and counts it.
@@ -136,7 +138,7 @@ impl Member {
         Self {
             number: entry.number,
             id: Mutex::new(entry.id),
-            name: entry.name.clone(),
+            name: Mutex::new(entry.name.as_str().into()),
             failure_group: entry.failure_group.clone(),
             quorum: entry.quorum,
             layout,
@@ -159,6 +161,7 @@ impl Member {
             settled: Event::new(),
             left: AtomicBool::new(false),
             away: AtomicU64::new(0),
+            overdue_at: AtomicU64::new(0),
         }
     }
 
@@ -190,6 +193,17 @@ impl Member {
         *lock(&self.id)
     }
 
+    /// What the membership in force calls it.
+    #[must_use]
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&lock(&self.name))
+    }
+
+    /// `RENAME DISK` is on record.
+    pub fn rename(&self, name: &str) {
+        *lock(&self.name) = name.into();
+    }
+
     /// Another device takes its place. Returns what the one before was. Only while it is offline.
     pub fn become_another(&self, id: DiskId) -> DiskId {
         std::mem::replace(&mut *lock(&self.id), id)
@@ -208,7 +222,7 @@ impl Member {
     pub fn set_state(&self, state: DiskState) {
         let before = self.state.swap(state as u8, Ordering::AcqRel);
         if before != state as u8 {
-            self.away.store(0, Ordering::Relaxed);
+            self.wait_anew();
         }
         if state == DiskState::Offline && before != state as u8 {
             self.losses.fetch_add(1, Ordering::AcqRel);
@@ -234,6 +248,22 @@ impl Member {
     /// Counts a round of the caretaker in which it is offline. Time in which nobody could bring it back does not count.
     pub fn note_away(&self) {
         self.away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The time for which it is waited for begins again.
+    pub fn wait_anew(&self) {
+        self.away.store(0, Ordering::Relaxed);
+        self.overdue_at.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether it has been offline for so many seconds; again every `again` seconds.
+    pub fn is_overdue(&self, limit: u64, again: u64) -> bool {
+        let (away, last) = (self.away(), self.overdue_at.load(Ordering::Relaxed));
+        let is_overdue = away >= limit && (last == 0 || away >= last + again);
+        if is_overdue {
+            self.overdue_at.store(away.max(1), Ordering::Relaxed);
+        }
+        is_overdue
     }
 
     /// Seconds for which it has been offline while the group was mounted.
@@ -557,7 +587,7 @@ impl Flight<'_> {
                 counter.fetch_add(1, Ordering::Relaxed);
                 Settled::Failed(DiskError {
                     disk: self.member.id(),
-                    path: format!("{} {}", self.member.name, self.member.path()),
+                    path: format!("{} {}", self.member.name(), self.member.path()),
                     doing,
                     offset: self.offset,
                     length: self.length,

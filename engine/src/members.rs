@@ -135,7 +135,7 @@ mod tests {
     fn members_are_found_by_number_and_listed_in_order() {
         let members: Members = [member(70), member(0), member(u16::MAX)].into_iter().collect();
         assert_eq!((numbers(&members), members.len()), (vec![0, 70, u16::MAX], 3));
-        assert_eq!(members[&DiskNumber(70)].name, "D70");
+        assert_eq!(&*members[&DiskNumber(70)].name(), "D70");
         assert!(members.get(&DiskNumber(1)).is_none() && members.get(&DiskNumber(4000)).is_none());
     }
 

@@ -307,8 +307,11 @@ async fn mount_disks(
     let next_extent =
         scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
     let activity = Activity::new(&regions, log.sequence, world.monotonic());
-    let load = |connection: &_| Ok((attributes::load(connection)?, attributes::load_rebalance(connection)?));
-    let (attributes, rebalance) = catalog.read(load).await.map_err(|error| failed(&error))?;
+    let load = |connection: &_| {
+        let rebalance = attributes::load_rebalance(connection)?;
+        Ok((attributes::load(connection)?, rebalance, attributes::load_drop_after(connection)?))
+    };
+    let (attributes, rebalance, drop_after) = catalog.read(load).await.map_err(|error| failed(&error))?;
     deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
     let suspects = Arc::new(Suspects::new(scan.suspects));
     let extents = Arc::new(Extents::default());
@@ -341,6 +344,7 @@ async fn mount_disks(
         doubt,
         next_extent,
         attributes,
+        drop_after,
         deadline,
         world,
     });
@@ -536,12 +540,17 @@ fn build_space(
 }
 
 impl Group {
-    /// Rewrites the header copies of a disk that are missing, damaged or older.
+    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them.
     pub(crate) async fn repair_header(&self, member: &Arc<Member>) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Ok(()) };
         let Some(header) = identify::read_header(&*self.world, &*disk).await else {
             return Err("no copy of its header is valid".to_owned());
         };
+        let name = member.name();
+        if *header.best.name != *name && header.best.disk == member.id() {
+            let renewed = DiskHeader { sequence: header.best.sequence + 1, name: name.to_string(), ..header.best };
+            return write_header(member, &renewed, &renewed.layout.header_places()).await;
+        }
         if header.wrong.is_empty() {
             return Ok(());
         }
@@ -550,7 +559,7 @@ impl Group {
             return write_header(member, &renewed, &renewed.layout.header_places()).await;
         }
         write_header(member, &header.best, &header.wrong).await?;
-        let text = repaired_header(&member.name, &member.path(), &header.wrong);
+        let text = repaired_header(&*member.name(), &member.path(), &header.wrong);
         self.tell(Severity::Warning, Some(member.number), text);
         Ok(())
     }

@@ -35,7 +35,7 @@ impl Group {
             let member = self.select(&Selection::Disks(vec![replacement.disk.clone()]))?.remove(0);
             self.check_replaceable(&member)?;
             if pairs.iter().any(|(other, _): &(Arc<Member>, _)| other.number == member.number) {
-                let text = format!("disk {} is named twice in this statement", member.name);
+                let text = format!("disk {} is named twice in this statement", member.name());
                 return Err(AdminError::new(Code::Invalid, text));
             }
             pairs.push((member, replacement));
@@ -52,7 +52,7 @@ impl Group {
     }
 
     fn check_replaceable(&self, member: &Member) -> Result<()> {
-        let name = &member.name;
+        let name = &*member.name();
         if member.state() != DiskState::Offline {
             let text = format!("disk {name} of disk group {} is not OFFLINE", self.name);
             return Err(AdminError::new(Code::Invalid, text).hint(format!(
@@ -79,7 +79,7 @@ impl Group {
             .iter()
             .map(|(member, replacement)| NewDisk {
                 path: replacement.path.clone(),
-                name: Some(member.name.clone()),
+                name: Some(member.name().to_string()),
                 failure_group: Some(member.failure_group.clone()),
                 quorum: member.quorum,
                 size: None,
@@ -99,12 +99,12 @@ impl Group {
             self.check_sectors(&*one.disk)?;
             let (has, needs) = (one.layout.size(), member.layout.size());
             if has < needs {
-                let text = format!("disk {} has {has} bytes, disk {} needs {needs}", one.disk.path(), member.name);
+                let text = format!("disk {} has {has} bytes, disk {} needs {needs}", one.disk.path(), member.name());
                 return Err(AdminError::new(Code::DiskTooSmall, text).hint(format!(
                     "take a larger one; or ALTER DISKGROUP {} ADD DISK '{}' DROP DISK {} FORCE",
                     self.name,
                     one.disk.path(),
-                    member.name
+                    member.name()
                 )));
             }
         }
@@ -115,7 +115,7 @@ impl Group {
     async fn put_in_place(&self, member: &Arc<Member>, taken: Taken) -> Result<()> {
         let path = taken.disk.path().to_owned();
         let failed = |why: &dyn std::fmt::Display| {
-            AdminError::new(Code::Io, format!("disk {path} cannot take the place of disk {}: {why}", member.name))
+            AdminError::new(Code::Io, format!("disk {path} cannot take the place of disk {}: {why}", member.name()))
         };
         if !member.wait_settled().await {
             return Err(failed(&"what the disk misses could not be recorded"));
@@ -136,7 +136,7 @@ impl Group {
             member.become_another(before);
             return Err(failed(&reason));
         }
-        let text = format!("disk {}: {path} takes its place, and gets all that it had", member.name);
+        let text = format!("disk {}: {path} takes its place, and gets all that it had", member.name());
         self.tell(Severity::Note, Some(member.number), text);
         Ok(())
     }

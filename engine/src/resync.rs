@@ -56,7 +56,7 @@ impl Group {
             Selection::Disks(names) => names
                 .iter()
                 .map(|name| {
-                    let member = self.members.values().find(|member| member.name == *name);
+                    let member = self.members.values().find(|member| *member.name() == **name);
                     member.cloned().ok_or_else(|| unknown("disk", name))
                 })
                 .collect(),
@@ -79,14 +79,14 @@ impl Group {
         let members = self.select(selection)?;
         let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
         self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
-            let name = self.members.get(&number).map_or("", |member| member.name.as_str());
+            let name = self.members.get(&number).map_or_else(|| Arc::from(""), |member| member.name());
             let text = format!("disk {name} of disk group {} cannot go offline: {refusal}", self.name);
             AdminError::new(Code::WouldLoseData, text)
                 .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
         })?;
         for member in members {
             if !member.wait_settled().await {
-                let text = format!("disk {} is offline, but what it misses could not be recorded", member.name);
+                let text = format!("disk {} is offline, but what it misses could not be recorded", member.name());
                 return Err(AdminError::new(Code::Io, text).hint("the alert log says why; the next mount recovers"));
             }
         }
@@ -114,14 +114,14 @@ impl Group {
             return Ok(());
         }
         if !member.wait_settled().await {
-            return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name)));
+            return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name())));
         }
         let (disk, whole) = self.find_device(member).await?;
         let failed = |refusal: &dyn std::fmt::Display| {
-            AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name))
+            AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name()))
         };
         if let Some(reason) = &whole {
-            let text = format!("disk {} is copied whole: {reason}", member.name);
+            let text = format!("disk {} is copied whole: {reason}", member.name());
             self.tell(Severity::Warning, Some(member.number), text);
             self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
         }
@@ -145,11 +145,11 @@ impl Group {
         self.tell(
             Severity::Note,
             Some(member.number),
-            format!("disk {} ({}) is back: resync begins", member.name, member.path()),
+            format!("disk {} ({}) is back: resync begins", member.name(), member.path()),
         );
         if member.state() == DiskState::Online {
             // A quorum disk has nothing to copy.
-            self.tell(Severity::Note, Some(member.number), format!("disk {} is online: 0 bytes copied", member.name));
+            self.tell(Severity::Note, Some(member.number), format!("disk {} is online: 0 bytes copied", member.name()));
         } else {
             self.spawn_resync(member, losses);
         }
@@ -191,11 +191,11 @@ impl Group {
         identities.dedup();
         if identities.len() > 1 && !planted::has(Bug::CloneAccepted) {
             let paths: Vec<_> = matches.iter().map(|(found, ..)| found.path.as_str()).collect();
-            let text = format!("{} are all disk {} of disk group {}", paths.join(" and "), member.name, self.name);
+            let text = format!("{} are all disk {} of disk group {}", paths.join(" and "), member.name(), self.name);
             return Err(AdminError::new(Code::DuplicateDisk, text).hint("detach the copy"));
         }
         let Some((found, disk, header)) = matches.into_iter().next() else {
-            let text = format!("disk {} of disk group {} is not in sight", member.name, self.name);
+            let text = format!("disk {} of disk group {} is not in sight", member.name(), self.name);
             return Err(AdminError::new(Code::CannotOpen, text)
                 .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
         };
@@ -204,7 +204,7 @@ impl Group {
                 "{} has shrunk: {} bytes, disk {} needs {}",
                 found.path,
                 disk.size(),
-                member.name,
+                member.name(),
                 member.layout.size()
             );
             return Err(AdminError::new(Code::DiskMismatch, text).hint("give it its old size"));
@@ -259,7 +259,7 @@ impl Group {
             {
                 progress.state = "WAIT";
             }
-            let text = format!("resync of disk {} pauses: the disk group is being dismounted", member.name);
+            let text = format!("resync of disk {} pauses: the disk group is being dismounted", member.name());
             self.tell(Severity::Note, Some(member.number), text);
             return;
         }
@@ -281,14 +281,16 @@ impl Group {
             None => self.tell(
                 Severity::Note,
                 Some(member.number),
-                format!("disk {} is online: {bytes} bytes copied", member.name),
+                format!("disk {} is online: {bytes} bytes copied", member.name()),
             ),
             Some(error) => self.tell(
                 Severity::Alarm,
                 Some(member.number),
                 format!(
                     "resync of disk {} ended: {error}. ALTER DISKGROUP {} ONLINE DISK {} goes on",
-                    member.name, self.name, member.name
+                    member.name(),
+                    self.name,
+                    member.name()
                 ),
             ),
         }
@@ -452,7 +454,7 @@ impl Group {
                 Ok(true)
             });
             online.map_err(|refusal| FileError::Refused {
-                disk: syncing.name.clone(),
+                disk: syncing.name().to_string(),
                 reason: "it could not be recorded as online".to_owned(),
                 why: refusal.to_string(),
             })

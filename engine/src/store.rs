@@ -577,7 +577,7 @@ impl DiskStore {
         let parts = self.parts(file, mirror, offset, 1).unwrap_or_default();
         parts.first().map_or_else(
             || format!("mirror {mirror}"),
-            |part| format!("disk {} ({}), offset {}", part.member.name, part.member.path(), part.offset),
+            |part| format!("disk {} ({}), offset {}", part.member.name(), part.member.path(), part.offset),
         )
     }
 

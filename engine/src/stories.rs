@@ -6,6 +6,7 @@ mod exchange;
 mod flushes;
 mod growth;
 mod kills;
+mod names;
 mod noise;
 mod returning;
 mod slots;
@@ -484,10 +485,10 @@ fn a_failed_flush_is_never_retried_into_success() {
 fn offline_is_all_or_nothing() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "A", "B", "B"]);
     lab.write(lab.create_file("table"), 0, &pattern(1, 3_000_000));
-    let refusal = block_on(lab.group().offline(Selection::All)).expect_err("nothing would be left");
+    let refusal = block_on(lab.group().offline(Selection::All, None)).expect_err("nothing would be left");
     assert_eq!(refusal.code, Code::WouldLoseData);
     assert!((0..4).all(|disk| lab.state(disk) == DiskState::Online));
-    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]))).expect("one failure group");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("one failure group");
     assert_eq!([lab.state(2), lab.state(3)], [DiskState::Offline; 2]);
     lab.online_all();
     lab.check();
@@ -522,7 +523,7 @@ fn freeing_a_slot_after_a_crash_hides_no_suspect_extent() {
 fn a_lost_block_keeps_no_others_from_being_copied() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
-    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]))).expect("it may go");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("it may go");
     let bytes = pattern(1, 1_000_000);
     lab.write(node, 0, &bytes);
     lab.sync(node);

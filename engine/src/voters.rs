@@ -242,7 +242,10 @@ impl Voters {
         let Some(member) = self.members.get(&number) else { return };
         let text = format!(
             "disk {} in failure group {} is offline: {reason}. ALTER DISKGROUP {} ONLINE DISK {} when it is back",
-            member.name, member.failure_group, self.name, member.name
+            member.name(),
+            member.failure_group,
+            self.name,
+            member.name()
         );
         self.tell(Severity::Alarm, Some(number), text);
     }
@@ -640,12 +643,16 @@ impl Voters {
         failed
     }
 
-    /// The members take the states of the recorded membership.
+    /// The members take the states and names of the recorded membership.
     fn enforce(&self, previous: &Membership, recorded: &Membership) {
         let mut gone = Vec::new();
         for disk in &recorded.disks {
             let Some(member) = self.members.get(&disk.number) else { continue };
-            let before = previous.disk(disk.number).map(|disk| disk.state);
+            let known = previous.disk(disk.number);
+            if known.is_some_and(|known| known.name != disk.name) {
+                member.rename(&disk.name);
+            }
+            let before = known.map(|known| known.state);
             if disk.state == DiskState::Offline && before != Some(DiskState::Offline) {
                 // Order matters: who sees the disk offline must also see that its
                 // stale marks are not yet durable.

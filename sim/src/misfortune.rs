@@ -626,13 +626,13 @@ impl Story {
             // Each could go, but not all of them: none does (R5).
             let (group, before) = (Arc::clone(tenant.group()), tenant.group().members());
             let all = Selection::FailureGroups(tenant.shape.data_groups());
-            let ended = tenant.inside(async move { group.offline(all).await }).await?;
+            let ended = tenant.inside(async move { group.offline(all, None).await }).await?;
             if ended.ok_or("the engine died by itself")?.is_ok() {
                 return Err(format!("{}: all its disks were taken offline, which were {before:?}", tenant.name));
             }
         }
         let (group, names) = (Arc::clone(tenant.group()), vec![name.clone()]);
-        let ended = tenant.inside(async move { group.offline(Selection::FailureGroups(names)).await }).await?;
+        let ended = tenant.inside(async move { group.offline(Selection::FailureGroups(names), None).await }).await?;
         match ended.ok_or("the engine died by itself")? {
             Ok(()) => {
                 tenant.ill.insert(name, Ill::Away);

@@ -409,7 +409,7 @@ impl World {
     /// `OFFLINE DISKS IN FAILURE GROUP`.
     pub fn offline(&mut self, failure_group: &str) {
         let (group, names) = (self.mounted(), vec![failure_group.to_owned()]);
-        if let Err(error) = self.alive(async move { group.offline(Selection::FailureGroups(names)).await }) {
+        if let Err(error) = self.alive(async move { group.offline(Selection::FailureGroups(names), None).await }) {
             self.fail_with("offline", words(&error));
         }
     }

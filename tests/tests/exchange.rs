@@ -98,6 +98,35 @@ fn a_disk_is_replaced() {
     blocks.must_read_right();
 }
 
+/// Disks get other names while they are used, and an engine that is killed knows them by these.
+#[test]
+fn disks_are_renamed() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("table"), 1, 2_000);
+    let name = |disk: &str| instance.disk_row(&instance.disk(disk))["name"].clone();
+    instance.sql("ALTER DISKGROUP data RENAME DISK data_0000 TO shelf1, data_0001 TO data_0000");
+    assert_eq!((name("f0d0"), name("f1d0"), name("f2d0")), ("SHELF1".into(), "DATA_0000".into(), "DATA_0002".into()));
+    let refused = instance.refused("ALTER DISKGROUP data RENAME DISK data_0002 TO shelf1");
+    assert!(refused.contains("would have two disks SHELF1"), "{refused}");
+    instance.sql("ALTER DISKGROUP data OFFLINE DISK shelf1 DROP AFTER 2 H");
+    let timer = instance.number("SELECT repair_timer FROM v$asm_disk WHERE name = 'SHELF1'");
+    assert!((7000.0..=7200.0).contains(&timer), "{timer}");
+    let refused = instance.refused("ALTER DISKGROUP data RENAME DISKS ALL");
+    assert!(refused.contains("SHELF1 of disk group DATA is not ONLINE"), "{refused}");
+    instance.sql("ALTER DISKGROUP data ONLINE ALL WAIT");
+    instance.kill_engine("DATA");
+    wait_for("the next engine", || {
+        instance.number("SELECT count(*) FROM v$asm_diskgroup WHERE state = 'MOUNTED'") == 1.0
+    });
+    assert_eq!(name("f0d0"), "SHELF1");
+    instance.sql("ALTER DISKGROUP data RENAME DISKS ALL");
+    assert_eq!(name("f0d0"), "DATA_0000");
+    blocks.must_read_right();
+    instance.check("DATA");
+}
+
 /// What cannot be done is refused, at its place and with a remedy, and changes nothing.
 #[test]
 fn what_cannot_be_exchanged() {

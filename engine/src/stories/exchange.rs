@@ -226,7 +226,7 @@ fn a_disk_is_away_for_too_long() {
         for name in ["disk_repair_time", "failgroup_repair_time"] {
             block_on(lab.group().set_attribute(name, "0.02m")).expect("it is set");
         }
-        block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]))).expect("it can be spared");
+        block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can be spared");
         if groups.len() == 2 {
             lab.wait_for("the alarm", || lab.told("cannot be dropped: NORMAL redundancy needs 2 failure groups"));
             assert_eq!(lab.held().len(), 2);
@@ -238,6 +238,48 @@ fn a_disk_is_away_for_too_long() {
         lab.disks[0].faults(|faults| faults.fail_reads = true);
         assert!(lab.read(node, 0, 20 << 20) == pattern(1, 20 << 20));
     }
+}
+
+/// OFFLINE says itself for how long a disk is waited for; this time, and not when it is away again.
+#[test]
+fn a_disk_is_waited_for_as_long_as_was_said() {
+    let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C", "D"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 10 << 20));
+    lab.sync(node);
+    let offline = |lab: &Lab, disk: &str, drop_after| {
+        let which = Selection::Disks(vec![disk.to_owned()]);
+        block_on(lab.group().offline(which, drop_after)).expect("it can be spared");
+    };
+    let timer = |lab: &Lab| {
+        let rows = block_on(lab.group().query("SELECT repair_timer FROM v$asm_disk WHERE name = 'DATA_0001'"));
+        match rows.expect("it is asked").rows[0][0] {
+            crate::admin::Value::Integer(seconds) => seconds,
+            ref other => panic!("{other:?}"),
+        }
+    };
+    // The last statement counts, and a crash changes nothing in that.
+    offline(&lab, "DATA_0001", Some(7200));
+    offline(&lab, "DATA_0001", Some(3600));
+    lab.kill();
+    lab.mount();
+    assert!((3000..=3600).contains(&timer(&lab)), "{}", timer(&lab));
+    lab.online_all();
+    assert_eq!(timer(&lab), 0);
+    lab.silence(1);
+    lab.write(lab.find("table"), 0, &pattern(2, 10 << 20));
+    lab.wait_for("the loss", || lab.state(1) == DiskState::Offline);
+    assert!(timer(&lab) > 7200, "as long as any: {}", timer(&lab));
+    lab.disks[1].heal();
+    lab.online_all();
+    offline(&lab, "DATA_0002", Some(3600));
+    offline(&lab, "DATA_0002", None);
+    lab.online_all();
+    offline(&lab, "DATA_0003", Some(0));
+    lab.wait_for("the drop", || lab.held().len() == 3);
+    lab.rebalanced();
+    assert!(lab.told("disk DATA_0003 was offline for longer than the repair time, and is dropped"));
+    lab.check();
 }
 
 /// Requests that cannot be carried out change nothing.

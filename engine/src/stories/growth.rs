@@ -44,7 +44,7 @@ fn a_catalog_that_cannot_grow_says_so_and_goes_on() {
     assert!(count > 200, "{count} files only");
     // What was acknowledged can be made durable, a disk may go and come back, and the group be mounted.
     lab.sync(node);
-    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]))).expect("it can be spared");
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("it can be spared");
     lab.write(node, 0, &pattern(5, 300_000));
     lab.sync(node);
     lab.kill();

@@ -146,6 +146,32 @@ fn a_mount_is_cut_short_twice() {
     );
 }
 
+/// All names of a statement are the old ones or all the new ones, and the headers say the same after the next mount.
+#[test]
+fn a_renaming_is_cut_short() {
+    let met = [std::cell::Cell::new(0), std::cell::Cell::new(0)];
+    cut_short(
+        &prepared(false),
+        2,
+        |doomed| {
+            if doomed.try_mount(false).is_ok() {
+                let _ = doomed.rename(&[("DATA_0000", "DATA_0001"), ("DATA_0001", "DATA_0000"), ("DATA_0002", "LAST")]);
+            }
+        },
+        |heir, place| {
+            heir.mount();
+            let names = heir.names();
+            let is_new = names == ["DATA_0001", "DATA_0000", "LAST"];
+            assert!(is_new || names == ["DATA_0000", "DATA_0001", "DATA_0002"], "{place}: {names:?}");
+            met[usize::from(is_new)].set(met[usize::from(is_new)].get() + 1);
+            assert_eq!(heir.header_names(), names, "{place}");
+            heir.check();
+            heir.dismount();
+        },
+    );
+    assert!(met.iter().all(|count| count.get() > 2), "{met:?}");
+}
+
 #[test]
 fn work_and_a_dismount_are_cut_short() {
     let work = |doomed: &mut Lab| {

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, sync::PoisonError};
 
 impl Lab {
     fn offline(&self, disk: usize) {
-        let name = self.group().members.values().nth(disk).expect("there is such a disk").name.clone();
-        block_on(self.group().offline(Selection::Disks(vec![name]))).expect("it can be spared");
+        let name = self.group().members.values().nth(disk).expect("there is such a disk").name().to_string();
+        block_on(self.group().offline(Selection::Disks(vec![name]), None)).expect("it can be spared");
     }
 
     fn online(&self, disk: usize) {
-        let name = self.group().members.values().nth(disk).expect("there is such a disk").name.clone();
+        let name = self.group().members.values().nth(disk).expect("there is such a disk").name().to_string();
         block_on(self.group().online(Selection::Disks(vec![name]))).expect("its resync begins");
     }
 }
@@ -408,10 +408,24 @@ fn a_disk_returns_to_a_group_that_was_filled() {
         assert_eq!(lab.group().placement().allocatable(&lab.group().space.lock().expect("whole")), 0, "it is full");
         lab.online_all();
         let others = Selection::FailureGroups(vec!["B".to_owned()]);
-        block_on(lab.group().offline(others)).expect("failure group A has everything");
+        block_on(lab.group().offline(others, None)).expect("failure group A has everything");
         let node = lab.find("file0");
         lab.write(node, 0, &pattern(7, 4096));
         lab.sync(node);
         assert_eq!(lab.read(node, 0, 4096), pattern(7, 4096));
     }
+}
+
+/// A disk fails, and nobody asks it for anything. A check does, and with REPAIR takes it offline.
+#[test]
+fn a_check_meets_a_disk_that_fails() {
+    let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C", "D"]);
+    lab.disks[3].faults(|faults| faults.fail_reads = true);
+    let report = block_on(lab.group().check(false)).expect("the check runs");
+    assert!(report.problems.iter().any(|problem| problem.text.contains("no copy of its header is valid")));
+    assert_eq!(lab.state(3), DiskState::Online);
+    let report = block_on(lab.group().check(true)).expect("the check runs");
+    assert!(report.problems.iter().all(|problem| problem.repaired), "{:?}", report.problems);
+    assert_eq!(lab.state(3), DiskState::Offline);
+    lab.check();
 }

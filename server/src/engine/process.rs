@@ -328,7 +328,9 @@ impl Engine {
                     block_on(engine.mounted()?.drop_group(contents))
                 });
             }
-            Request::Offline(which) => done(self.mounted().and_then(|group| block_on(group.offline(which)))),
+            Request::Offline { which, drop_after } => {
+                done(self.mounted().and_then(|group| block_on(group.offline(which, drop_after))))
+            }
             Request::Online { which, power } => done(self.mounted().and_then(|group| {
                 power.into_iter().for_each(|power| group.set_resync_power(power));
                 block_on(group.online(which))
@@ -344,6 +346,7 @@ impl Engine {
                 power.into_iter().for_each(|power| group.set_resync_power(power));
                 block_on(group.replace(&replacements))
             })),
+            Request::Rename(renaming) => done(self.mounted().and_then(|group| block_on(group.rename(&renaming)))),
             Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
             Request::Rebalance { power } => done(self.mounted().and_then(|group| block_on(group.rebalance(power)))),
             Request::Check { repair } => match self.mounted().and_then(|group| block_on(group.check(repair))) {

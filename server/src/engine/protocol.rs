@@ -1,7 +1,7 @@
 //! What is said on an engine's socket.
 
 use plinth_engine::{
-    admin::{AdminError, Estimate, Exchange, NewGroup, Operation, Replacement, Report, Selection, Value},
+    admin::{AdminError, Estimate, Exchange, NewGroup, Operation, Renaming, Replacement, Report, Selection, Value},
     api::Kind,
 };
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,11 @@ pub enum Request {
     Drop {
         contents: bool,
     },
-    Offline(Selection),
+    Offline {
+        which: Selection,
+        /// Seconds.
+        drop_after: Option<u64>,
+    },
     Online {
         which: Selection,
         power: Option<u32>,
@@ -43,6 +47,7 @@ pub enum Request {
         replacements: Vec<Replacement>,
         power: Option<u32>,
     },
+    Rename(Renaming),
     Rebalance {
         power: Option<u32>,
     },

@@ -158,8 +158,9 @@ impl Context {
             Statement::Dismount { groups, force } => {
                 each(&self.mounted_groups(groups), |group| instance.dismount_group(group, *force))
             }
-            Statement::Offline { group, which, at } => {
-                self.ask(group, &Request::Offline(which.clone()), Some((which, *at)))?;
+            Statement::Offline { group, which, drop_after, at } => {
+                let request = Request::Offline { which: which.clone(), drop_after: *drop_after };
+                self.ask(group, &request, Some((which, *at)))?;
                 Ok(Outcome::Done)
             }
             Statement::Online { group, which, resync, at } => {
@@ -176,6 +177,11 @@ impl Context {
             }
             Statement::Replace { group, replacements, resync } => {
                 self.replace(group, replacements, *resync, cancel)?;
+                Ok(Outcome::Done)
+            }
+            Statement::Rename { group, renaming, at } => {
+                let renamed = self.engine(group)?.ask(&Request::Rename(renaming.clone()));
+                renamed.map_err(|error| Refusal::from(error).or_at(*at))?;
                 Ok(Outcome::Done)
             }
             Statement::Rebalance { group, rebalance } => {

@@ -6,8 +6,14 @@ use super::{
     tokens::{Kind, Text, Token},
 };
 use crate::refusal::{Refusal, state};
-use plinth_engine::{admin::Selection, group::POWER_MAX};
+use plinth_engine::{
+    admin::{Renaming, Selection},
+    group::POWER_MAX,
+};
 use plinth_format::{NAME_MAX, Redundancy, is_name};
+
+/// Seconds: 136 years, as for the attribute.
+const DROP_AFTER_MAX: u64 = 136 * 366 * 24 * 3600;
 
 type Result<T> = std::result::Result<T, Refusal>;
 
@@ -325,6 +331,28 @@ impl Parser<'_> {
         parse_size(&written).ok_or_else(|| Refusal::syntax(at, format!("'{written}' is not {WHAT}")))
     }
 
+    /// `[DROP AFTER n {M|H}]`: seconds.
+    fn drop_after(&mut self) -> Result<Option<u64>> {
+        if !self.take("DROP") {
+            return Ok(None);
+        }
+        self.need("AFTER")?;
+        let at = self.here();
+        const WHAT: &str = "a number of minutes or hours, such as 90M or 4H";
+        let Some(Token { kind: Kind::Number(digits), .. }) = self.peek() else { return Err(self.expected(WHAT)) };
+        let number: Option<u64> = digits.parse().ok();
+        self.next += 1;
+        let unit = if self.take("M") {
+            60
+        } else if self.take("H") {
+            3600
+        } else {
+            return Err(self.expected("M or H"));
+        };
+        let seconds = number.and_then(|number| number.checked_mul(unit)).filter(|seconds| *seconds <= DROP_AFTER_MAX);
+        seconds.map(Some).ok_or_else(|| Refusal::syntax(at, format!("expected {WHAT}, at most 136 years")))
+    }
+
     /// `'name' = 'value'`
     fn attribute(&mut self) -> Result<(At<String>, String)> {
         let mut name = self.string("the name of an attribute in single quotes")?;
@@ -390,13 +418,14 @@ impl Parser<'_> {
         if self.is("REPLACE") {
             return self.replace(group);
         }
+        if self.take("RENAME") {
+            return self.rename(group, at);
+        }
         if self.take("OFFLINE") {
             let which = self.selection(false)?;
-            if self.is("DROP") {
-                return Err(self.later("DROP AFTER").hint("set the attribute 'disk_repair_time'"));
-            }
+            let drop_after = self.drop_after()?;
             self.wait_or_not();
-            return Ok(Statement::Offline { group, which, at });
+            return Ok(Statement::Offline { group, which, drop_after, at });
         }
         if self.take("ONLINE") {
             let which = self.selection(true)?;
@@ -424,13 +453,12 @@ impl Parser<'_> {
             let (name, value) = self.attribute()?;
             return Ok(Statement::SetAttribute { group, name, value });
         }
-        const LATER: [&str; 9] =
-            ["RESIZE", "RENAME", "MODIFY", "SCRUB", "CONVERT", "MOVE", "ENABLE", "DISABLE", "ALTER"];
+        const LATER: [&str; 8] = ["RESIZE", "MODIFY", "SCRUB", "CONVERT", "MOVE", "ENABLE", "DISABLE", "ALTER"];
         if let Some(keyword) = LATER.iter().find(|keyword| self.is(keyword)) {
             return Err(self.later(&format!("ALTER DISKGROUP ... {keyword}")));
         }
         Err(self.expected(
-            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE",
+            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE",
         ))
     }
 
@@ -509,6 +537,32 @@ impl Parser<'_> {
         }
         let resync = self.resync()?;
         Ok(Statement::Replace { group, replacements, resync })
+    }
+
+    /// `RENAME {DISK old TO new [, ...] | DISKS ALL}`, behind its first word.
+    fn rename(&mut self, group: At<String>, at: usize) -> Result<Statement> {
+        if self.take("DISKS") {
+            self.need("ALL")?;
+            return Ok(Statement::Rename { group, renaming: Renaming::All, at });
+        }
+        for what in ["DIRECTORY", "ALIAS"] {
+            if self.is(what) {
+                return Err(self
+                    .later(&format!("RENAME {what}"))
+                    .hint("rename it where the disk group is mounted: mv"));
+            }
+        }
+        self.need("DISK")?;
+        let mut pairs = Vec::new();
+        loop {
+            let old = self.name("the name of a disk")?;
+            self.need("TO")?;
+            let new = self.name("its new name")?;
+            pairs.push((old.value, new.value));
+            if !self.take_symbol(",") {
+                return Ok(Statement::Rename { group, renaming: Renaming::Disks(pairs), at });
+            }
+        }
     }
 
     fn path(&mut self) -> Result<At<String>> {

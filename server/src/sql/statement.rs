@@ -1,6 +1,6 @@
 //! What statements ask for.
 
-use plinth_engine::admin::Selection;
+use plinth_engine::admin::{Renaming, Selection};
 use plinth_format::Redundancy;
 
 /// Something from the text, and where it stands there: characters from the start, counted from 0.
@@ -32,6 +32,8 @@ pub enum Statement {
     Offline {
         group: At<String>,
         which: Selection,
+        /// Seconds after which the disks are dropped; `None`: the repair time of the group.
+        drop_after: Option<u64>,
         at: usize,
     },
     Online {
@@ -57,6 +59,12 @@ pub enum Statement {
         group: At<String>,
         replacements: Vec<(At<String>, DiskClause)>,
         resync: Rebalance,
+    },
+    /// Other names for disks.
+    Rename {
+        group: At<String>,
+        renaming: Renaming,
+        at: usize,
     },
     Rebalance {
         group: At<String>,
@@ -152,6 +160,7 @@ impl Statement {
             | Self::Exchange { .. }
             | Self::Undrop { .. }
             | Self::Replace { .. }
+            | Self::Rename { .. }
             | Self::Rebalance { .. }
             | Self::Check { .. }
             | Self::SetAttribute { .. } => "ALTER DISKGROUP",

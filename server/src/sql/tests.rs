@@ -6,7 +6,7 @@ use super::{
     statement::{self, Groups},
     tokens::Text,
 };
-use plinth_engine::admin::Selection;
+use plinth_engine::admin::{Renaming, Selection};
 use plinth_format::Redundancy;
 
 fn one(text: &str) -> Statement {
@@ -43,6 +43,17 @@ fn alter_diskgroup_says_all_it_can_say() {
         Statement::Dismount { groups: Groups::Named(names), force: true } if names.len() == 2));
     assert!(matches!(one("ALTER DISKGROUP d OFFLINE DISKS IN FAILGROUP f1, f2"),
         Statement::Offline { which: Selection::FailureGroups(names), .. } if names == ["F1", "F2"]));
+    for (text, seconds) in [("DROP AFTER 90 M", 5400), ("drop after 4h NOWAIT", 14400), ("DROP AFTER 0M", 0)] {
+        assert!(
+            matches!(one(&format!("ALTER DISKGROUP d OFFLINE DISK a {text}")),
+            Statement::Offline { drop_after: Some(found), .. } if found == seconds),
+            "{text}"
+        );
+    }
+    assert!(matches!(one("ALTER DISKGROUP d RENAME DISKS ALL"), Statement::Rename { renaming: Renaming::All, .. }));
+    assert!(matches!(one("ALTER DISKGROUP d RENAME DISK a TO b, c TO a"),
+        Statement::Rename { renaming: Renaming::Disks(pairs), .. }
+            if pairs.iter().map(|(old, new)| (old.as_str(), new.as_str())).eq([("A", "B"), ("C", "A")])));
     assert!(matches!(one("ALTER DISKGROUP d OFFLINE QUORUM DISK d_0001 NOWAIT"),
         Statement::Offline { which: Selection::Disks(names), .. } if names == ["D_0001"]));
     assert!(matches!(
@@ -162,9 +173,15 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d REBALANCE WITH <POWER 4", "expected RESTORE"),
         ("ALTER DISKGROUP d <RESIZE ALL", "RESIZE is not supported yet"),
         ("ALTER DISKGROUP d OFFLINE <ALL", "expected DISK"),
-        ("ALTER DISKGROUP d OFFLINE DISK a <DROP AFTER 5 M", "not supported yet"),
+        ("ALTER DISKGROUP d OFFLINE DISK a DROP <5 M", "expected AFTER"),
+        ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER <M", "a number of minutes or hours"),
+        ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER 5<", "expected M or H"),
+        ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER <99999999 H", "136 years"),
         ("ALTER DISKGROUP d ONLINE DISKS <FAILGROUP f", "expected IN"),
         ("ALTER DISKGROUP d ONLINE ALL <POWER 0", "from 1 to 1024"),
+        ("ALTER DISKGROUP d RENAME <a TO b", "expected DISK"),
+        ("ALTER DISKGROUP d RENAME DISK a <b", "expected TO"),
+        ("ALTER DISKGROUP d RENAME DISKS <a", "expected ALL"),
         ("ALTER DISKGROUP d REPLACE DISK a <'/x'", "expected WITH"),
         ("ALTER DISKGROUP d REPLACE DISK a WITH <b", "single quotes"),
         ("ALTER DISKGROUP d REPLACE DISK a WITH '/x', <'/y'", "expected the name of a disk"),
