@@ -199,7 +199,7 @@ fn error_of(failure: &Failure) -> FileError {
 impl Group {
     /// A flush of a disk that stays has failed.
     pub(crate) fn note_failed_flush(&self, member: &Member, reason: &str) {
-        self.doubt.note(&*member.name(), reason);
+        self.doubt.note(&member.name(), reason);
         let text = format!(
             "disk {} cannot be spared, and a flush of it failed: {reason}. What was written since the last good flush may be \
              lost: each file concerned gets an error at its next sync. Replace the disk",

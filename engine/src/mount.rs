@@ -559,7 +559,7 @@ impl Group {
             return write_header(member, &renewed, &renewed.layout.header_places()).await;
         }
         write_header(member, &header.best, &header.wrong).await?;
-        let text = repaired_header(&*member.name(), &member.path(), &header.wrong);
+        let text = repaired_header(&member.name(), &member.path(), &header.wrong);
         self.tell(Severity::Warning, Some(member.number), text);
         Ok(())
     }

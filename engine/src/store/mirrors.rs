@@ -1,0 +1,468 @@
+//! Which mirrors of the catalog there are, where they lie, and how they come and grow.
+//!
+//! A new mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, where nothing else writes:
+//!
+//!   1. Allocate AUs on a disk of a failure group that has no mirror.
+//!   2. Copy both files from the current mirrors; flush.
+//!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
+//!
+//! Two mirrors may be in one failure group, built while no other could be written. Where all three are there, the
+//! new one takes the place of one of those in the same membership. Its AUs are free when no read that began before is under way.
+//!
+//! Where the disk is one that returns, that membership is the one that makes it ONLINE ([`DiskStore::bring_online`]).
+
+use super::{DiskStore, lock, units};
+use crate::{
+    catalog::store::{CatalogFile, StoreError},
+    member::{Member, Settled},
+    space::Space,
+    voters::{Refusal, find},
+    world::wait_for,
+};
+use plinth_format::{
+    DiskNumber,
+    membership::{CatalogRun, DiskState, MemberDisk, Membership},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::Ordering},
+};
+
+/// Bytes copied at once when a mirror is built.
+const STEP: u64 = 1 << 20;
+/// Mirrors of the catalog where there are disks for them.
+const MIRRORS: usize = 3;
+
+impl DiskStore {
+    /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
+    pub fn free_struck(&self) {
+        let listed = units(&self.voters.current());
+        let mut owned = lock(&self.owned);
+        let gone: Vec<_> = owned.difference(&listed).copied().collect();
+        for (disk, au) in gone {
+            owned.remove(&(disk, au));
+            if self.members.get(&disk).is_some_and(|member| member.is_writable()) {
+                let mut retired = lock(&self.retired);
+                retired.in_hand.get_or_insert_with(|| lock(&self.space).take_in_hand());
+                retired.aus.push((disk, au));
+            } else {
+                lock(&self.space).cancel(disk, au);
+            }
+        }
+        drop(owned);
+        self.free_retired();
+        self.reserve();
+    }
+
+    /// Keeps room for the mirrors that the catalog lacks: on a disk of each failure group without one. Else files could take
+    /// all space while a disk is away, and its return would not make the group whole.
+    fn reserve(&self) {
+        let membership = self.voters.current();
+        let mut space = lock(&self.space);
+        let mut reserved: BTreeMap<DiskNumber, u32> = BTreeMap::new();
+        for file in [CatalogFile::Database, CatalogFile::Wal] {
+            let units = self.mirror_units(file);
+            for disk in self.lacking(&membership, file, &space) {
+                *reserved.entry(disk).or_default() += units;
+            }
+        }
+        space.reserve(reserved);
+    }
+
+    /// Where mirrors of a file could be built if the disks were there: the emptiest one in each failure group without a mirror.
+    fn lacking(&self, membership: &Membership, file: CatalogFile, space: &Space) -> Vec<DiskNumber> {
+        let mirrors = self.current_mirrors(file);
+        let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
+        let with: BTreeSet<&str> = mirrors.values().filter_map(group).collect();
+        if with.is_empty() || with.len() >= MIRRORS {
+            return Vec::new();
+        }
+        let mut emptiest: BTreeMap<&str, DiskNumber> = BTreeMap::new();
+        let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !with.contains(disk.failure_group.as_str());
+        for disk in membership.disks.iter().filter(stays) {
+            let best = emptiest.entry(&disk.failure_group).or_insert(disk.number);
+            if space.unowned(disk.number) > space.unowned(*best) {
+                *best = disk.number;
+            }
+        }
+        emptiest.into_values().collect()
+    }
+
+    /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as far as it could before.
+    fn leaves_room(&self, file: CatalogFile, more: u32) -> bool {
+        let membership = self.voters.current();
+        let space = lock(&self.space);
+        let units = self.mirror_units(file);
+        self.lacking(&membership, file, &space).iter().all(|disk| {
+            let unowned = space.unowned(*disk);
+            unowned < units || space.free(*disk) >= more
+        })
+    }
+
+    /// Builds mirrors until there are three, or one in each failure group, or two on two disks.
+    /// Runs on the catalog's writer thread.
+    ///
+    /// # Errors
+    /// If a copy cannot be read or recorded. No space for a mirror is no error.
+    pub fn rebuild(&self) -> Result<(), StoreError> {
+        wait_for(&*self.world, async {
+            for file in [CatalogFile::Database, CatalogFile::Wal] {
+                while self.build_one(file).await? {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Builds the mirrors that the catalog should have on a SYNCING disk once that is online, and records with
+    /// `edit`, in the same change, that it is. Runs on the catalog's writer thread. A mirror that cannot be
+    /// built keeps no disk away: [`Self::rebuild`] tries again, and says why.
+    ///
+    /// # Errors
+    /// If the change is refused.
+    pub fn bring_online(
+        &self,
+        disk: DiskNumber,
+        edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
+    ) -> Result<(), Refusal> {
+        let _in_hand = lock(&self.space).take_in_hand();
+        wait_for(&*self.world, async {
+            let mut runs = Vec::new();
+            let mut taken = Vec::new();
+            for file in [CatalogFile::Database, CatalogFile::Wal] {
+                let Some((aus, built)) = self.build_ahead(file, disk).await else { continue };
+                taken.extend(aus);
+                runs.extend(built);
+            }
+            let recorded = self
+                .voters
+                .change(|next| {
+                    if !edit(next)? {
+                        return Ok(false);
+                    }
+                    // Nobody else gives the catalog mirrors: this thread is the only one.
+                    list(next, &runs);
+                    Ok(true)
+                })
+                .await;
+            match &recorded {
+                Ok(membership) if runs.iter().all(|run| membership.catalog.contains(run)) => {
+                    lock(&self.owned).extend(taken.iter().map(|au| (disk, *au)));
+                }
+                _ => self.give_back(disk, &taken),
+            }
+            self.free_struck();
+            recorded.map(|_| ())
+        })
+    }
+
+    /// A mirror of one file on a disk that is about to be online: its AUs and runs.
+    async fn build_ahead(&self, file: CatalogFile, disk: DiskNumber) -> Option<(Vec<u32>, Vec<CatalogRun>)> {
+        let mut membership = (*self.voters.current()).clone();
+        find(&mut membership, disk)?.state = DiskState::Online;
+        let (mirror, _, units) = self.place_mirror(&membership, file, |candidate| candidate == disk)?;
+        let aus = self.allocate(disk, units, Space::allocate_reserved)?;
+        let runs = runs_of(file, mirror, disk, 0, &aus);
+        if self.copy(file, units, self.members.get(&disk)?, &runs).await.is_err() {
+            self.give_back(disk, &aus);
+            return None;
+        }
+        Some((aus, runs))
+    }
+
+    /// Whether without a disk the catalog would be in fewer failure groups than it could be.
+    pub fn needs(&self, disk: DiskNumber) -> bool {
+        let membership = self.voters.current();
+        let groups = |disks: &mut dyn Iterator<Item = &MemberDisk>| {
+            disks.map(|disk| disk.failure_group.clone()).collect::<BTreeSet<_>>().len().min(MIRRORS)
+        };
+        let possible =
+            groups(&mut membership.disks.iter().filter(|other| takes_mirrors(other) && other.number != disk));
+        [CatalogFile::Database, CatalogFile::Wal].into_iter().any(|file| {
+            let mirrors = self.current_mirrors(file);
+            let others = mirrors.values().filter(|other| **other != disk);
+            mirrors.values().any(|other| *other == disk)
+                && groups(&mut others.filter_map(|other| membership.disk(*other))) < possible
+        })
+    }
+
+    /// Whether a mirror could be built that is not there.
+    pub fn lacks_mirror(&self) -> bool {
+        let membership = self.voters.current();
+        [CatalogFile::Database, CatalogFile::Wal]
+            .into_iter()
+            .any(|file| self.place_mirror(&membership, file, |_| true).is_some())
+    }
+
+    /// The number of the next mirror of a file, its disk among the candidates, and the AUs it takes.
+    fn place_mirror(
+        &self,
+        membership: &Membership,
+        file: CatalogFile,
+        is_candidate: impl Fn(DiskNumber) -> bool,
+    ) -> Option<(u8, DiskNumber, u32)> {
+        let mirrors = self.current_mirrors(file);
+        let units = self.unit_count(membership, file, *mirrors.keys().next()?);
+        let has_room = |disk| is_candidate(disk) && lock(&self.space).unowned(disk) >= units;
+        let leaves = |disk| membership.disk(disk).is_some_and(|disk| disk.leaving);
+        let runs = membership.catalog.iter().filter(|run| run.file == file && leaves(run.disk));
+        let leaving = runs.map(|run| run.mirror).collect();
+        next_mirror(membership, &mirrors, &leaving, has_room).map(|(mirror, disk)| (mirror, disk, units))
+    }
+
+    async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
+        let membership = self.voters.current();
+        let Some((mirror, disk, units)) = self.place_mirror(&membership, file, |_| true) else { return Ok(false) };
+        let _in_hand = lock(&self.space).take_in_hand();
+        let Some(aus) = self.allocate(disk, units, Space::allocate_reserved) else { return Ok(false) };
+        let Some(member) = self.members.get(&disk) else { return Ok(false) };
+        let runs = runs_of(file, mirror, disk, 0, &aus);
+        let copied = self.copy(file, units, member, &runs).await;
+        if let Err(error) = copied {
+            self.give_back(disk, &aus);
+            return Err(error);
+        }
+        let recorded = self
+            .voters
+            .change(|next| {
+                let online = next.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+                if online {
+                    list(next, &runs);
+                }
+                Ok(online)
+            })
+            .await;
+        let listed = recorded.is_ok_and(|membership| runs.iter().all(|run| membership.catalog.contains(run)));
+        if listed {
+            lock(&self.owned).extend(aus.iter().map(|au| (disk, *au)));
+        } else {
+            self.give_back(disk, &aus);
+        }
+        self.free_struck();
+        Ok(listed)
+    }
+
+    async fn copy(
+        &self,
+        file: CatalogFile,
+        units: u32,
+        member: &Arc<Member>,
+        runs: &[CatalogRun],
+    ) -> Result<(), StoreError> {
+        let error = |offset, reason| Self::failed(file, "copying", offset, STEP as usize, reason);
+        let broken = member.broken();
+        for run in runs {
+            for step in 0..u64::from(run.count) * self.au_size / STEP {
+                let offset = u64::from(run.at) * self.au_size + step * STEP;
+                let buffer = self.read_best(file, offset, STEP as usize).await?;
+                let target = member.layout.au_offset(run.first) + step * STEP;
+                let settled = member.start_write(target, buffer.share()).settle().await;
+                if !settled.is_ok() {
+                    return Err(error(offset, settled.reason()));
+                }
+            }
+        }
+        match member.flush().await {
+            Settled::Ok(_) if member.broken() == broken => Ok(()),
+            Settled::Ok(_) => Err(error(0, "a flush failed".to_owned())),
+            bad => Err(error(u64::from(units) * self.au_size, bad.reason())),
+        }
+    }
+
+    /// AUs that every mirror of a file has.
+    pub(super) fn mirror_units(&self, file: CatalogFile) -> u32 {
+        let membership = self.voters.current();
+        let mirrors = self.current_mirrors(file);
+        mirrors.keys().map(|mirror| self.unit_count(&membership, file, *mirror)).min().unwrap_or(0)
+    }
+
+    fn unit_count(&self, membership: &Membership, file: CatalogFile, mirror: u8) -> u32 {
+        let runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
+        runs.map(|run| run.count).sum()
+    }
+
+    fn allocate(
+        &self,
+        disk: DiskNumber,
+        units: u32,
+        take: impl Fn(&mut Space, DiskNumber) -> Option<u32>,
+    ) -> Option<Vec<u32>> {
+        if !self.is_space_known.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut space = lock(&self.space);
+        let mut aus = Vec::new();
+        for _ in 0..units {
+            match take(&mut space, disk) {
+                Some(au) => aus.push(au),
+                None => {
+                    aus.into_iter().for_each(|au| space.cancel(disk, au));
+                    return None;
+                }
+            }
+        }
+        aus.sort_unstable();
+        Some(aus)
+    }
+
+    fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
+        let mut space = lock(&self.space);
+        aus.iter().for_each(|au| space.cancel(disk, *au));
+    }
+
+    pub(super) async fn grow_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        let membership = self.voters.current();
+        let mirrors = self.current_mirrors(file);
+        let Some(first) = mirrors.keys().next() else {
+            return Err(Self::failed(file, "growing", 0, 0, "no mirror is left".to_owned()));
+        };
+        let have = self.unit_count(&membership, file, *first);
+        let want = u32::try_from(capacity.div_ceil(self.au_size)).map_err(|_| StoreError::NoSpace)?;
+        if want <= have {
+            return Ok(());
+        }
+        // Growing runs: an eighth more than there is, so that a large catalog has few runs.
+        let mut ahead = (want + have / 8) - have;
+        if !self.leaves_room(file, ahead) {
+            ahead = want - have;
+            if !self.leaves_room(file, ahead) {
+                return Err(StoreError::NoSpace);
+            }
+        }
+        let _in_hand = lock(&self.space).take_in_hand();
+        let mut taken: Vec<(DiskNumber, Vec<u32>)> = Vec::new();
+        let mut runs = Vec::new();
+        for (mirror, home) in &mirrors {
+            let group = |disk: DiskNumber| membership.disk(disk).map(|disk| disk.failure_group.clone());
+            let others: BTreeSet<_> =
+                mirrors.values().filter(|disk| *disk != home).filter_map(|disk| group(*disk)).collect();
+            let neighbours = membership
+                .disks
+                .iter()
+                .filter(|disk| takes_mirrors(disk) && disk.number != *home)
+                .filter(|disk| {
+                    !others.contains(&disk.failure_group) || Some(&disk.failure_group) == group(*home).as_ref()
+                })
+                .map(|disk| disk.number)
+                .filter(|disk| !mirrors.values().any(|other| other == disk));
+            let found = [*home].into_iter().chain(neighbours).find_map(|disk| {
+                let aus = self
+                    .allocate(disk, ahead, Space::allocate_on)
+                    .or_else(|| self.allocate(disk, want - have, Space::allocate_on))?;
+                Some((disk, aus))
+            });
+            let Some((disk, aus)) = found else {
+                taken.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
+                return Err(StoreError::NoSpace);
+            };
+            runs.push((*mirror, disk, aus.clone()));
+            taken.push((disk, aus));
+        }
+        let least = runs.iter().map(|(.., aus)| aus.len()).min().unwrap_or(0);
+        for (_, disk, aus) in &mut runs {
+            let extra = aus.split_off(least);
+            self.give_back(*disk, &extra);
+        }
+        let entries: Vec<_> =
+            runs.iter().flat_map(|(mirror, disk, aus)| runs_of(file, *mirror, *disk, have, aus)).collect();
+        let recorded = self
+            .voters
+            .change(|next| {
+                // A mirror struck meanwhile does not grow.
+                let alive: BTreeSet<_> =
+                    next.catalog.iter().filter(|run| run.file == file).map(|run| run.mirror).collect();
+                next.catalog.extend(entries.iter().filter(|run| alive.contains(&run.mirror)).copied());
+                Ok(true)
+            })
+            .await;
+        let grown = match recorded {
+            Ok(membership) => {
+                let listed = units(&membership);
+                for (_, disk, aus) in &runs {
+                    for au in aus {
+                        if listed.contains(&(*disk, *au)) {
+                            lock(&self.owned).insert((*disk, *au));
+                        } else {
+                            self.give_back(*disk, &[*au]);
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Err(refusal) => {
+                // What was more than the least is given back already.
+                runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
+                Err(StoreError::Stopped(refusal.to_string()))
+            }
+        };
+        self.reserve();
+        grown
+    }
+}
+
+/// Whether mirrors of the catalog may go to a disk.
+fn takes_mirrors(disk: &MemberDisk) -> bool {
+    disk.state == DiskState::Online && !disk.quorum && !disk.leaving
+}
+
+/// The disk on which the next mirror of the catalog should go: online, in a failure group
+/// without one; with fewer than two mirrors any other disk will do.
+pub(crate) fn next_disk(
+    membership: &Membership,
+    used: &[DiskNumber],
+    has_room: impl Fn(DiskNumber) -> bool,
+) -> Option<DiskNumber> {
+    if used.len() >= MIRRORS {
+        return None;
+    }
+    let groups: BTreeSet<_> =
+        used.iter().filter_map(|disk| membership.disk(*disk)).map(|disk| disk.failure_group.as_str()).collect();
+    let candidates: Vec<_> = membership
+        .disks
+        .iter()
+        .filter(|disk| takes_mirrors(disk) && !used.contains(&disk.number))
+        .filter(|disk| has_room(disk.number))
+        .collect();
+    let elsewhere = candidates.iter().find(|disk| !groups.contains(disk.failure_group.as_str()));
+    elsewhere.or_else(|| candidates.first().filter(|_| used.len() < 2)).map(|disk| disk.number)
+}
+
+/// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With three, in place of one that is not
+/// alone in its failure group, if another group has none; and in place of one on a disk that is being dropped.
+fn next_mirror(
+    membership: &Membership,
+    mirrors: &BTreeMap<u8, DiskNumber>,
+    leaving: &BTreeSet<u8>,
+    has_room: impl Fn(DiskNumber) -> bool,
+) -> Option<(u8, DiskNumber)> {
+    let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
+    let is_spare = |(mirror, disk): &(&u8, &DiskNumber)| {
+        mirrors.iter().any(|(other, beside)| other < *mirror && group(beside) == group(disk))
+    };
+    let free = (0..3).find(|mirror| !mirrors.contains_key(mirror));
+    let first = free.or_else(|| mirrors.iter().find(is_spare).map(|(mirror, _)| *mirror));
+    // Where there is no disk for one there may be one for the next.
+    first.into_iter().chain(leaving.iter().copied()).find_map(|mirror| {
+        let others: Vec<DiskNumber> =
+            mirrors.iter().filter(|(other, _)| **other != mirror).map(|(_, disk)| *disk).collect();
+        next_disk(membership, &others, &has_room).map(|disk| (mirror, disk))
+    })
+}
+
+/// Lists new mirrors, each in place of the one that had its number.
+fn list(membership: &mut Membership, runs: &[CatalogRun]) {
+    let is_replaced = |old: &CatalogRun| runs.iter().any(|new| (new.file, new.mirror) == (old.file, old.mirror));
+    membership.catalog.retain(|run| !is_replaced(run));
+    membership.catalog.extend(runs.iter().copied());
+}
+
+/// Ascending AUs of a disk as runs that hold a file from its AU `at` on.
+pub(crate) fn runs_of(file: CatalogFile, mirror: u8, disk: DiskNumber, at: u32, aus: &[u32]) -> Vec<CatalogRun> {
+    let mut runs: Vec<CatalogRun> = Vec::new();
+    for (at, au) in (at..).zip(aus) {
+        match runs.last_mut() {
+            Some(run) if run.first + run.count == *au => run.count += 1,
+            _ => runs.push(CatalogRun { file, mirror, at, count: 1, disk, first: *au }),
+        }
+    }
+    runs
+}
