@@ -8,6 +8,9 @@
 //! What it need not survive without errors (its last mirror fails) makes it *lenient*: errors may reach clients, wrong
 //! bytes never.
 
+mod life;
+mod operator;
+
 use crate::{
     client::{Client, Mood},
     coverage::State,
@@ -17,23 +20,16 @@ use crate::{
     plan::Shape,
     world::{Host, ProcessWorld},
 };
-use plinth_engine::{
-    admin::{AdminError, Code, Report, Selection},
-    api::{Allocate, Caller, NewFile, ROOT, SetXattr},
-    error::FileError,
-    group::Group,
-    session::Session,
-    testing::{Image, new_group},
-    world::World,
-};
-use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
+use life::MOUNT_WAIT;
+use plinth_engine::{admin::AdminError, group::Group, session::Session, testing::Image};
+use plinth_format::{Redundancy, membership::DiskState};
 use std::{
     collections::{BTreeMap, BTreeSet},
     future::Future,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -104,12 +100,6 @@ pub struct Tenant {
     explained: AtomicU64,
 }
 
-/// Virtual time that a mount may wait for disks before somebody sees to them.
-const MOUNT_WAIT: Duration = Duration::from_secs(120);
-
-/// Engines that are replaced because their catalog has stopped, before somebody looks for the reason.
-const STOPS_MAX: u32 = 5;
-
 /// Virtual time after which the engine has dealt with what has failed: its caretaker, that may be the first to hear of a
 /// flush, looks once a second.
 pub const ERRORS_ARRIVE: Duration = Duration::from_secs(3);
@@ -120,19 +110,9 @@ const LULL_LASTS: Duration = Duration::from_secs(5);
 /// The engine's next step.
 pub const AT_ONCE: Fuse = Fuse::Steps(0);
 
-const FILLER: &[u8] = b"filler";
-
 /// What disks of a new group are called.
 fn default_names(group: &str, count: usize) -> Vec<String> {
     (0..count).map(|number| format!("{group}_{number:04}")).collect()
-}
-
-/// Values of 60 kB that the catalog gets at once: more than it has space for, if AUs are small.
-const SWELLING: u32 = 160;
-
-/// The errors of a mount for want of disks.
-fn for_want_of_disks(code: Code) -> bool {
-    matches!(code, Code::NoQuorum | Code::NoGroup | Code::WouldLoseData | Code::DuplicateDisk | Code::Io)
 }
 
 impl Tenant {
@@ -392,112 +372,6 @@ impl Tenant {
         ended
     }
 
-    pub async fn create(&mut self) -> Result<(), Failure> {
-        self.world = self.host.process();
-        self.names = default_names(self.name, self.disks.len());
-        let groups = self.shape.disks.iter().map(|(name, _)| name.as_str());
-        let mut new =
-            new_group(self.shape.redundancy, self.shape.au_size, self.paths.iter().map(String::as_str).zip(groups));
-        new.name = self.name.to_owned();
-        for (disk, (_, size)) in new.disks.iter_mut().zip(&self.shape.disks) {
-            disk.size = Some(*size);
-        }
-        let world = Arc::clone(&self.world) as Arc<dyn World>;
-        let made = self.inside(async move { Group::create(&world, new).await }).await?;
-        made.ok_or("killed")?.map_err(|error| format!("{}: create: {}", self.name, words(&error)))?;
-        self.core.kill(self.process());
-        Ok(())
-    }
-
-    /// Mounts the group in a process of its own, which may die several times over it. Whether it could be mounted.
-    ///
-    /// # Errors
-    /// If it is refused for another reason than missing disks.
-    pub async fn try_mount(&mut self) -> Result<bool, Failure> {
-        let end = self.core.now() + PATIENCE;
-        loop {
-            self.world = self.host.process();
-            let world = Arc::clone(&self.world) as Arc<dyn World>;
-            if self.dying_mounts > 0 {
-                self.dying_mounts -= 1;
-                self.core.fuse(self.process(), Some(self.moment_of_mount()));
-            }
-            let (name, force) = (self.name, self.force);
-            let waited = self.heal_after(if self.ill.is_empty() { PATIENCE * 2 } else { MOUNT_WAIT });
-            let mounted = self.inside(async move { Group::mount(world, name, force).await }).await?;
-            waited.store(false, Ordering::Relaxed);
-            match mounted {
-                Some(Ok(group)) if !self.core.is_dead(self.process()) => {
-                    self.core.fuse(self.process(), None);
-                    self.group = Some(group);
-                    self.part_with_former();
-                    self.lives += 1;
-                    self.explained.store(0, Ordering::Relaxed);
-                    return Ok(true);
-                }
-                Some(Err(error)) if error.code == Code::HeldElsewhere && self.core.now() < end => {
-                    self.say(|| format!("mount: {}", words(&error)));
-                    self.core.kill(self.process());
-                    self.core.sleep(Duration::from_millis(50)).await;
-                }
-                Some(Err(error)) if for_want_of_disks(error.code) => {
-                    self.say(|| format!("mount: {}", words(&error)));
-                    self.core.kill(self.process());
-                    return Ok(false);
-                }
-                Some(Err(error)) => return Err(format!("{}: mount: {}", self.name, words(&error))),
-                _ => self.say(|| "the engine died while it mounted".to_owned()),
-            }
-        }
-    }
-
-    /// A moment in a mount.
-    pub fn moment_of_mount(&self) -> Fuse {
-        match self.core.below(2) {
-            0 => Fuse::Steps(self.core.below(2500)),
-            _ => Fuse::Changes(self.core.below(1 << self.core.below(9))),
-        }
-    }
-
-    /// A mount may have to wait for a voter that does not do what it should: somebody sees to it, unless told that there is
-    /// no need.
-    fn heal_after(&self, wait: Duration) -> Arc<AtomicBool> {
-        let needed = Arc::new(AtomicBool::new(true));
-        let (asked, disks) = (Arc::clone(&needed), self.disks.clone());
-        self.core.after(wait, move || {
-            if asked.load(Ordering::Relaxed) {
-                disks.iter().for_each(SimDisk::heal);
-            }
-        });
-        needed
-    }
-
-    /// Mounts the group, with everything healed if it must be. Then clients go on.
-    pub async fn mount(&mut self) -> Result<(), Failure> {
-        if !self.try_mount().await? {
-            // With two voters and one of them away or failing, nobody can tell who carried on: the message says so.
-            if self.ill.is_empty() && self.undo.is_empty() {
-                return Err(format!("{}: not mounted, and nothing is wrong with it", self.name));
-            }
-            self.put_right();
-            self.core.sleep(Duration::from_secs(1)).await;
-            if !self.try_mount().await? {
-                return Err(format!("{}: not mounted, and all is well again", self.name));
-            }
-        }
-        self.start_clients();
-        Ok(())
-    }
-
-    /// As [`Self::mount`], by force.
-    pub async fn mount_by_force(&mut self) -> Result<(), Failure> {
-        self.say(|| "it is mounted by force".to_owned());
-        self.force = true;
-        let mounted = self.mount().await;
-        self.force = false;
-        mounted
-    }
-
     /// Clients look at everything, and go on.
     pub fn start_clients(&self) {
         self.mood.pause.store(false, Ordering::Relaxed);
@@ -517,348 +391,6 @@ impl Tenant {
             self.until("the clients pause", |tenant| tenant.clients.iter().all(|client| client.is_idle())).await;
         waited.store(false, Ordering::Relaxed);
         paused
-    }
-
-    /// All disks do again what they should, and are where they were.
-    pub fn put_right(&mut self) {
-        for undo in std::mem::take(&mut self.undo).into_iter().rev() {
-            match undo {
-                Undo::Detach(path) => self.host.detach(&path),
-                Undo::Image(disk, image) => disk.set_image(image),
-                Undo::Size(disk, size) => disk.set_size(size),
-                Undo::Attach(disk) => {
-                    // It may have got another path meanwhile.
-                    let path = self.path_of(&disk);
-                    self.host.attach(&path, disk);
-                }
-            }
-        }
-        self.disks.iter().for_each(SimDisk::heal);
-    }
-
-    /// What its engine's end means for clients.
-    pub fn ended(&mut self, power: bool) {
-        if let Some(group) = self.group.take() {
-            self.keep_caches(&group);
-        }
-        self.lull = false;
-        self.mood.burst.store(false, Ordering::Relaxed);
-        self.mood.churn.store(false, Ordering::Relaxed);
-        for client in &self.clients {
-            if power {
-                client.model().power_cut();
-            } else {
-                client.model().engine_died(self.lossy);
-            }
-        }
-        self.lossy = false;
-    }
-
-    /// Where the engine has not recorded that a disk fails, the disk has lost nothing.
-    fn keep_caches(&self, group: &Group) {
-        self.disks.iter().filter(|disk| self.serves(group, disk)).for_each(SimDisk::keep_cache);
-    }
-
-    /// The engine is killed.
-    pub async fn kill(&mut self, moment: Fuse) -> Result<(), Failure> {
-        self.die(moment).await?;
-        self.say(|| "the engine is killed".to_owned());
-        self.ended(false);
-        Ok(())
-    }
-
-    /// The engine dies at a moment that comes soon.
-    pub async fn die(&mut self, moment: Fuse) -> Result<(), Failure> {
-        let process = self.process();
-        let (patience, moment) = match moment {
-            // Clients that rest take steps, too.
-            Fuse::Steps(count) if self.lull => (LULL_LASTS, Fuse::Ios(count / 4)),
-            moment if self.lull => (LULL_LASTS, moment),
-            moment => {
-                self.allow(20);
-                (Duration::from_secs(1), moment)
-            }
-        };
-        self.core.fuse(process, Some(moment));
-        let (core, end) = (Arc::clone(&self.core), self.core.now() + patience);
-        self.until("the engine's death", move |_| {
-            if core.now() > end {
-                core.kill(process);
-            }
-            core.is_dead(process)
-        })
-        .await
-    }
-
-    /// Dismounts the group; clients pause before, or are sent away.
-    pub async fn dismount(&mut self, force: bool) -> Result<(), Failure> {
-        self.say(|| format!("the group is dismounted{}", if force { " by force" } else { "" }));
-        if force {
-            self.mood.pause.store(true, Ordering::Relaxed);
-        } else {
-            self.pause_clients().await?;
-        }
-        let group = self.group.take().expect("mounted");
-        let engine = Arc::clone(&group);
-        // Now and then it does not come to the end of it.
-        if self.core.one_in(4) {
-            let ios = self.core.below(1 << self.core.below(7));
-            self.core.fuse(self.process(), Some(Fuse::Ios(ios)));
-        }
-        let ended = self.inside(async move { engine.dismount(force).await }).await?;
-        if ended.is_none() {
-            self.say(|| "the engine is killed in that".to_owned());
-        }
-        let is_clean = !force && matches!(ended, Some(Ok(())));
-        if let Some(Err(error)) = ended {
-            if !self.mood.lenient.load(Ordering::Relaxed) && self.ill.is_empty() {
-                return Err(format!("{}: dismount: {}", self.name, words(&error)));
-            }
-            self.say(|| format!("dismount: {}", words(&error)));
-        }
-        self.core.kill(self.process());
-        self.core.sleep(Duration::from_secs(1)).await;
-        self.failure()?;
-        self.keep_caches(&group);
-        if is_clean && !self.lossy && !self.mood.lenient.load(Ordering::Relaxed) && self.core.one_in(2) {
-            self.say(|| "its disks lose power after that".to_owned());
-            self.disks.iter().for_each(SimDisk::cut_power);
-        }
-        self.ended(false);
-        Ok(())
-    }
-
-    /// An engine whose catalog has stopped says so and ends; then another one takes over.
-    pub async fn replace_if_stopped(&mut self) -> Result<(), Failure> {
-        let Some(group) = self.group.clone().filter(|group| group.failure().is_some()) else { return Ok(()) };
-        if !self.mood.lenient.load(Ordering::Relaxed) && !self.lossy {
-            return Err(format!("{}: the catalog stopped: {}", self.name, group.failure().unwrap_or_default()));
-        }
-        self.say(|| "the engine ends, because its catalog has stopped".to_owned());
-        self.inside(async move { group.last_words().await }).await?;
-        self.lossy = true;
-        if self.forgetful {
-            // What a mount would lose by a flush that fails, another engine wrote: not promised.
-            self.disks.iter().for_each(|disk| disk.faults(|faults| faults.failing_flushes = 0));
-        }
-        self.kill(AT_ONCE).await?;
-        self.stops += 1;
-        if self.stops > STOPS_MAX {
-            self.say(|| "somebody sees to the disk under the catalog".to_owned());
-            self.disks.iter().for_each(SimDisk::heal);
-        }
-        self.mount().await
-    }
-
-    /// Nothing is wrong with the group any more, and all its disks are ONLINE.
-    pub async fn make_whole(&mut self) -> Result<(), Failure> {
-        if self.silent {
-            self.repair().await?;
-        }
-        self.replace_if_stopped().await?;
-        let was_lenient = self.mood.lenient.load(Ordering::Relaxed);
-        if !self.ill.is_empty() || !self.undo.is_empty() {
-            self.say(|| "all disks are well again".to_owned());
-        }
-        self.heal_all().await;
-        self.mood.twice.store(false, Ordering::Relaxed);
-        if was_lenient {
-            // What is in doubt is settled by a mount.
-            self.lossy = true;
-            self.kill(AT_ONCE).await?;
-            self.beyond = false;
-            self.mood.restores.store(true, Ordering::Relaxed);
-            self.mount().await?;
-            self.until_looked().await?;
-        }
-        self.bring_online().await?;
-        self.failure()?;
-        if was_lenient {
-            // A resync has met what was lost, and marked it.
-            self.mood.be_strict();
-        }
-        self.ill.clear();
-        self.stops = 0;
-        self.beyond = false;
-        Ok(())
-    }
-
-    /// All disks do again what they should. An error that is under way belongs to what was wrong before.
-    pub async fn heal_all(&mut self) {
-        let is_slow = self.disks.iter().any(|disk| disk.faults(|faults| !faults.slow.is_zero()));
-        self.put_right();
-        if is_slow || !self.ill.is_empty() {
-            self.core.sleep(ERRORS_ARRIVE).await;
-        }
-    }
-
-    /// Brings all disks ONLINE, and waits for it.
-    pub async fn bring_online(&mut self) -> Result<(), Failure> {
-        let end = self.core.now() + PATIENCE;
-        loop {
-            self.failure()?;
-            self.part_with_former();
-            match self.ask_online().await? {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) => self.say(|| format!("online: {}", words(&error))),
-            }
-            if self.core.now() > end {
-                return Err(format!("{}: not all disks are online again", self.name));
-            }
-            self.core.sleep(Duration::from_millis(500)).await;
-        }
-    }
-
-    /// Says ONLINE ALL where a disk is offline. Whether all are ONLINE.
-    pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
-        let group = Arc::clone(self.group());
-        let online = self.inside(async move {
-            let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
-            let stuck = group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state == "ERRS");
-            if stuck && !away {
-                // What is left on a disk that leaves finds no place: it stays after all.
-                return group.undrop().await.map(|()| false);
-            }
-            if away {
-                group.online(Selection::All).await.map(|()| false)
-            } else {
-                let busy = group.operations().iter().any(|operation| operation.state == "RUN");
-                Ok(!busy && group.members().iter().all(|(_, state)| *state == DiskState::Online))
-            }
-        });
-        Ok(online.await?.ok_or("the engine died by itself")?)
-    }
-
-    /// The operator has everything checked and repaired.
-    pub async fn repair(&mut self) -> Result<(), Failure> {
-        self.say(|| "the operator checks and repairs".to_owned());
-        for disk in &self.disks {
-            // What was told to go astray and found no I/O to do it with will not any more.
-            disk.faults(|faults| {
-                faults.lost_writes = 0;
-                faults.misdirected_writes = 0;
-                faults.misdirected_reads = 0;
-            });
-        }
-        let had_noticed = self.has_noticed();
-        let mut report = self.report(true).await?;
-        if report.problems.iter().any(|problem| !problem.repaired) && !had_noticed {
-            // A disk that fails was met by the check first, and is offline now.
-            report = self.report(true).await?;
-        }
-        let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
-        if let Some(problem) = left.first() {
-            return Err(format!(
-                "{}: check with repair: {} of {} problems stay, such as {}",
-                self.name,
-                left.len(),
-                report.problems.len(),
-                problem.text
-            ));
-        }
-        self.failure()?;
-        self.silent = false;
-        Ok(())
-    }
-
-    /// Everything is as it should be, on every disk in sight.
-    pub async fn check(&self) -> Result<(), Failure> {
-        if self.core.one_in(2) {
-            // Nobody needs to stop working for that.
-            self.allow(60);
-        }
-        let report = self.report(false).await?;
-        let problems: Vec<&str> = report.problems.iter().map(|problem| problem.text.as_str()).take(5).collect();
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{}: check: {} problems: {}", self.name, report.problems.len(), problems.join("; ")))
-        }
-    }
-
-    async fn report(&self, repair: bool) -> Result<Report, Failure> {
-        let group = Arc::clone(self.group());
-        let ended = self.inside(async move { group.check(repair).await }).await?.ok_or("the engine died by itself")?;
-        ended.map_err(|error| format!("{}: check: {}", self.name, words(&error)))
-    }
-
-    /// All that the clients did is there, as they left it. They must be idle.
-    pub async fn verify(&self) -> Result<(), Failure> {
-        for client in self.clients.clone() {
-            let session = Session::new(Arc::clone(self.group()), None);
-            let verified = self.inside(async move { client.verify(&session).await }).await?;
-            let verified = verified.ok_or("the engine died by itself")?;
-            verified.map_err(|failure| format!("{}: {failure}", self.name))?;
-        }
-        Ok(())
-    }
-
-    /// A file takes all the space that is left.
-    pub async fn fill(&mut self) -> Result<(), Failure> {
-        let session = Session::new(Arc::clone(self.group()), None);
-        let au_size = self.shape.au_size;
-        self.full = true;
-        let filled = self.inside(async move {
-            let made = session.create(ROOT, FILLER, NewFile::Regular, 0o644, Caller { uid: 0, gid: 0 }).await;
-            let node = match made {
-                Ok(attributes) => attributes.node,
-                // It was filled before.
-                Err(FileError::NoSpace | FileError::Exists) => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            let (mut at, mut step) = (0, 64 * au_size.max(MIB));
-            while step >= au_size {
-                match session.allocate(node, at, step, Allocate::Reserve { keep_size: false }, false).await {
-                    Ok(()) => at += step,
-                    Err(FileError::NoSpace) => step /= 2,
-                    Err(error) => return Err(error),
-                }
-            }
-            Ok(())
-        });
-        match filled.await?.ok_or("the engine died by itself")? {
-            Ok(()) => Ok(()),
-            Err(error) if !self.ill.is_empty() => {
-                self.say(|| format!("filling: {error}"));
-                Ok(())
-            }
-            Err(error) => Err(format!("{}: filling: {error}", self.name)),
-        }
-    }
-
-    /// The catalog takes all the space that it has, and would take more.
-    pub async fn swell(&mut self) -> Result<(), Failure> {
-        let session = Session::new(Arc::clone(self.group()), None);
-        let swollen = self.inside(async move {
-            let node = session.lookup(ROOT, FILLER).await?.node;
-            for number in 0..SWELLING {
-                let name = format!("user.{number}");
-                session.set_xattr(node, name.as_bytes(), &[0x5a; 60_000], SetXattr::Any).await?;
-            }
-            Ok::<_, FileError>(())
-        });
-        match swollen.await?.ok_or("the engine died by itself")? {
-            Ok(()) | Err(FileError::NoSpace | FileError::NotFound) => Ok(()),
-            Err(error) if !self.ill.is_empty() => {
-                self.say(|| format!("swelling: {error}"));
-                Ok(())
-            }
-            Err(error) => Err(format!("{}: swelling: {error}", self.name)),
-        }
-    }
-
-    /// The file that took all space is removed.
-    pub async fn make_room(&mut self) -> Result<(), Failure> {
-        let session = Session::new(Arc::clone(self.group()), None);
-        let removed = self.inside(async move { session.unlink(ROOT, FILLER).await }).await?;
-        match removed.ok_or("the engine died by itself")? {
-            Ok(()) | Err(FileError::NotFound) => {
-                self.full = false;
-                Ok(())
-            }
-            Err(error) => Err(format!("{}: making room: {error}", self.name)),
-        }
     }
 }
 

@@ -1,0 +1,233 @@
+//! What an operator does with a group: makes it whole, has it checked and repaired, fills it and makes room.
+
+use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, Tenant, words};
+use crate::history::Failure;
+use plinth_engine::{
+    admin::{AdminError, Report, Selection},
+    api::{Allocate, Caller, NewFile, ROOT, SetXattr},
+    error::FileError,
+    session::Session,
+};
+use plinth_format::{layout::MIB, membership::DiskState};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+const FILLER: &[u8] = b"filler";
+
+/// Values of 60 kB that the catalog gets at once: more than it has space for, if AUs are small.
+const SWELLING: u32 = 160;
+
+impl Tenant {
+    /// Nothing is wrong with the group any more, and all its disks are ONLINE.
+    pub async fn make_whole(&mut self) -> Result<(), Failure> {
+        if self.silent {
+            self.repair().await?;
+        }
+        self.replace_if_stopped().await?;
+        let was_lenient = self.mood.lenient.load(Ordering::Relaxed);
+        if !self.ill.is_empty() || !self.undo.is_empty() {
+            self.say(|| "all disks are well again".to_owned());
+        }
+        self.heal_all().await;
+        self.mood.twice.store(false, Ordering::Relaxed);
+        if was_lenient {
+            // What is in doubt is settled by a mount.
+            self.lossy = true;
+            self.kill(AT_ONCE).await?;
+            self.beyond = false;
+            self.mood.restores.store(true, Ordering::Relaxed);
+            self.mount().await?;
+            self.until_looked().await?;
+        }
+        self.bring_online().await?;
+        self.failure()?;
+        if was_lenient {
+            // A resync has met what was lost, and marked it.
+            self.mood.be_strict();
+        }
+        self.ill.clear();
+        self.stops = 0;
+        self.beyond = false;
+        Ok(())
+    }
+
+    /// All disks do again what they should. An error that is under way belongs to what was wrong before.
+    pub async fn heal_all(&mut self) {
+        let is_slow = self.disks.iter().any(|disk| disk.faults(|faults| !faults.slow.is_zero()));
+        self.put_right();
+        if is_slow || !self.ill.is_empty() {
+            self.core.sleep(ERRORS_ARRIVE).await;
+        }
+    }
+
+    /// Brings all disks ONLINE, and waits for it.
+    pub async fn bring_online(&mut self) -> Result<(), Failure> {
+        let end = self.core.now() + PATIENCE;
+        loop {
+            self.failure()?;
+            self.part_with_former();
+            match self.ask_online().await? {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => self.say(|| format!("online: {}", words(&error))),
+            }
+            if self.core.now() > end {
+                return Err(format!("{}: not all disks are online again", self.name));
+            }
+            self.core.sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    /// Says ONLINE ALL where a disk is offline. Whether all are ONLINE.
+    pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
+        let group = Arc::clone(self.group());
+        let online = self.inside(async move {
+            let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
+            let stuck = group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state == "ERRS");
+            if stuck && !away {
+                // What is left on a disk that leaves finds no place: it stays after all.
+                return group.undrop().await.map(|()| false);
+            }
+            if away {
+                group.online(Selection::All).await.map(|()| false)
+            } else {
+                let busy = group.operations().iter().any(|operation| operation.state == "RUN");
+                Ok(!busy && group.members().iter().all(|(_, state)| *state == DiskState::Online))
+            }
+        });
+        Ok(online.await?.ok_or("the engine died by itself")?)
+    }
+
+    /// The operator has everything checked and repaired.
+    pub async fn repair(&mut self) -> Result<(), Failure> {
+        self.say(|| "the operator checks and repairs".to_owned());
+        for disk in &self.disks {
+            // What was told to go astray and found no I/O to do it with will not any more.
+            disk.faults(|faults| {
+                faults.lost_writes = 0;
+                faults.misdirected_writes = 0;
+                faults.misdirected_reads = 0;
+            });
+        }
+        let had_noticed = self.has_noticed();
+        let mut report = self.report(true).await?;
+        if report.problems.iter().any(|problem| !problem.repaired) && !had_noticed {
+            // A disk that fails was met by the check first, and is offline now.
+            report = self.report(true).await?;
+        }
+        let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
+        if let Some(problem) = left.first() {
+            return Err(format!(
+                "{}: check with repair: {} of {} problems stay, such as {}",
+                self.name,
+                left.len(),
+                report.problems.len(),
+                problem.text
+            ));
+        }
+        self.failure()?;
+        self.silent = false;
+        Ok(())
+    }
+
+    /// Everything is as it should be, on every disk in sight.
+    pub async fn check(&self) -> Result<(), Failure> {
+        if self.core.one_in(2) {
+            // Nobody needs to stop working for that.
+            self.allow(60);
+        }
+        let report = self.report(false).await?;
+        let problems: Vec<&str> = report.problems.iter().map(|problem| problem.text.as_str()).take(5).collect();
+        if problems.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{}: check: {} problems: {}", self.name, report.problems.len(), problems.join("; ")))
+        }
+    }
+
+    pub(super) async fn report(&self, repair: bool) -> Result<Report, Failure> {
+        let group = Arc::clone(self.group());
+        let ended = self.inside(async move { group.check(repair).await }).await?.ok_or("the engine died by itself")?;
+        ended.map_err(|error| format!("{}: check: {}", self.name, words(&error)))
+    }
+
+    /// All that the clients did is there, as they left it. They must be idle.
+    pub async fn verify(&self) -> Result<(), Failure> {
+        for client in self.clients.clone() {
+            let session = Session::new(Arc::clone(self.group()), None);
+            let verified = self.inside(async move { client.verify(&session).await }).await?;
+            let verified = verified.ok_or("the engine died by itself")?;
+            verified.map_err(|failure| format!("{}: {failure}", self.name))?;
+        }
+        Ok(())
+    }
+
+    /// A file takes all the space that is left.
+    pub async fn fill(&mut self) -> Result<(), Failure> {
+        let session = Session::new(Arc::clone(self.group()), None);
+        let au_size = self.shape.au_size;
+        self.full = true;
+        let filled = self.inside(async move {
+            let made = session.create(ROOT, FILLER, NewFile::Regular, 0o644, Caller { uid: 0, gid: 0 }).await;
+            let node = match made {
+                Ok(attributes) => attributes.node,
+                // It was filled before.
+                Err(FileError::NoSpace | FileError::Exists) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let (mut at, mut step) = (0, 64 * au_size.max(MIB));
+            while step >= au_size {
+                match session.allocate(node, at, step, Allocate::Reserve { keep_size: false }, false).await {
+                    Ok(()) => at += step,
+                    Err(FileError::NoSpace) => step /= 2,
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        });
+        match filled.await?.ok_or("the engine died by itself")? {
+            Ok(()) => Ok(()),
+            Err(error) if !self.ill.is_empty() => {
+                self.say(|| format!("filling: {error}"));
+                Ok(())
+            }
+            Err(error) => Err(format!("{}: filling: {error}", self.name)),
+        }
+    }
+
+    /// The catalog takes all the space that it has, and would take more.
+    pub async fn swell(&mut self) -> Result<(), Failure> {
+        let session = Session::new(Arc::clone(self.group()), None);
+        let swollen = self.inside(async move {
+            let node = session.lookup(ROOT, FILLER).await?.node;
+            for number in 0..SWELLING {
+                let name = format!("user.{number}");
+                session.set_xattr(node, name.as_bytes(), &[0x5a; 60_000], SetXattr::Any).await?;
+            }
+            Ok::<_, FileError>(())
+        });
+        match swollen.await?.ok_or("the engine died by itself")? {
+            Ok(()) | Err(FileError::NoSpace | FileError::NotFound) => Ok(()),
+            Err(error) if !self.ill.is_empty() => {
+                self.say(|| format!("swelling: {error}"));
+                Ok(())
+            }
+            Err(error) => Err(format!("{}: swelling: {error}", self.name)),
+        }
+    }
+
+    /// The file that took all space is removed.
+    pub async fn make_room(&mut self) -> Result<(), Failure> {
+        let session = Session::new(Arc::clone(self.group()), None);
+        let removed = self.inside(async move { session.unlink(ROOT, FILLER).await }).await?;
+        match removed.ok_or("the engine died by itself")? {
+            Ok(()) | Err(FileError::NotFound) => {
+                self.full = false;
+                Ok(())
+            }
+            Err(error) => Err(format!("{}: making room: {error}", self.name)),
+        }
+    }
+}
