@@ -10,7 +10,7 @@ use crate::{
 };
 use plinth_format::DiskNumber;
 use rusqlite::{Connection, params};
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 /// What the engine acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Attributes {
     pub failgroup_repair_time: u64,
     /// Whether freed AUs are discarded.
     pub discard: bool,
+    /// What front ends are promised while mirrors move.
+    pub latency_target: Option<Duration>,
 }
 
 impl Default for Attributes {
@@ -31,6 +33,7 @@ impl Default for Attributes {
             disk_repair_time: 12 * 3600,
             failgroup_repair_time: 24 * 3600,
             discard: true,
+            latency_target: None,
         }
     }
 }
@@ -45,6 +48,9 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("failgroup_repair_time", "24h"),
     ("thin_provisioned", "true"),
 ];
+
+/// More that can be set, and is not unless somebody does.
+pub const OPTIONAL: &[&str] = &["rebalance.latency_target"];
 
 fn seconds_to_ticks(seconds: u64) -> u64 {
     seconds * 1000 / TICK_MS
@@ -68,6 +74,23 @@ fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
         return Err(bad());
     }
     Ok((number * unit) as u64)
+}
+
+/// `2ms`, `500us`, `1.5 ms`; `none`.
+fn latency(name: &str, value: &str) -> Result<Option<Duration>, AdminError> {
+    let bad = || invalid(name, value, "a time such as 2ms or 500us, from 50us to 10s, or none");
+    let text = value.trim().to_ascii_lowercase();
+    if text == "none" {
+        return Ok(None);
+    }
+    let units = [("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let (unit, length) = units.into_iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(bad)?;
+    let number: f64 = text[..text.len() - unit.len()].trim().parse().map_err(|_| bad())?;
+    let nanoseconds = (number * length).round();
+    if !(50e3..=10e9).contains(&nanoseconds) {
+        return Err(bad());
+    }
+    Ok(Some(Duration::from_nanos(nanoseconds as u64)))
 }
 
 fn boolean(name: &str, value: &str) -> Result<bool, AdminError> {
@@ -94,6 +117,7 @@ impl Attributes {
             }
             "disk_repair_time" => self.disk_repair_time = duration(name, value)?,
             "failgroup_repair_time" => self.failgroup_repair_time = duration(name, value)?,
+            "rebalance.latency_target" => self.latency_target = latency(name, value)?,
             "thin_provisioned" => self.discard = boolean(name, value)?,
             "content.type" => {
                 if !["data", "recovery", "system"].contains(&value.to_ascii_lowercase().as_str()) {
@@ -111,7 +135,8 @@ impl Attributes {
                     .hint("make a new disk group"));
             }
             _ => {
-                let known: Vec<_> = SETTABLE.iter().map(|(name, _)| *name).collect();
+                let settable = SETTABLE.iter().map(|(name, _)| name);
+                let known: Vec<_> = settable.chain(OPTIONAL).copied().collect();
                 return Err(AdminError::new(Code::Invalid, format!("there is no attribute '{name}'"))
                     .hint(format!("attributes are {}", known.join(", "))));
             }
@@ -252,10 +277,18 @@ mod tests {
         assert_eq!(attributes.disk_repair_time, 12960);
         attributes.set("disk_repair_time", "30M").expect("minutes");
         assert_eq!(attributes.disk_repair_time, 1800);
+        for (value, target) in [("2ms", Some(2000)), ("500 US", Some(500)), ("1.5ms", Some(1500)), ("none", None)] {
+            attributes.set("rebalance.latency_target", value).expect("a latency");
+            assert_eq!(attributes.latency_target, target.map(Duration::from_micros), "{value}");
+        }
         for (name, value) in [
             ("disk_timeout", "0"),
             ("disk_timeout", "x"),
             ("disk_repair_time", "-1h"),
+            ("rebalance.latency_target", "2"),
+            ("rebalance.latency_target", "10us"),
+            ("rebalance.latency_target", "11s"),
+            ("rebalance.latency_target", "NaNms"),
             ("au_size", "4M"),
             ("nonsense", "1"),
         ] {

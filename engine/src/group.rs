@@ -25,6 +25,7 @@ use crate::{
     members::Members,
     mirror_sets::MirrorSets,
     mount::Purpose,
+    pace::Pace,
     placement::Placement,
     progress::Progress,
     rebalance::{self, Rebalance},
@@ -109,6 +110,7 @@ pub struct Group {
     pub(crate) rebalance: Arc<Rebalance>,
     /// Extents whose checksums no disk could read.
     pub(crate) zones_lost: AtomicU64,
+    pub(crate) pace: Pace,
     pub(crate) attributes: Mutex<Attributes>,
     /// What was said of disks that went offline.
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
@@ -223,6 +225,11 @@ impl Group {
             repairs: Repairs::default(),
             rebalance: Arc::default(),
             zones_lost: AtomicU64::new(0),
+            pace: {
+                let pace = Pace::default();
+                pace.promise(parts.attributes.latency_target);
+                pace
+            },
             attributes: Mutex::new(parts.attributes),
             drop_after: Mutex::new(parts.drop_after),
             deadline: parts.deadline,
@@ -645,6 +652,7 @@ impl Group {
             .map_err(|error| AdminError::new(Code::Io, error))?;
         *self.attributes.lock().unwrap_or_else(PoisonError::into_inner) = attributes;
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
+        self.pace.promise(attributes.latency_target);
         self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
         Ok(())
     }

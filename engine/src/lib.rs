@@ -50,6 +50,7 @@ mod mirror_sets;
 mod mount;
 mod mover;
 pub mod overlay;
+mod pace;
 pub mod placement;
 #[cfg(feature = "testing")]
 pub mod planted;

@@ -327,14 +327,19 @@ impl Group {
         let next = |scan: Option<Scan>| async move {
             let mut scan = scan?;
             match self.next_to_move(&mut scan).await {
-                Ok(found) => found.map(|found| (Ok(found), Some(scan))),
+                Ok(None) => None,
+                Ok(Some(found)) => {
+                    let is_off = || self.is_stopping() || self.rebalance.lock().asked != asked;
+                    let moving = self.pace.admit(&*self.world, is_off).await;
+                    Some((Ok((found, moving)), Some(scan)))
+                }
                 Err(error) => Some((Err(error), None)),
             }
         };
         // What is on its way goes on while the next is looked for: it holds pieces that others wait for.
         let moves = stream::unfold(Some(scan), next).for_each_concurrent(power as usize, |found| async {
             let made = match found {
-                Ok((extent, steps)) => self.move_mirrors(extent, steps).await,
+                Ok(((extent, steps), _moving)) => self.move_mirrors(extent, steps).await,
                 Err(error) => Err(error),
             };
             match made {

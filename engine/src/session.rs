@@ -166,7 +166,8 @@ impl Session {
     /// `ExtentLost` if no mirror has the right bytes.
     pub async fn read(&self, node: Node, offset: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.regular(node).await?;
-        self.group().read_file(&file, offset, into).await
+        let group = self.group();
+        group.pace.timed(&*group.world, group.read_file(&file, offset, into)).await
     }
 
     /// Writes all of `bytes`, or fails. `kill_set_id`: the kernel asks that set-id bits go.
@@ -175,7 +176,8 @@ impl Session {
     /// `NoSpace`, `TooLarge`; a disk's error where redundancy does not cover it.
     pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
         let file = self.regular(node).await?;
-        let result = self.group().write_file(&file, offset, bytes, kill_set_id).await;
+        let group = self.group();
+        let result = group.pace.timed(&*group.world, group.write_file(&file, offset, bytes, kill_set_id)).await;
         self.changed(node);
         result
     }
@@ -186,7 +188,8 @@ impl Session {
     /// If a disk that cannot be spared does not flush.
     pub async fn sync(&self, node: Node, data_only: bool) -> Result<()> {
         let file = self.group().files.get(node).await?;
-        self.group().sync_file(&file, data_only).await
+        let group = self.group();
+        group.pace.timed(&*group.world, group.sync_file(&file, data_only)).await
     }
 
     /// Makes all acknowledged changes of names durable.

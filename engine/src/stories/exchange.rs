@@ -282,6 +282,41 @@ fn a_disk_is_waited_for_as_long_as_was_said() {
     lab.check();
 }
 
+/// A promise that is easily kept slows nothing down for long, one that cannot be kept does not stop the rebalance; and it can be
+/// taken back meanwhile.
+#[test]
+fn a_rebalance_with_a_latency_target() {
+    for (target, then) in [("10s", None), ("50us", None), ("50us", Some("none"))] {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+        let node = lab.create_file("table");
+        let size = if then.is_some() { 24 << 20 } else { 6 << 20 };
+        lab.write(node, 0, &pattern(1, size));
+        lab.sync(node);
+        let set = |value: &str| block_on(lab.group().set_attribute("rebalance.latency_target", value));
+        set(target).expect("it is one");
+        assert!(set("fast").is_err());
+        let session = lab.session();
+        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let writer = std::thread::spawn(move || {
+            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+                block_on(session.write(node, 0, &pattern(1, 65536), false)).expect("it is written");
+            }
+        });
+        let path = lab.spare(64 * MIB);
+        lab.exchange(&[(&path, "D")], &[], false).expect("it is added");
+        if let Some(value) = then {
+            lab.wait_for_moves();
+            block_on(lab.group().set_attribute("rebalance.latency_target", value)).expect("it is none");
+        }
+        assert!(lab.rebalanced() > 0);
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        writer.join().expect("no panic");
+        assert!(lab.read(node, 0, size) == pattern(1, size));
+        lab.check();
+    }
+}
+
 /// Requests that cannot be carried out change nothing.
 #[test]
 fn refusals() {
