@@ -330,20 +330,25 @@ impl DiskStore {
         }
         let _in_hand = lock(&self.space).take_in_hand();
         let mut taken: Vec<(DiskNumber, Vec<u32>)> = Vec::new();
-        let mut runs = Vec::new();
+        let mut runs: Vec<(u8, DiskNumber, Vec<u32>)> = Vec::new();
         for (mirror, home) in &mirrors {
-            let group = |disk: DiskNumber| membership.disk(disk).map(|disk| disk.failure_group.clone());
-            let others: BTreeSet<_> =
-                mirrors.values().filter(|disk| *disk != home).filter_map(|disk| group(*disk)).collect();
+            // Where the others are, and where they grow now: what takes two mirrors along at once is no place for a part of this one.
+            let listed = membership.catalog.iter().filter(|run| run.file == file).map(|run| (run.mirror, run.disk));
+            let grown = runs.iter().map(|(mirror, disk, _)| (*mirror, *disk));
+            let others: BTreeSet<DiskNumber> =
+                listed.chain(grown).filter(|(other, _)| other != mirror).map(|(_, disk)| disk).collect();
+            let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
+            let groups: BTreeSet<&str> = others.iter().filter_map(group).collect();
+            let is_apart = |disk: &&MemberDisk| {
+                let at_home = group(home) == Some(disk.failure_group.as_str());
+                !others.contains(&disk.number) && (at_home || !groups.contains(disk.failure_group.as_str()))
+            };
             let neighbours = membership
                 .disks
                 .iter()
                 .filter(|disk| takes_mirrors(disk) && disk.number != *home)
-                .filter(|disk| {
-                    !others.contains(&disk.failure_group) || Some(&disk.failure_group) == group(*home).as_ref()
-                })
-                .map(|disk| disk.number)
-                .filter(|disk| !mirrors.values().any(|other| other == disk));
+                .filter(is_apart)
+                .map(|disk| disk.number);
             let found = [*home].into_iter().chain(neighbours).find_map(|disk| {
                 let aus = self
                     .allocate(disk, ahead, Space::allocate_on)

@@ -2,9 +2,11 @@
 
 use super::*;
 use crate::{
+    admin::{Exchange, NewDisk},
     api::SetXattr,
     catalog::{CatalogFile, Store},
 };
+use plinth_format::membership::CatalogRun;
 use std::cell::Cell;
 
 impl Lab {
@@ -106,6 +108,48 @@ fn a_disk_lost_while_the_catalog_grows() {
         lab.kill();
         lab.mount();
         lab.find(&format!("weight{}", count.get() - 1));
+        lab.check();
+    }
+}
+
+/// Only one disk has space when the catalog wants to grow: one mirror may go there, and not another, or the loss of that disk would
+/// be the loss of the catalog.
+#[test]
+fn mirrors_of_the_catalog_never_grow_onto_one_disk() {
+    for groups in [&["A", "B", "C"][..], &["A", "B"]] {
+        let lab = &mut Lab::new(Redundancy::Normal, 64 * MIB, groups);
+        let node = lab.create_file("big");
+        let mut at = 0;
+        while block_on(lab.session().write(node, at, &[1; MIB as usize], false)).is_ok() {
+            at += MIB;
+        }
+        let disk = MemoryDisk::noisy("/disk9", 64 * MIB, 512, 4096, 9);
+        lab.world.attach(&disk);
+        let new = NewDisk {
+            path: "/disk9".to_owned(),
+            name: None,
+            failure_group: Some("D".to_owned()),
+            quorum: false,
+            size: None,
+            force: false,
+        };
+        block_on(lab.group().exchange(Exchange { add: vec![new], drop: Vec::new() }, Some(0))).expect("it is added");
+        let mut count = 0;
+        while lab.add_weight(count).is_ok() && count < 5000 {
+            count += 1;
+        }
+        let membership = lab.group().voters.current();
+        for file in [CatalogFile::Database, CatalogFile::Wal] {
+            let group = |run: &CatalogRun| membership.disk(run.disk).expect("it is listed").failure_group.clone();
+            let runs: Vec<_> = membership.catalog.iter().filter(|run| run.file == file).collect();
+            for run in &runs {
+                let elsewhere = runs.iter().filter(|other| other.mirror != run.mirror);
+                assert!(elsewhere.into_iter().all(|other| group(other) != group(run)), "{runs:?}");
+            }
+        }
+        // It can be lost.
+        block_on(lab.group().offline(Selection::FailureGroups(vec!["D".to_owned()]), None)).expect("it can be spared");
+        lab.find(&format!("weight{}", count - 1));
         lab.check();
     }
 }
