@@ -112,15 +112,16 @@ impl Pace {
         }
     }
 
-    /// Runs a request of a front end, and notes how long it took, if that matters.
-    pub async fn timed<T>(&self, world: &dyn World, request: impl Future<Output = T>) -> T {
-        if self.target().is_none() {
-            return request.await;
+    /// A request of a front end begins, and it matters how long it takes.
+    pub fn begin(&self, world: &dyn World) -> Option<Duration> {
+        self.target().map(|_| world.monotonic())
+    }
+
+    /// It has ended.
+    pub fn end(&self, world: &dyn World, began: Option<Duration>) {
+        if let Some(began) = began {
+            self.note(world.monotonic().saturating_sub(began));
         }
-        let began = world.monotonic();
-        let result = request.await;
-        self.note(world.monotonic().saturating_sub(began));
-        result
     }
 
     fn note(&self, latency: Duration) {

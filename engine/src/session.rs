@@ -167,7 +167,10 @@ impl Session {
     pub async fn read(&self, node: Node, offset: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.regular(node).await?;
         let group = self.group();
-        group.pace.timed(&*group.world, group.read_file(&file, offset, into)).await
+        let began = group.pace.begin(&*group.world);
+        let result = group.read_file(&file, offset, into).await;
+        group.pace.end(&*group.world, began);
+        result
     }
 
     /// Writes all of `bytes`, or fails. `kill_set_id`: the kernel asks that set-id bits go.
@@ -177,7 +180,9 @@ impl Session {
     pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
         let file = self.regular(node).await?;
         let group = self.group();
-        let result = group.pace.timed(&*group.world, group.write_file(&file, offset, bytes, kill_set_id)).await;
+        let began = group.pace.begin(&*group.world);
+        let result = group.write_file(&file, offset, bytes, kill_set_id).await;
+        group.pace.end(&*group.world, began);
         self.changed(node);
         result
     }
@@ -189,7 +194,10 @@ impl Session {
     pub async fn sync(&self, node: Node, data_only: bool) -> Result<()> {
         let file = self.group().files.get(node).await?;
         let group = self.group();
-        group.pace.timed(&*group.world, group.sync_file(&file, data_only)).await
+        let began = group.pace.begin(&*group.world);
+        let result = group.sync_file(&file, data_only).await;
+        group.pace.end(&*group.world, began);
+        result
     }
 
     /// Makes all acknowledged changes of names durable.
