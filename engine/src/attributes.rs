@@ -52,6 +52,9 @@ pub const SETTABLE: &[(&str, &str)] = &[
 /// More that can be set, and is not unless somebody does.
 pub const OPTIONAL: &[&str] = &["rebalance.latency_target"];
 
+/// Seconds for which a disk can be waited for: 136 years, as in ASM.
+pub const REPAIR_TIME_MAX: u64 = 136 * 366 * 24 * 3600;
+
 fn seconds_to_ticks(seconds: u64) -> u64 {
     seconds * 1000 / TICK_MS
 }
@@ -69,8 +72,7 @@ fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
         text => (text, 3600.0),
     };
     let number: f64 = number.parse().map_err(|_| bad())?;
-    // 136 years, as in ASM.
-    if !(0.0..=136.0 * 366.0 * 24.0 * 3600.0).contains(&(number * unit)) {
+    if !(0.0..=REPAIR_TIME_MAX as f64).contains(&(number * unit)) {
         return Err(bad());
     }
     Ok((number * unit) as u64)
@@ -177,13 +179,16 @@ const REBALANCE: &str = "_rebalance";
 /// # Errors
 /// What the catalog says.
 pub fn store_rebalance(connection: &Connection, power: Option<u32>) -> Result<(), FileError> {
-    match power {
-        Some(power) => store(connection, REBALANCE, &power.to_string()),
-        None => {
-            connection.prepare_cached("DELETE FROM attribute WHERE name = ?1")?.execute([REBALANCE])?;
-            Ok(())
-        }
+    keep(connection, REBALANCE, power.map(|power| power.to_string()))
+}
+
+/// Stores a value, or none any more.
+fn keep(connection: &Connection, name: &str, value: Option<String>) -> Result<(), FileError> {
+    if let Some(value) = value {
+        return store(connection, name, &value);
     }
+    connection.prepare_cached("DELETE FROM attribute WHERE name = ?1")?.execute([name])?;
+    Ok(())
 }
 
 /// The power of the rebalance that was under way when the group was last used, if there was one.
@@ -218,14 +223,8 @@ pub fn store_drop_after(
     disk: DiskNumber,
     drop_after: Option<DropAfter>,
 ) -> Result<(), FileError> {
-    let name = format!("{DROP_AFTER}{}", disk.0);
-    match drop_after {
-        Some(DropAfter { seconds, since }) => store(connection, &name, &format!("{seconds} {since}")),
-        None => {
-            connection.prepare_cached("DELETE FROM attribute WHERE name = ?1")?.execute([name])?;
-            Ok(())
-        }
-    }
+    let value = drop_after.map(|DropAfter { seconds, since }| format!("{seconds} {since}"));
+    keep(connection, &format!("{DROP_AFTER}{}", disk.0), value)
 }
 
 /// How long disks are waited for, where that was said of them.

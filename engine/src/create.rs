@@ -70,22 +70,20 @@ pub(crate) struct Wanted<'a> {
 
 /// Whether names can be names.
 pub(crate) fn check_names(group: &str, disks: &[NewDisk]) -> Result<()> {
-    let bad = |what: &str, name: &str| {
-        AdminError::new(Code::Invalid, format!("{name:?} cannot name a {what}"))
-            .hint("a name begins with a letter and has up to 30 letters, digits, _, $ or #")
-    };
-    if !is_name(group) {
-        return Err(bad("disk group", group));
-    }
+    check_name("disk group", group)?;
     for disk in disks {
-        if let Some(name) = disk.name.as_deref().filter(|name| !is_name(name)) {
-            return Err(bad("disk", name));
-        }
-        if let Some(name) = disk.failure_group.as_deref().filter(|name| !is_name(name)) {
-            return Err(bad("failure group", name));
-        }
+        disk.name.as_deref().map_or(Ok(()), |name| check_name("disk", name))?;
+        disk.failure_group.as_deref().map_or(Ok(()), |name| check_name("failure group", name))?;
     }
     Ok(())
+}
+
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(AdminError::new(Code::Invalid, format!("{name:?} cannot name a {what}"))
+        .hint("a name begins with a letter and has up to 30 letters, digits, _, $ or #"))
 }
 
 /// Checks one disk, and how it would be cut.

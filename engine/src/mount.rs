@@ -546,16 +546,13 @@ impl Group {
         let Some(header) = identify::read_header(&*self.world, &*disk).await else {
             return Err("no copy of its header is valid".to_owned());
         };
-        let name = member.name();
-        if *header.best.name != *name && header.best.disk == member.id() {
-            let renewed = DiskHeader { sequence: header.best.sequence + 1, name: name.to_string(), ..header.best };
-            return write_header(member, &renewed, &renewed.layout.header_places()).await;
-        }
-        if header.wrong.is_empty() {
+        let is_renamed = *header.best.name != *member.name() && header.best.disk == member.id();
+        if header.wrong.is_empty() && !is_renamed {
             return Ok(());
         }
-        if planted::has(Bug::HeadersTogether) {
-            let renewed = DiskHeader { sequence: header.best.sequence + 1, ..header.best };
+        if is_renamed || planted::has(Bug::HeadersTogether) {
+            let name = if is_renamed { member.name().to_string() } else { header.best.name };
+            let renewed = DiskHeader { sequence: header.best.sequence + 1, name, ..header.best };
             return write_header(member, &renewed, &renewed.layout.header_places()).await;
         }
         write_header(member, &header.best, &header.wrong).await?;

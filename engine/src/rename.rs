@@ -5,12 +5,12 @@
 
 use crate::{
     admin::{AdminError, Code, Renaming, Selection},
-    create::default_name,
+    create::{check_name, default_name},
     event::Severity,
     group::Group,
     member::Member,
 };
-use plinth_format::{is_name, membership::DiskState};
+use plinth_format::membership::DiskState;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -71,10 +71,7 @@ impl Group {
         };
         let mut seen = BTreeSet::new();
         for (member, name) in &pairs {
-            if !is_name(name) {
-                return Err(AdminError::new(Code::Invalid, format!("{name:?} cannot name a disk"))
-                    .hint("a name begins with a letter and has up to 30 letters, digits, _, $ or #"));
-            }
+            check_name("disk", name)?;
             if !seen.insert(member.number) {
                 let text = format!("disk {} is named twice in this statement", member.name());
                 return Err(AdminError::new(Code::Invalid, text));

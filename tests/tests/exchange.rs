@@ -58,11 +58,10 @@ fn killed_during_a_rebalance() {
         "ALTER DISKGROUP data ADD FAILGROUP n DISK '{}' DROP DISK DATA_0000 REBALANCE POWER 2",
         new.display()
     ));
-    let mounted = || instance.number("SELECT count(*) FROM v$asm_diskgroup WHERE state = 'MOUNTED'") == 1.0;
     for round in 0..scaled(6, 30) {
         thread::sleep(Duration::from_millis(20 + 7 * round));
         instance.kill_engine("DATA");
-        wait_for("the next engine", mounted);
+        wait_for("the next engine", || is_mounted(&instance));
     }
     let former = || instance.disk_row(&instance.disk("f0d0"))["header_status"] == "FORMER";
     wait_for("the end of the rebalance", former);
@@ -98,6 +97,11 @@ fn a_disk_is_replaced() {
     blocks.must_read_right();
 }
 
+/// Whether the only group is there.
+fn is_mounted(instance: &Instance) -> bool {
+    instance.number("SELECT count(*) FROM v$asm_diskgroup WHERE state = 'MOUNTED'") == 1.0
+}
+
 /// Disks get other names while they are used, and an engine that is killed knows them by these.
 #[test]
 fn disks_are_renamed() {
@@ -117,9 +121,7 @@ fn disks_are_renamed() {
     assert!(refused.contains("SHELF1 of disk group DATA is not ONLINE"), "{refused}");
     instance.sql("ALTER DISKGROUP data ONLINE ALL WAIT");
     instance.kill_engine("DATA");
-    wait_for("the next engine", || {
-        instance.number("SELECT count(*) FROM v$asm_diskgroup WHERE state = 'MOUNTED'") == 1.0
-    });
+    wait_for("the next engine", || is_mounted(&instance));
     assert_eq!(name("f0d0"), "SHELF1");
     instance.sql("ALTER DISKGROUP data RENAME DISKS ALL");
     assert_eq!(name("f0d0"), "DATA_0000");

@@ -8,12 +8,10 @@ use super::{
 use crate::refusal::{Refusal, state};
 use plinth_engine::{
     admin::{Renaming, Selection},
+    attributes::REPAIR_TIME_MAX,
     group::POWER_MAX,
 };
 use plinth_format::{NAME_MAX, Redundancy, is_name};
-
-/// Seconds: 136 years, as for the attribute.
-const DROP_AFTER_MAX: u64 = 136 * 366 * 24 * 3600;
 
 type Result<T> = std::result::Result<T, Refusal>;
 
@@ -349,7 +347,7 @@ impl Parser<'_> {
         } else {
             return Err(self.expected("M or H"));
         };
-        let seconds = number.and_then(|number| number.checked_mul(unit)).filter(|seconds| *seconds <= DROP_AFTER_MAX);
+        let seconds = number.and_then(|number| number.checked_mul(unit)).filter(|seconds| *seconds <= REPAIR_TIME_MAX);
         seconds.map(Some).ok_or_else(|| Refusal::syntax(at, format!("expected {WHAT}, at most 136 years")))
     }
 

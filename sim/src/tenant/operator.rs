@@ -189,12 +189,17 @@ impl Tenant {
         });
         match filled.await?.ok_or("the engine died by itself")? {
             Ok(()) => Ok(()),
-            Err(error) if !self.ill.is_empty() => {
-                self.say(|| format!("filling: {error}"));
-                Ok(())
-            }
-            Err(error) => Err(format!("{}: filling: {error}", self.name)),
+            Err(error) => self.forgive_if_ill("filling", &error),
         }
+    }
+
+    /// An error that may be, while disks are ill.
+    fn forgive_if_ill(&self, doing: &str, error: &FileError) -> Result<(), Failure> {
+        if self.ill.is_empty() {
+            return Err(format!("{}: {doing}: {error}", self.name));
+        }
+        self.say(|| format!("{doing}: {error}"));
+        Ok(())
     }
 
     /// The catalog takes all the space that it has, and would take more.
@@ -210,11 +215,7 @@ impl Tenant {
         });
         match swollen.await?.ok_or("the engine died by itself")? {
             Ok(()) | Err(FileError::NoSpace | FileError::NotFound) => Ok(()),
-            Err(error) if !self.ill.is_empty() => {
-                self.say(|| format!("swelling: {error}"));
-                Ok(())
-            }
-            Err(error) => Err(format!("{}: swelling: {error}", self.name)),
+            Err(error) => self.forgive_if_ill("swelling", &error),
         }
     }
 
