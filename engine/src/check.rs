@@ -89,6 +89,13 @@ type Owners = BTreeMap<(DiskNumber, u32), Owner>;
 /// An AU and two that seemed to have it.
 type Double = ((DiskNumber, u32), Owner, Owner);
 
+/// What CHECK ... REPAIR does about a header.
+enum Remedy {
+    None,
+    Expel,
+    Rewrite,
+}
+
 impl Group {
     pub(crate) async fn check_all(&self, repair: bool) -> Result<Report> {
         let mut report = Report::default();
@@ -179,41 +186,45 @@ impl Group {
 
     async fn check_headers(&self, report: &mut Report, repair: bool) {
         for member in self.members.values() {
-            let Some(disk) = member.disk() else { continue };
-            let header = identify::read_header(&*self.world, &*disk).await;
-            if member.has_left() || member.state() == DiskState::Offline {
-                // Its header is being written.
+            if self.header_trouble(member).await.is_none() {
                 continue;
             }
-            match header {
-                None => {
-                    let text = format!("disk {} ({}): no copy of its header is valid", member.name(), disk.path());
-                    let repaired = repair && self.expel_if_it_fails(member).await;
-                    report.problems.push(Problem { text, repaired });
-                }
-                Some(header) if header.best.disk != member.id() => {
-                    report.bad(format!("disk {} ({}): its header is another disk's", member.name(), disk.path()));
-                }
-                Some(header) if *header.best.name != *member.name() => {
-                    let text =
-                        format!("disk {} ({}): its header calls it {}", member.name(), disk.path(), header.best.name);
-                    let repaired = repair && self.repair_header(member).await.is_ok();
-                    report.problems.push(Problem { text, repaired });
-                }
-                Some(header) if !header.wrong.is_empty() => {
-                    let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
-                    let text = format!(
-                        "disk {} ({}): the header copy at offset {} is missing or damaged",
-                        member.name(),
-                        disk.path(),
-                        places.join(", ")
-                    );
-                    let repaired = repair && self.repair_header(member).await.is_ok();
-                    report.problems.push(Problem { text, repaired });
-                }
-                Some(_) => {}
-            }
+            // A disk that is just being renamed has its old name there for a moment.
+            let _nobody_renames = self.renaming.lock().await;
+            let Some((text, remedy)) = self.header_trouble(member).await else { continue };
+            let repaired = repair
+                && match remedy {
+                    Remedy::None => false,
+                    Remedy::Expel => self.expel_if_it_fails(member).await,
+                    Remedy::Rewrite => self.repair_header(member).await.is_ok(),
+                };
+            report.problems.push(Problem { text, repaired });
         }
+    }
+
+    /// What is wrong with the header of a disk.
+    async fn header_trouble(&self, member: &Member) -> Option<(String, Remedy)> {
+        let disk = member.disk()?;
+        let header = identify::read_header(&*self.world, &*disk).await;
+        if member.has_left() || member.state() == DiskState::Offline {
+            // Its header is being written.
+            return None;
+        }
+        let (trouble, remedy) = match header {
+            None => ("no copy of its header is valid".to_owned(), Remedy::Expel),
+            Some(header) if header.best.disk != member.id() => {
+                ("its header is another disk's".to_owned(), Remedy::None)
+            }
+            Some(header) if *header.best.name != *member.name() => {
+                (format!("its header calls it {}", header.best.name), Remedy::Rewrite)
+            }
+            Some(header) if !header.wrong.is_empty() => {
+                let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
+                (format!("the header copy at offset {} is missing or damaged", places.join(", ")), Remedy::Rewrite)
+            }
+            Some(_) => return None,
+        };
+        Some((format!("disk {} ({}): {trouble}", member.name(), disk.path()), remedy))
     }
 
     /// Takes a disk offline that cannot be read at its beginning, and that nobody has asked for anything since it fails.

@@ -100,6 +100,8 @@ pub struct Group {
     pub(crate) resync_power: AtomicU32,
     /// Held by who adds or drops disks.
     pub(crate) exchanging: tokio::sync::Mutex<()>,
+    /// Held while headers may have other names than the record.
+    pub(crate) renaming: tokio::sync::Mutex<()>,
     /// Read-held while a file moves from its slot to an extent that no row names yet.
     pub(crate) promoting: tokio::sync::RwLock<()>,
     pub(crate) next_extent: AtomicU64,
@@ -218,6 +220,7 @@ impl Group {
             onlining: tokio::sync::Mutex::new(()),
             resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
             exchanging: tokio::sync::Mutex::new(()),
+            renaming: tokio::sync::Mutex::new(()),
             promoting: tokio::sync::RwLock::new(()),
             next_extent: AtomicU64::new(parts.next_extent),
             resyncs: Mutex::default(),

@@ -26,6 +26,7 @@ impl Group {
     pub async fn rename(&self, renaming: &Renaming) -> Result<()> {
         let _one_at_a_time = self.exchanging.lock().await;
         let _nobody_returns = self.onlining.lock().await;
+        let _nobody_compares = self.renaming.lock().await;
         let pairs = self.new_names(renaming)?;
         let names: BTreeMap<_, _> = pairs.iter().map(|(member, name)| (member.number, name.clone())).collect();
         let record = self.voters.change(move |next| {

@@ -57,6 +57,22 @@ fn disks_are_renamed() {
     assert_eq!(lab.header_names(), lab.names());
 }
 
+/// A check that runs meanwhile has nothing to complain about.
+#[test]
+fn disks_are_renamed_during_checks() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    std::thread::scope(|scope| {
+        let renaming = scope.spawn(|| {
+            for _ in 0..100 {
+                lab.rename(&[("DATA_0000", "DATA_0001"), ("DATA_0001", "DATA_0000")]).expect("it is done");
+            }
+        });
+        while !renaming.is_finished() {
+            lab.check();
+        }
+    });
+}
+
 /// A disk that is offline keeps its name: nothing could tell its header.
 #[test]
 fn a_disk_that_is_away_is_not_renamed() {
