@@ -16,6 +16,9 @@
 //!                                                 +---- it failed ----+
 //! ```
 //!
+//! What a mount finds in the log is Found: the log that lists it may be on one voter only, which took it before a crash kept the others
+//! from it. The first to write there opens it like any other region, and so does any log that is written meanwhile.
+//!
 //! A crash leaves every region listed that may differ between mirrors; the next
 //! mount compares those and no others. Regions begin small and grow while slots
 //! are taken from regions that were written a moment ago: then writes are random,
@@ -65,6 +68,8 @@ pub const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    /// Listed by some voter, perhaps not by enough of them.
+    Found,
     Opening,
     Open,
     Closing,
@@ -137,14 +142,13 @@ impl Table {
 }
 
 impl Activity {
-    /// Starts with the regions of the log that the mount found, all of them open,
-    /// and the highest sequence in sight.
+    /// Starts with the regions of the log that the mount found, and the highest sequence in sight.
     #[must_use]
     pub fn new(found: &[Region], sequence: u64, now: Duration) -> Self {
         let mut regions = BTreeMap::new();
         for region in found {
             let entry =
-                Entry { count: region.count.max(1), phase: Phase::Open, users: 0, last_used: now, in_log: true };
+                Entry { count: region.count.max(1), phase: Phase::Found, users: 0, last_used: now, in_log: false };
             regions.insert(region.first, entry);
         }
         Self {
@@ -198,6 +202,18 @@ impl Activity {
         self.changed.notify(usize::MAX);
     }
 
+    /// Regions that were to be closed stay as they were.
+    fn go_on(&self, regions: &[Region]) {
+        let mut table = self.lock();
+        for region in regions {
+            if let Some(entry) = table.regions.get_mut(&region.first) {
+                entry.phase = if entry.in_log { Phase::Open } else { Phase::Found };
+            }
+        }
+        drop(table);
+        self.changed.notify(usize::MAX);
+    }
+
     fn remove(&self, regions: &[Region]) {
         let mut table = self.lock();
         for region in regions {
@@ -217,7 +233,7 @@ impl Activity {
         let mut idle: Vec<_> = table
             .regions
             .iter()
-            .filter(|(_, entry)| entry.phase == Phase::Open && entry.users == 0)
+            .filter(|(_, entry)| matches!(entry.phase, Phase::Open | Phase::Found) && entry.users == 0)
             .filter(|(_, entry)| idle_since.is_none_or(|since| entry.last_used <= since))
             .map(|(first, entry)| (entry.last_used, *first, entry.count))
             .collect();
@@ -259,23 +275,24 @@ impl Group {
                 if table.sealed || self.voters.is_closing() {
                     return Err(FileError::Dismounted);
                 }
-                let mut listed = false;
                 if let Some((first, entry)) = table.find(extent.id) {
                     if entry.phase == Phase::Open {
                         entry.users += 1;
                         entry.last_used = last_used;
                         return Ok(Active { activity: &self.activity, first });
                     }
-                    listed = true;
-                }
-                if !listed && table.regions.len() >= REGIONS_MAX {
+                    if entry.phase == Phase::Found {
+                        entry.phase = Phase::Opening;
+                        opening = Some((Region { first, count: entry.count }, Phase::Found));
+                    }
+                } else if table.regions.len() >= REGIONS_MAX {
                     full = true;
-                } else if !listed {
+                } else {
                     let region = table.region_around(extent.id);
                     let entry =
                         Entry { count: region.count, phase: Phase::Opening, users: 0, last_used, in_log: false };
                     table.regions.insert(region.first, entry);
-                    opening = Some(region);
+                    opening = Some((region, Phase::Opening));
                 }
             }
             if full {
@@ -283,9 +300,13 @@ impl Group {
                     // Every region is in use: one of them ends soon.
                     self.world.sleep(Duration::from_millis(1)).await;
                 }
-            } else if let Some(region) = opening {
+            } else if let Some((region, before)) = opening {
                 if let Err(error) = self.open_region(region).await {
-                    self.activity.remove(&[region]);
+                    match before {
+                        // What differs there is still to be compared.
+                        Phase::Found => self.activity.set_phase(&[region], Phase::Found),
+                        _ => self.activity.remove(&[region]),
+                    }
                     return Err(error);
                 }
             } else if let Some(listener) = listener.take() {
@@ -414,6 +435,9 @@ impl Group {
         for region in &regions {
             if let Some(entry) = table.regions.get_mut(&region.first) {
                 entry.in_log = true;
+                if entry.phase == Phase::Found {
+                    entry.phase = Phase::Open;
+                }
             }
         }
         Ok(true)
@@ -436,9 +460,9 @@ impl Group {
         match &result {
             Ok(closed) => {
                 let kept: Vec<_> = regions.iter().filter(|region| !closed.contains(region)).copied().collect();
-                self.activity.set_phase(&kept, Phase::Open);
+                self.activity.go_on(&kept);
             }
-            Err(_) => self.activity.set_phase(&regions, Phase::Open),
+            Err(_) => self.activity.go_on(&regions),
         }
         result.map(|closed| !closed.is_empty())
     }
@@ -512,7 +536,7 @@ impl Group {
         let mirrors: Vec<(&Arc<Member>, u64)> = self
             .mirrors(extent)
             .filter(|(_, member)| member.is_writable())
-            .map(|(mirror, member)| (member, member.layout.sums_of(mirror.au).0))
+            .map(|(mirror, member)| (member, member.layout().sums_of(mirror.au).0))
             .collect();
         loop {
             let writes = mirrors.iter().filter(|(member, _)| member.is_writable()).map(|(member, offset)| async move {

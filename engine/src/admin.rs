@@ -117,6 +117,14 @@ impl AdminError {
     }
 }
 
+/// Other sizes for some disks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    pub which: Selection,
+    /// Bytes; `None`: all that the device has.
+    pub size: Option<u64>,
+}
+
 /// One value of a query's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Value {

@@ -240,6 +240,31 @@ impl Plan {
         let open = of.to.iter_mut().filter(|(_, outcome)| outcome.done < outcome.planned);
         let Some((to, outcome)) = open.max_by_key(|(_, outcome)| behind(outcome)) else { return Vec::new() };
         outcome.done += 1;
+        let to = to.clone();
+        self.moves(&on, &set, &to)
+    }
+
+    /// The same for an extent that must leave its place on some of its disks, `from`: what leaves one of these anyway comes first, and at once.
+    pub fn next_from(&mut self, mirrors: &[DiskNumber], from: &[DiskNumber]) -> Vec<Move> {
+        let index = |disk: &DiskNumber| self.disks.index.get(disk).copied();
+        let Some(on) = mirrors.iter().map(index).collect::<Option<Set>>() else { return Vec::new() };
+        let from: Set = from.iter().filter_map(index).collect();
+        let mut set = on.clone();
+        set.sort_unstable();
+        let Some(of) = self.sets.get_mut(&set) else { return Vec::new() };
+        let leaves = |to: &Set| from.iter().filter(|disk| !to.contains(disk)).count();
+        let open = of.to.iter_mut().filter(|(to, outcome)| outcome.done < outcome.planned && leaves(to) > 0);
+        let left = |outcome: &Outcome| outcome.planned - outcome.done;
+        let Some((to, outcome)) = open.max_by_key(|(to, outcome)| (leaves(to), left(outcome))) else {
+            return Vec::new();
+        };
+        outcome.done += 1;
+        let to = to.clone();
+        self.moves(&on, &set, &to)
+    }
+
+    /// Which mirrors of an extent move where, so that the set of its disks becomes another.
+    fn moves(&self, on: &Set, set: &Set, to: &Set) -> Vec<Move> {
         let mut coming: Vec<usize> = to.iter().copied().filter(|disk| !set.contains(disk)).collect();
         // Who stays in its failure group comes first, and replaces the mirror that is there; for the others all are alike.
         let group = |disk: usize| self.disks.all[disk].group;

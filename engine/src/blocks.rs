@@ -91,11 +91,11 @@ impl Group {
     pub(crate) fn mirrors<'a>(&'a self, extent: &Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> + use<'a> {
         let mirrors = extent.mirrors().into_iter();
         let known = mirrors.filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (mirror, member)));
-        known.filter(|(mirror, member)| member.layout.is_data(mirror.au))
+        known.filter(|(mirror, member)| member.layout().is_data(mirror.au))
     }
 
     pub(crate) fn offset(member: &Member, mirror: Mirror, block: usize) -> u64 {
-        member.layout.au_offset(mirror.au) + bytes_of(block) as u64
+        member.layout().au_offset(mirror.au) + bytes_of(block) as u64
     }
 
     /// Loads the checksums from the zone of a mirror, unless they are in memory.
@@ -152,7 +152,7 @@ impl Group {
     async fn read_any_zone(&self, extent: &Extent) -> (Option<Box<[u32]>>, bool) {
         let (mut silent, mut wrong) = (Vec::new(), false);
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
-            let (offset, length) = member.layout.sums_of(mirror.au);
+            let (offset, length) = member.layout().sums_of(mirror.au);
             let mut flight = member.start_read(offset, length);
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(Some(buffer))) => return (Some(self.sums_in(&buffer)), wrong),
@@ -184,7 +184,7 @@ impl Group {
 
     /// The stored checksums of one mirror.
     pub(crate) async fn read_zone(&self, member: &Member, mirror: Mirror) -> Option<Box<[u32]>> {
-        let (offset, length) = member.layout.sums_of(mirror.au);
+        let (offset, length) = member.layout().sums_of(mirror.au);
         let Settled::Ok(Some(buffer)) = member.start_read(offset, length).settle().await else { return None };
         Some(self.sums_in(&buffer))
     }

@@ -215,8 +215,8 @@ impl Group {
             Some(header) if header.best.disk != member.id() => {
                 ("its header is another disk's".to_owned(), Remedy::None)
             }
-            Some(header) if *header.best.name != *member.name() => {
-                (format!("its header calls it {}", header.best.name), Remedy::Rewrite)
+            Some(header) if let Some(what) = self.outdated(member, &header.best) => {
+                (format!("its header {what}"), Remedy::Rewrite)
             }
             Some(header) if !header.wrong.is_empty() => {
                 let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
@@ -280,7 +280,7 @@ impl Group {
             if !groups.insert(&member.failure_group) {
                 report.bad(format!("{name} has two mirrors in failure group {}", member.failure_group));
             }
-            if !member.layout.is_data(mirror.au) {
+            if !member.layout().is_data(mirror.au) {
                 report.bad(format!("{name} lies in AU {} of disk {}, which holds no data", mirror.au, member.name()));
             }
             let unit = (mirror.disk, mirror.au);

@@ -392,7 +392,7 @@ mod tests {
         }))
         .expect("there is an extent");
         let mirror = extent.mirrors()[1];
-        let offset = lab.group().members[&mirror.disk].layout.au_offset(mirror.au);
+        let offset = lab.group().members[&mirror.disk].layout().au_offset(mirror.au);
         lab.dismount();
         lab.disks[usize::from(mirror.disk.0)].corrupt(offset + 2 * BLOCK_SIZE as u64, &noise(BLOCK_SIZE));
         lab.assert_found_and_repaired("do not match their checksum");
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn lost_header_copies_are_found_and_repaired() {
         let mut lab = Lab::new();
-        let places = lab.group().members.values().next().expect("a disk").layout.header_places();
+        let places = lab.group().members.values().next().expect("a disk").layout().header_places();
         lab.dismount();
         for lost in [&places[..1], &places[1..2], &places[1..], &places[..2]] {
             for place in lost {
@@ -418,7 +418,7 @@ mod tests {
         let mut lab = Lab::new();
         lab.write_file();
         let runs = lab.group().voters.current().catalog.clone();
-        let layout = lab.group().members.values().next().expect("a disk").layout;
+        let layout = lab.group().members.values().next().expect("a disk").layout();
         lab.dismount();
         for run in runs.iter().filter(|run| run.file == CatalogFile::Database && run.at == 0) {
             for page in [0, 1, 3] {

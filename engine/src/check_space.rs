@@ -54,7 +54,7 @@ impl Group {
         }
         let mut differences = Vec::new();
         for member in self.members.values().filter(|member| !member.quorum) {
-            let used = u64::from(space.total(member.number)) - u64::from(space.unowned(member.number));
+            let used = u64::from(space.used(member.number));
             let owned = owned.get(&member.number).copied().unwrap_or(0);
             if used != owned {
                 differences.push(format!("disk {}: {used} AUs are taken, {owned} are owned", member.name()));

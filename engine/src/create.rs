@@ -135,24 +135,31 @@ async fn check_disk(
         }
         _ => {}
     }
-    let size = wanted.size.unwrap_or(disk.size());
-    if size > disk.size() {
-        let text = format!("disk {path} has {} bytes, SIZE says {size}", disk.size());
+    let layout = check_size(&*disk, wanted.size, disk.size(), new.au_size)?;
+    Ok((disk, layout))
+}
+
+/// How a device that has so many bytes is cut, if `wanted` of them are used: all, if nobody says how many.
+pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size: u64) -> Result<Layout> {
+    let path = disk.path();
+    let size = wanted.unwrap_or(has);
+    if size > has {
+        let text = format!("disk {path} has {has} bytes, SIZE says {size}");
         return Err(AdminError::new(Code::DiskTooSmall, text).hint("give a smaller SIZE, or none"));
     }
-    let layout =
-        Layout::new(size, new.au_size).map_err(|error| match error {
-            FormatError::Field { field: "AU size", value } => {
-                AdminError::new(Code::Invalid, format!("AU size {value} is not a power of two from 1M to 64M"))
-            }
-            _ => {
-                let least = Layout::smallest(new.au_size);
-                AdminError::new(Code::DiskTooSmall, format!("disk {path} is too small: {} MB", size / MIB)).hint(
-                    format!("with an AU size of {} MB a disk needs {} MB", new.au_size / MIB, least.div_ceil(MIB)),
-                )
-            }
-        })?;
-    Ok((disk, layout))
+    Layout::new(size, au_size).map_err(|error| match error {
+        FormatError::Field { field: "AU size", value } => {
+            AdminError::new(Code::Invalid, format!("AU size {value} is not a power of two from 1M to 64M"))
+        }
+        _ => {
+            let least = Layout::smallest(au_size);
+            AdminError::new(Code::DiskTooSmall, format!("disk {path} is too small: {} MB", size / MIB)).hint(format!(
+                "with an AU size of {} MB a disk needs {} MB",
+                au_size / MIB,
+                least.div_ceil(MIB)
+            ))
+        }
+    })
 }
 
 /// Makes a group and leaves it dismounted.
@@ -285,6 +292,7 @@ pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: 
             by_operator: false,
             leaving: false,
             size: layout.size(),
+            target: None,
             stamp: 0,
             since: 0,
             joined: world.now(),
@@ -444,7 +452,7 @@ pub(crate) fn header_of(
         disk: member.id(),
         sequence,
         created,
-        layout: member.layout,
+        layout: member.layout(),
         logical_sector: sectors.map_or(512, |sectors| sectors.logical),
         physical_sector: sectors.map_or(512, |sectors| sectors.physical),
         number: member.number,

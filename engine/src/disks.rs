@@ -173,7 +173,7 @@ impl Group {
         }
         for member in &members {
             if !member.quorum {
-                self.space().add_disk(member.number, member.layout);
+                self.space().add_disk(member.number, member.layout());
             }
             self.members.join(Arc::clone(member));
         }
@@ -269,10 +269,7 @@ impl Group {
     async fn let_go(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
         let Some(member) = self.members.get(&number).cloned() else { return Ok(true) };
         let units = store::units(&self.voters.current()).iter().filter(|(disk, _)| *disk == number).count();
-        let used = {
-            let space = self.space();
-            (space.total(number) - space.unowned(number)) as usize
-        };
+        let used = self.space().used(number) as usize;
         // A file that is being made may still get its mirror there; what was freed may still be read.
         if used != units || self.store.needs(number) {
             return Ok(false);

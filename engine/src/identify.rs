@@ -76,7 +76,8 @@ async fn likely_places(disk: &dyn Disk) -> Vec<u64> {
         if let Some(bytes) = read(disk, place, MEMBERSHIP_SLOT).await
             && let Ok((_, membership)) = Membership::decode(&bytes, place)
         {
-            places.extend(membership.disks.iter().flat_map(|member| layout::header_places(member.size)));
+            let sizes = membership.disks.iter().flat_map(|member| [Some(member.size), member.target]);
+            places.extend(sizes.flatten().flat_map(layout::header_places));
         }
     }
     places.sort_unstable();

@@ -65,6 +65,7 @@ mod rename;
 mod repair_time;
 mod repairs;
 mod replace;
+mod resize;
 mod resync;
 pub mod session;
 mod slots;

@@ -56,7 +56,7 @@ impl Group {
                         _ => "NORMAL",
                     }
                     .to_owned(),
-                    os_size: disk.as_ref().map_or(0, |disk| disk.size()),
+                    os_size: disk.as_ref().map_or(0, |disk| disk.measure()),
                     total: u64::from(space.total(member.number)) * au,
                     free: u64::from(space.unowned(member.number)) * au,
                     name: member.name().to_string(),

@@ -34,7 +34,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
@@ -68,7 +68,7 @@ pub struct Member {
     name: Mutex<Arc<str>>,
     pub failure_group: String,
     pub quorum: bool,
-    pub layout: Layout,
+    layout: RwLock<Layout>,
     disk: Mutex<Option<Arc<dyn Disk>>>,
     state: AtomicU8,
     /// How often it went offline.
@@ -141,7 +141,7 @@ impl Member {
             name: Mutex::new(entry.name.as_str().into()),
             failure_group: entry.failure_group.clone(),
             quorum: entry.quorum,
-            layout,
+            layout: RwLock::new(layout),
             disk: Mutex::new(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
@@ -178,6 +178,7 @@ impl Member {
             by_operator: false,
             leaving: true,
             size: header.layout.size(),
+            target: None,
             stamp: 0,
             since: 0,
             joined: header.created,
@@ -202,6 +203,17 @@ impl Member {
     /// `RENAME DISK` is on record.
     pub fn rename(&self, name: &str) {
         *lock(&self.name) = name.into();
+    }
+
+    /// How it is cut. Where an AU and its checksums are does not change when it is resized; which AUs there are does.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        *self.layout.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `RESIZE` is on record.
+    pub fn set_layout(&self, layout: Layout) {
+        *self.layout.write().unwrap_or_else(PoisonError::into_inner) = layout;
     }
 
     /// Another device takes its place. Returns what the one before was. Only while it is offline.
@@ -649,6 +661,7 @@ mod tests {
             by_operator: false,
             leaving: false,
             size: 64 * MIB,
+            target: None,
             stamp: 1,
             since: 0,
             joined: 0,

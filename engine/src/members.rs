@@ -118,6 +118,7 @@ mod tests {
             by_operator: false,
             leaving: false,
             size: 64 * MIB,
+            target: None,
             stamp: 0,
             since: 0,
             joined: 0,

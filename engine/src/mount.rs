@@ -240,7 +240,11 @@ async fn mount_disks(
 
     let mut space = Space::new();
     for member in members.values().filter(|member| !member.quorum) {
-        space.add_disk(member.number, member.layout);
+        space.add_disk(member.number, member.layout());
+        if let Some(target) = voters.current().disk(member.number).and_then(|entry| entry.target) {
+            let target = Layout::new(target, found.au_size);
+            space.bar(member.number, Some(target.map_err(|error| failed(&error))?));
+        }
     }
     for (disk, au) in store::units(&voters.current()) {
         space
@@ -540,19 +544,32 @@ fn build_space(
 }
 
 impl Group {
+    /// What a header says of its disk that is not so: its name or its size. While it is resized both sizes are right.
+    pub(crate) fn outdated(&self, member: &Member, header: &DiskHeader) -> Option<String> {
+        if *header.name != *member.name() {
+            return Some(format!("calls it {}", header.name));
+        }
+        let size = header.layout.size();
+        let target = self.voters.current().disk(member.number).and_then(|entry| entry.target);
+        let is_right = size == member.layout().size() || Some(size) == target;
+        (!is_right).then(|| format!("says that {size} bytes of it are used"))
+    }
+
     /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them.
     pub(crate) async fn repair_header(&self, member: &Arc<Member>) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Ok(()) };
         let Some(header) = identify::read_header(&*self.world, &*disk).await else {
             return Err("no copy of its header is valid".to_owned());
         };
-        let is_renamed = *header.best.name != *member.name() && header.best.disk == member.id();
-        if header.wrong.is_empty() && !is_renamed {
+        let is_outdated = header.best.disk == member.id() && self.outdated(member, &header.best).is_some();
+        if header.wrong.is_empty() && !is_outdated {
             return Ok(());
         }
-        if is_renamed || planted::has(Bug::HeadersTogether) {
-            let name = if is_renamed { member.name().to_string() } else { header.best.name };
-            let renewed = DiskHeader { sequence: header.best.sequence + 1, name, ..header.best };
+        if is_outdated || planted::has(Bug::HeadersTogether) {
+            let mut renewed = DiskHeader { sequence: header.best.sequence + 1, ..header.best };
+            if is_outdated {
+                (renewed.name, renewed.layout) = (member.name().to_string(), member.layout());
+            }
             return write_header(member, &renewed, &renewed.layout.header_places()).await;
         }
         write_header(member, &header.best, &header.wrong).await?;

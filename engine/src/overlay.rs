@@ -206,6 +206,10 @@ impl Disk for Covered {
         self.real.size()
     }
 
+    fn measure(&self) -> u64 {
+        self.real.measure()
+    }
+
     fn sectors(&self) -> Sectors {
         self.real.sectors()
     }

@@ -6,6 +6,9 @@
 //! there then. So a statement that comes while one runs changes the goal, and what has moved and would go on is moved once; and a
 //! crash repeats no more than what was on its way.
 //!
+//! What is in AUs that a disk is to give up (`resize.rs`) moves in passes of its own, which look at nothing else: to where the plan sends
+//! something from that disk, and else to other AUs of it.
+//!
 //! When no pass finds anything to move, the disks that leave are let go: their catalog mirrors move, what they held is free and read by
 //! nobody, a membership without them is recorded, and their headers say FORMER. Then they can be pulled.
 //!
@@ -15,12 +18,13 @@
 use crate::{
     admin::{AdminError, Code, Operation},
     attributes,
-    balance::{Load, Plan, Role, TooSmall},
+    balance::{Load, Move, Plan, Role, TooSmall},
     error::FileError,
     event::Severity,
     extent::Extent,
     group::Group,
     progress::Progress,
+    resize::Resized,
     store,
 };
 use futures::stream::{self, StreamExt};
@@ -95,6 +99,8 @@ impl Rebalance {
 struct Scan {
     plan: Plan,
     asked: u64,
+    /// It is only for what is in barred AUs.
+    vacates: bool,
     /// The next id to look at, behind those of the batch.
     from: u64,
     batch: VecDeque<Arc<Extent>>,
@@ -205,12 +211,23 @@ impl Group {
                 self.world.sleep(PAUSE).await;
                 continue;
             }
+            let barred = self.barred_mirrors();
+            let waits = match if barred == 0 { self.finish_resizes().await? } else { Resized::Nothing } {
+                Resized::Nothing => false,
+                // What is even is another question now.
+                Resized::Done => {
+                    passes = 0;
+                    continue;
+                }
+                Resized::Waits => true,
+            };
             let plan = self.plan_moves()?;
-            let work = plan.work();
+            // What has to leave where it is counts for what has to go anyway.
+            let work = plan.work().max(barred);
             self.rebalance.progress(|progress| progress.work = progress.so_far + work);
-            if work > 0 && !self.is_even_enough(work, passes) {
+            if work > 0 && (barred > 0 || !self.is_even_enough(work, passes)) {
                 self.tell(Severity::Note, None, format!("rebalance, pass {}: {work} mirrors to move", passes + 1));
-                let (moved, trouble) = self.carry_out(plan, asked, power).await?;
+                let (moved, trouble) = self.carry_out(plan, barred > 0, asked, power).await?;
                 passes += 1;
                 in_vain = if moved == 0 { in_vain + 1 } else { 0 };
                 if in_vain == TRIES {
@@ -221,6 +238,12 @@ impl Group {
                     // A file that is being made is in the plan, and not among the extents.
                     self.world.sleep(PAUSE).await;
                 }
+            } else if waits {
+                pauses += 1;
+                if pauses == PAUSES {
+                    return Err(Stuck::Because("what is in the way of a resize stays in use".to_owned()));
+                }
+                self.world.sleep(PAUSE).await;
             } else if self.let_go_of_leaving().await? {
                 self.end_rebalance(asked).await?;
                 return Ok(());
@@ -295,8 +318,10 @@ impl Group {
         let mut fixed: BTreeMap<DiskNumber, u32> = BTreeMap::new();
         store::units(membership).iter().for_each(|(disk, _)| *fixed.entry(*disk).or_default() += 1);
         let units = |disk: &MemberDisk| {
-            let layout = Layout::new(disk.size, self.au_size);
-            layout.map_or(0, |layout| u32::try_from(layout.data_units().count()).unwrap_or(u32::MAX))
+            let Ok(layout) = Layout::new(disk.size, self.au_size) else { return 0 };
+            // While it is resized, what both layouts have.
+            let target = disk.target.and_then(|target| Layout::new(target, self.au_size).ok()).unwrap_or(layout);
+            u32::try_from(layout.data_units().filter(|au| target.is_data(*au)).count()).unwrap_or(u32::MAX)
         };
         let loads: Vec<Load> = membership
             .disks
@@ -321,9 +346,15 @@ impl Group {
     }
 
     /// One pass. Returns how many mirrors were moved, and why one was not.
-    async fn carry_out(&self, plan: Plan, asked: u64, power: u32) -> Result<(u64, Option<FileError>), FileError> {
+    async fn carry_out(
+        &self,
+        plan: Plan,
+        vacates: bool,
+        asked: u64,
+        power: u32,
+    ) -> Result<(u64, Option<FileError>), FileError> {
         let (moved, trouble) = (AtomicU64::new(0), Mutex::new(None));
-        let scan = Scan { plan, asked, from: 0, batch: VecDeque::new() };
+        let scan = Scan { plan, asked, vacates, from: 0, batch: VecDeque::new() };
         let next = |scan: Option<Scan>| async move {
             let mut scan = scan?;
             match self.next_to_move(&mut scan).await {
@@ -369,12 +400,45 @@ impl Group {
                 (scan.batch, scan.from) = (extents.into(), next);
                 continue;
             };
-            let disks: Vec<DiskNumber> = extent.disks().collect();
-            let steps: Vec<_> = scan.plan.next(&disks).iter().map(|step| (disks[step.mirror], step.to)).collect();
+            let steps = self.steps_of(scan, &extent);
             if !steps.is_empty() {
                 return Ok(Some((extent, steps)));
             }
         }
+    }
+
+    /// Which mirrors of an extent move from where to where in this pass.
+    fn steps_of(&self, scan: &mut Scan, extent: &Extent) -> Vec<(DiskNumber, DiskNumber)> {
+        let disks: Vec<DiskNumber> = extent.disks().collect();
+        let named = |moves: Vec<Move>| moves.iter().map(|step| (disks[step.mirror], step.to)).collect::<Vec<_>>();
+        if !scan.vacates {
+            return named(scan.plan.next(&disks));
+        }
+        let barred: Vec<DiskNumber> = {
+            let space = self.space();
+            let mirrors = extent.mirrors().into_iter().filter(|mirror| space.is_barred(mirror.disk, mirror.au));
+            mirrors.map(|mirror| mirror.disk).collect()
+        };
+        if barred.is_empty() {
+            return Vec::new();
+        }
+        let mut steps = named(scan.plan.next_from(&disks, &barred));
+        let stay = barred.into_iter().filter(|disk| steps.iter().all(|(from, _)| from != disk));
+        let stay: Vec<_> = stay.map(|disk| (disk, disk)).collect();
+        steps.extend(stay);
+        steps
+    }
+
+    /// Mirrors of extents in AUs that a disk is to give up, and can.
+    fn barred_mirrors(&self) -> u64 {
+        let membership = self.voters.current();
+        let catalog = store::units(&membership);
+        let space = self.space();
+        let of = |disk: DiskNumber| {
+            let fixed = catalog.iter().filter(|(on, au)| *on == disk && space.is_barred(disk, *au)).count() as u64;
+            u64::from(space.barred_in_use(disk)).saturating_sub(fixed)
+        };
+        self.resizing().into_iter().map(of).sum()
     }
 
     /// Moves mirrors of one extent, one after the other. Returns how many.

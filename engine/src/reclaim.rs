@@ -259,7 +259,7 @@ impl Group {
                 && self.attributes().discard
             {
                 // A discard that fails leaves the AU as it is, which is as good.
-                let _ = member.start_discard(member.layout.au_offset(*au), self.au_size).settle().await;
+                let _ = member.start_discard(member.layout().au_offset(*au), self.au_size).settle().await;
             }
             if !early {
                 lock(&self.space).freed(*disk, *au);

@@ -97,7 +97,9 @@ impl Group {
         let taken = take_disks(&self.world, &wanted, &self.world.discover().await).await?;
         for ((member, _), one) in pairs.iter().zip(&taken) {
             self.check_sectors(&*one.disk)?;
-            let (has, needs) = (one.layout.size(), member.layout.size());
+            // It gets the size that the other one was to have.
+            let target = membership.disk(member.number).and_then(|entry| entry.target).unwrap_or(0);
+            let (has, needs) = (one.layout.size(), member.layout().size().max(target));
             if has < needs {
                 let text = format!("disk {} has {has} bytes, disk {} needs {needs}", one.disk.path(), member.name());
                 return Err(AdminError::new(Code::DiskTooSmall, text).hint(format!(
@@ -121,7 +123,7 @@ impl Group {
             return Err(failed(&"what the disk misses could not be recorded"));
         }
         self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
-        wipe_system_area(&*taken.disk, member.layout).await?;
+        wipe_system_area(&*taken.disk, member.layout()).await?;
         let before = member.become_another(taken.entry.id);
         member.release();
         member.attach(taken.disk);

@@ -205,7 +205,7 @@ impl Group {
                 found.path,
                 disk.size(),
                 member.name(),
-                member.layout.size()
+                member.layout().size()
             );
             return Err(AdminError::new(Code::DiskMismatch, text).hint("give it its old size"));
         }
@@ -245,6 +245,18 @@ impl Group {
     }
 
     async fn resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
+        self.copy_and_promote(member, losses).await;
+        let membership = self.voters.current();
+        let entry = membership.disk(member.number).filter(|entry| entry.state == DiskState::Online);
+        if entry.is_some_and(|entry| entry.target.is_some())
+            && let Err(error) = self.rebalance(None).await
+        {
+            let text = format!("the resize of disk {} does not go on: {error}", member.name());
+            self.tell(Severity::Alarm, Some(member.number), text);
+        }
+    }
+
+    async fn copy_and_promote(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
         let result = loop {
             match self.copy_stale(member, losses).await {
                 Ok(true) => break self.finish_resync(member, losses).await.map(|()| true),

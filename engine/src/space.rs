@@ -18,6 +18,9 @@
 //!   2. `settle` hands an AU out once, and only when the commit that released it is durable (R8).
 //!   3. System area, checksum zone and header copies are never allocated and never counted.
 //!   4. The counters equal what counting the states would give.
+//!
+//! While a disk is resized (`resize.rs`) it has AUs that hold data now and will not. These are *barred*: what is free there is not
+//! allocated, nor counted.
 
 use plinth_format::{DiskNumber, Layout};
 use std::{
@@ -78,9 +81,12 @@ impl Drop for InHand {
 #[derive(Debug)]
 struct DiskSpace {
     layout: Layout,
+    /// A bit per AU that the disk is to give up; empty if there are none.
+    barred: Vec<u64>,
     /// A bit per AU each; an AU is free where both are 0. What holds no data is marked used.
     low: Vec<u64>,
     high: Vec<u64>,
+    /// These two without barred ones.
     total: u32,
     free: u32,
     /// Released or settled.
@@ -102,6 +108,36 @@ impl Space {
     pub fn add_disk(&mut self, disk: DiskNumber, layout: Layout) {
         let before = self.disks.insert(disk, DiskSpace::new(layout));
         assert!(before.is_none(), "disk {disk} added twice");
+    }
+
+    /// Bars what holds data now and would not in the layout `target`; `None` bars nothing any more.
+    pub fn bar(&mut self, disk: DiskNumber, target: Option<Layout>) {
+        self.changes += 1;
+        if let Some(space) = self.disks.get_mut(&disk) {
+            space.bar(target);
+        }
+    }
+
+    #[must_use]
+    pub fn is_barred(&self, disk: DiskNumber, au: u32) -> bool {
+        self.disks.get(&disk).is_some_and(|space| space.is_barred(au))
+    }
+
+    /// Barred AUs that are not free.
+    #[must_use]
+    pub fn barred_in_use(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, DiskSpace::barred_in_use)
+    }
+
+    /// The disk is cut otherwise from now on, and nothing is barred.
+    ///
+    /// # Panics
+    /// If something that is not free holds no data in that layout.
+    pub fn cut(&mut self, disk: DiskNumber, layout: Layout) {
+        self.changes += 1;
+        if let Some(space) = self.disks.get_mut(&disk) {
+            space.cut(layout);
+        }
     }
 
     /// Forgets a disk and all its AUs, pending ones too.
@@ -244,6 +280,12 @@ impl Space {
         self.disks.get(&disk).map_or(0, |space| space.total)
     }
 
+    /// AUs that somebody has, or had a moment ago.
+    #[must_use]
+    pub fn used(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.total - space.free + space.barred_in_use())
+    }
+
     /// AUs that were freed and are not free yet.
     #[cfg(test)]
     pub fn pending(&self, disk: DiskNumber) -> u32 {
@@ -280,8 +322,16 @@ impl Space {
 impl DiskSpace {
     fn new(layout: Layout) -> Self {
         let words = (layout.au_count() as usize).div_ceil(64);
-        let mut space =
-            Self { layout, low: vec![u64::MAX; words], high: vec![0; words], total: 0, free: 0, pending: 0, cursor: 0 };
+        let mut space = Self {
+            layout,
+            barred: Vec::new(),
+            low: vec![u64::MAX; words],
+            high: vec![0; words],
+            total: 0,
+            free: 0,
+            pending: 0,
+            cursor: 0,
+        };
         for au in layout.data_units() {
             let (word, bit) = place(au);
             space.low[word] &= !bit;
@@ -289,6 +339,43 @@ impl DiskSpace {
         }
         space.free = space.total;
         space
+    }
+
+    fn bar(&mut self, target: Option<Layout>) {
+        self.barred.clear();
+        if let Some(target) = target {
+            self.barred.resize(self.low.len(), 0);
+            for au in self.layout.data_units().filter(|au| !target.is_data(*au)) {
+                let (word, bit) = place(au);
+                self.barred[word] |= bit;
+            }
+        }
+        let open = self.layout.data_units().filter(|au| !self.is_barred(*au));
+        (self.total, self.free) =
+            open.fold((0, 0), |(total, free), au| (total + 1, free + u32::from(self.state(au) == AuState::Free)));
+    }
+
+    fn is_barred(&self, au: u32) -> bool {
+        let (word, bit) = place(au);
+        self.barred.get(word).is_some_and(|barred| barred & bit != 0)
+    }
+
+    fn barred_in_use(&self) -> u32 {
+        let planes = self.barred.iter().zip(&self.low).zip(&self.high);
+        planes.map(|((barred, low), high)| (barred & (low | high)).count_ones()).sum()
+    }
+
+    fn cut(&mut self, layout: Layout) {
+        let mut next = Self::new(layout);
+        for au in self.layout.data_units() {
+            let state = self.state(au);
+            if state != AuState::Free {
+                assert!(layout.is_data(au), "AU {au} is {state:?}");
+                next.set(au, state);
+            }
+        }
+        next.cursor = if self.cursor < layout.au_count() { self.cursor } else { 0 };
+        *self = next;
     }
 
     fn state(&self, au: u32) -> AuState {
@@ -303,7 +390,7 @@ impl DiskSpace {
 
     fn set(&mut self, au: u32, to: AuState) {
         match self.state(au) {
-            AuState::Free => self.free -= 1,
+            AuState::Free => self.free -= u32::from(!self.is_barred(au)),
             AuState::Used => (),
             AuState::Released | AuState::Settled => self.pending -= 1,
         }
@@ -317,7 +404,7 @@ impl DiskSpace {
         self.low[word] = self.low[word] & !bit | if low { bit } else { 0 };
         self.high[word] = self.high[word] & !bit | if high { bit } else { 0 };
         match to {
-            AuState::Free => self.free += 1,
+            AuState::Free => self.free += u32::from(!self.is_barred(au)),
             AuState::Used => (),
             AuState::Released | AuState::Settled => self.pending += 1,
         }
@@ -332,7 +419,7 @@ impl DiskSpace {
         // The first word is looked at twice: from the cursor on, and at the end whole.
         for step in 0..=words {
             let word = (start + step) % words;
-            let mut taken = self.low[word] | self.high[word];
+            let mut taken = self.low[word] | self.high[word] | self.barred.get(word).copied().unwrap_or(0);
             if step == 0 {
                 taken |= bit - 1;
             }

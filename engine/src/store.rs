@@ -170,7 +170,7 @@ impl DiskStore {
             let take = usize::try_from(rest).unwrap_or(usize::MAX).min(length - done);
             parts.push(Part {
                 member: Arc::clone(member),
-                offset: member.layout.au_offset(run.first) + inside,
+                offset: member.layout().au_offset(run.first) + inside,
                 range: done..done + take,
             });
             done += take;

@@ -8,6 +8,7 @@ mod growth;
 mod kills;
 mod names;
 mod noise;
+mod resize;
 mod returning;
 mod slots;
 mod zones;

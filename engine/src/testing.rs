@@ -355,6 +355,12 @@ impl MemoryDisk {
         Self::with_image(&self.path, self.size, self.sectors.logical, self.sectors.physical, image)
     }
 
+    /// The same bytes on a disk that ends elsewhere.
+    #[must_use]
+    pub fn of_size(&self, size: u64) -> Self {
+        Self { size, ..self.twin() }
+    }
+
     /// From now on `fuse` decides how long its users live; what they ask for after their end stays unanswered.
     pub fn put_fuse(&self, fuse: &Fuse) {
         lock(&self.medium).fuse = Some(fuse.clone());

@@ -55,6 +55,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn path(&self) -> &str;
     /// Bytes that can be addressed.
     fn size(&self) -> u64;
+    /// Asks the device how many there are now: it may have been made larger. [`Disk::size`] says so from then on.
+    fn measure(&self) -> u64 {
+        self.size()
+    }
     fn sectors(&self) -> Sectors;
     /// Whether `Discard` gives space back to whoever lends it.
     fn can_discard(&self) -> bool;

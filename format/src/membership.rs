@@ -44,6 +44,7 @@ pub const D_SINCE: Range<usize> = 40..48; //  when it went offline: nanoseconds 
 pub const D_NAME: Range<usize> = 48..80;
 pub const D_GROUP: Range<usize> = 80..112; // failure group
 pub const D_JOINED: Range<usize> = 112..120; // when it became a member: nanoseconds since 1970
+pub const D_TARGET: Range<usize> = 120..128; // bytes used when it is resized; 0: it is not
 
 /// A catalog run's entry: AUs `first .. first + count` of a disk hold one mirror of
 /// the AUs `at .. at + count` of one of the catalog's two files.
@@ -91,7 +92,10 @@ pub struct MemberDisk {
     pub by_operator: bool,
     /// It is being dropped: what it holds moves to the others, and nothing new goes there.
     pub leaving: bool,
+    /// Bytes used.
     pub size: u64,
+    /// Bytes used when it is resized, which is under way: what the one layout or the other does not have for data gets nothing new.
+    pub target: Option<u64>,
     pub stamp: u64,
     /// When it went offline: nanoseconds since 1970.
     pub since: i64,
@@ -267,6 +271,7 @@ impl MemberDisk {
         put(entry, D_STAMP, &self.stamp.to_le_bytes());
         put(entry, D_SINCE, &self.since.to_le_bytes());
         put(entry, D_JOINED, &self.joined.to_le_bytes());
+        put(entry, D_TARGET, &self.target.unwrap_or(0).to_le_bytes());
         put_text(entry, D_NAME, &self.name);
         put_text(entry, D_GROUP, &self.failure_group);
     }
@@ -279,6 +284,8 @@ impl MemberDisk {
         };
         let size = get_u64(entry, D_SIZE);
         Layout::new(size, au_size)?;
+        let target = Some(get_u64(entry, D_TARGET)).filter(|target| *target != 0);
+        target.map(|target| Layout::new(target, au_size)).transpose()?;
         Ok(Self {
             id: DiskId(get(entry, D_ID)),
             number: DiskNumber(get_u16(entry, D_NUMBER)),
@@ -294,6 +301,7 @@ impl MemberDisk {
             by_operator: flags & 8 != 0,
             leaving: flags & 16 != 0,
             size,
+            target,
             stamp: get_u64(entry, D_STAMP),
             since: get_i64(entry, D_SINCE),
             joined: get_i64(entry, D_JOINED),

@@ -145,6 +145,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
             by_operator: random.below(2) == 0,
             leaving: random.below(2) == 0,
             size: 1000 * au_size,
+            target: [None, Some(900 * au_size)][random.below(2)],
             stamp: random.next(),
             since: 5,
             joined: -5,

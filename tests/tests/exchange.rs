@@ -1,6 +1,6 @@
 //! Disks that come and go under a database.
 
-use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, noise, scaled, wait_for};
+use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, noise, scaled, shell, wait_for};
 use std::{thread, time::Duration};
 
 /// pgbench runs while a group moves from four disks to four others, in one statement. No transaction fails, and when the statement has
@@ -55,7 +55,7 @@ fn killed_during_a_rebalance() {
     let blocks = Blocks::new(mount.join("table"), 1, 40_000);
     let new = instance.add_disk("n0", 512 * MIB);
     instance.sql(&format!(
-        "ALTER DISKGROUP data ADD FAILGROUP n DISK '{}' DROP DISK DATA_0000 REBALANCE POWER 2",
+        "ALTER DISKGROUP data ADD FAILGROUP n DISK '{}' DROP DISK DATA_0000 REBALANCE POWER 2 NOWAIT",
         new.display()
     ));
     for round in 0..scaled(6, 30) {
@@ -95,6 +95,55 @@ fn a_disk_is_replaced() {
     instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0000");
     instance.mount_again("DATA");
     blocks.must_read_right();
+}
+
+/// Devices are made larger under a group that is used, and it takes what they have; then it gives up more than half of that, and they
+/// are made smaller.
+#[test]
+fn devices_grow_and_shrink() {
+    let mut instance = Instance::new();
+    let devices = ["f0d0", "f1d0", "f2d0"].map(|name| instance.add_loop_disk(name, 256 * MIB, 512));
+    instance.create_group("data", "NORMAL", &[&[0], &[0], &[0]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("table"), 1, 10_000);
+    let cut = |size: u64| {
+        let script = r#"truncate -s "$2" "$(losetup -nO BACK-FILE "$(realpath "$1")")"; losetup -c "$(realpath "$1")""#;
+        devices.iter().for_each(|device| _ = shell(script).arg(device).arg(size.to_string()).ok());
+    };
+    let each = |what: &str| {
+        let of =
+            |least: &str| instance.number(&format!("SELECT {least}({what}) FROM v$asm_disk WHERE group_number = 1"));
+        assert_eq!(of("min"), of("max"));
+        of("min")
+    };
+    assert_eq!(each("os_mb"), 256.0);
+    cut(GIB);
+    let refused = instance.refused("ALTER DISKGROUP data RESIZE ALL SIZE 1025M");
+    assert!(refused.contains("has 1073741824 bytes, SIZE says"), "{refused}");
+    instance.sql("ALTER DISKGROUP data RESIZE ALL REBALANCE WAIT");
+    assert_eq!(each("os_mb"), 1024.0);
+    assert!(each("total_mb") > 1000.0);
+    // What is written now lies behind what the devices had.
+    let more = Blocks::new(mount.join("more"), 2, 40_000);
+    let refused = instance.refused("ALTER DISKGROUP data RESIZE ALL SIZE 200M");
+    assert!(refused.contains("does not fit on smaller disks"), "{refused}");
+    drop(more);
+    std::fs::remove_file(mount.join("more")).expect("removed");
+    let late = Blocks::new(mount.join("late"), 3, 10_000);
+    instance.sql("ALTER DISKGROUP data RESIZE DISK data_0000 SIZE 400M, data_0001 SIZE 400M REBALANCE POWER 4");
+    instance.kill_engine("DATA");
+    instance.mount_again("DATA");
+    instance.sql("ALTER DISKGROUP data RESIZE DISKS IN FAILGROUP f2 SIZE 400M REBALANCE POWER 64 WAIT");
+    wait_for("all three", || instance.number("SELECT max(total_mb) FROM v$asm_disk WHERE group_number = 1") < 400.0);
+    instance.check("DATA");
+    instance.unmount(&mount);
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    cut(400 * MIB);
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    instance.mount("DATA");
+    blocks.must_read_right();
+    late.must_read_right();
+    instance.check("DATA");
 }
 
 /// Whether the only group is there.

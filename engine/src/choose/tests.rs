@@ -16,6 +16,7 @@ fn member(number: u16) -> MemberDisk {
         by_operator: false,
         leaving: false,
         size: SIZE,
+        target: None,
         stamp: STAMP,
         since: 0,
         joined: 0,

@@ -2,7 +2,7 @@
 //!
 //! A new mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, where nothing else writes:
 //!
-//!   1. Allocate AUs on a disk of a failure group that has no mirror.
+//!   1. Allocate AUs on a disk of a failure group that has no mirror; where there are too few, the rest on others, apart from all other mirrors.
 //!   2. Copy both files from the current mirrors; flush.
 //!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
 //!
@@ -27,6 +27,15 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering},
 };
+
+/// Where a mirror is to be, or its AUs: some on each disk, in the order of the file.
+type Parts<T> = Vec<(DiskNumber, T)>;
+
+/// A mirror that was copied, and is not listed yet.
+struct Built {
+    aus: Parts<Vec<u32>>,
+    runs: Vec<CatalogRun>,
+}
 
 /// Bytes copied at once when a mirror is built.
 const STEP: u64 = 1 << 20;
@@ -126,12 +135,9 @@ impl DiskStore {
     ) -> Result<(), Refusal> {
         let _in_hand = lock(&self.space).take_in_hand();
         wait_for(&*self.world, async {
-            let mut runs = Vec::new();
-            let mut taken = Vec::new();
+            let mut all = Vec::new();
             for file in [CatalogFile::Database, CatalogFile::Wal] {
-                let Some((aus, built)) = self.build_ahead(file, disk).await else { continue };
-                taken.extend(aus);
-                runs.extend(built);
+                all.extend(self.build_ahead(file, disk).await);
             }
             let recorded = self
                 .voters
@@ -140,33 +146,57 @@ impl DiskStore {
                         return Ok(false);
                     }
                     // Nobody else gives the catalog mirrors: this thread is the only one.
-                    list(next, &runs);
+                    let fit: Vec<_> = all.iter().filter(|built| are_online(next, &built.runs)).collect();
+                    fit.into_iter().for_each(|built| list(next, &built.runs));
                     Ok(true)
                 })
                 .await;
-            match &recorded {
-                Ok(membership) if runs.iter().all(|run| membership.catalog.contains(run)) => {
-                    lock(&self.owned).extend(taken.iter().map(|au| (disk, *au)));
-                }
-                _ => self.give_back(disk, &taken),
+            for built in &all {
+                self.keep_if_listed(recorded.as_ref().ok(), built);
             }
             self.free_struck();
             recorded.map(|_| ())
         })
     }
 
-    /// A mirror of one file on a disk that is about to be online: its AUs and runs.
-    async fn build_ahead(&self, file: CatalogFile, disk: DiskNumber) -> Option<(Vec<u32>, Vec<CatalogRun>)> {
+    /// A mirror of one file with its start on a disk that is about to be online.
+    async fn build_ahead(&self, file: CatalogFile, disk: DiskNumber) -> Option<Built> {
         let mut membership = (*self.voters.current()).clone();
         find(&mut membership, disk)?.state = DiskState::Online;
-        let (mirror, _, units) = self.place_mirror(&membership, file, |candidate| candidate == disk)?;
-        let aus = self.allocate(disk, units, Space::allocate_reserved)?;
-        let runs = runs_of(file, mirror, disk, 0, &aus);
-        if self.copy(file, units, self.members.get(&disk)?, &runs).await.is_err() {
-            self.give_back(disk, &aus);
-            return None;
+        let (mirror, parts) = self.place_mirror(&membership, file, |candidate| candidate == disk)?;
+        self.build(file, mirror, &parts).await.ok()?
+    }
+
+    /// Copies a file to AUs taken for it. `None`: there are too few.
+    async fn build(&self, file: CatalogFile, mirror: u8, parts: &Parts<u32>) -> Result<Option<Built>, StoreError> {
+        let mut built = Built { aus: Vec::new(), runs: Vec::new() };
+        let mut at = 0;
+        for (disk, units) in parts {
+            let Some(aus) = self.allocate(*disk, *units, Space::allocate_reserved) else {
+                self.give_back_all(&built.aus);
+                return Ok(None);
+            };
+            built.runs.extend(runs_of(file, mirror, *disk, at, &aus));
+            built.aus.push((*disk, aus));
+            at += units;
         }
-        Some((aus, runs))
+        if let Err(error) = self.copy(file, &built.runs).await {
+            self.give_back_all(&built.aus);
+            return Err(error);
+        }
+        Ok(Some(built))
+    }
+
+    /// The AUs of a new mirror are the catalog's if the membership in force lists it, and free if not. Whether it does.
+    fn keep_if_listed(&self, membership: Option<&Arc<Membership>>, built: &Built) -> bool {
+        let listed = membership.is_some_and(|found| built.runs.iter().all(|run| found.catalog.contains(run)));
+        if listed {
+            let units = built.aus.iter().flat_map(|(disk, aus)| aus.iter().map(|au| (*disk, *au)));
+            lock(&self.owned).extend(units);
+        } else {
+            self.give_back_all(&built.aus);
+        }
+        listed
     }
 
     /// Whether without a disk the catalog would be in fewer failure groups than it could be.
@@ -193,79 +223,105 @@ impl DiskStore {
             .any(|file| self.place_mirror(&membership, file, |_| true).is_some())
     }
 
-    /// The number of the next mirror of a file, its disk among the candidates, and the AUs it takes.
+    /// The number of the next mirror of a file, and where it goes, its start on one of the candidates.
     fn place_mirror(
         &self,
         membership: &Membership,
         file: CatalogFile,
         is_candidate: impl Fn(DiskNumber) -> bool,
-    ) -> Option<(u8, DiskNumber, u32)> {
+    ) -> Option<(u8, Parts<u32>)> {
         let mirrors = self.current_mirrors(file);
         let units = self.unit_count(membership, file, *mirrors.keys().next()?);
-        let has_room = |disk| is_candidate(disk) && lock(&self.space).unowned(disk) >= units;
+        let on_one =
+            |_, disk| (is_candidate(disk) && lock(&self.space).unowned(disk) >= units).then(|| vec![(disk, units)]);
+        let in_parts =
+            |mirror, disk| self.parts_for(membership, file, mirror, (disk, units)).filter(|_| is_candidate(disk));
         let leaves = |disk| membership.disk(disk).is_some_and(|disk| disk.leaving);
-        let runs = membership.catalog.iter().filter(|run| run.file == file && leaves(run.disk));
+        let is_barred = |run: &CatalogRun| {
+            let space = lock(&self.space);
+            (run.first..run.first + run.count).any(|au| space.is_barred(run.disk, au))
+        };
+        let runs = membership.catalog.iter().filter(|run| run.file == file && (leaves(run.disk) || is_barred(run)));
         let leaving = runs.map(|run| run.mirror).collect();
-        next_mirror(membership, &mirrors, &leaving, has_room).map(|(mirror, disk)| (mirror, disk, units))
+        let next = |room: &dyn Fn(u8, DiskNumber) -> Option<Parts<u32>>| {
+            let (mirror, disk) =
+                next_mirror(membership, &mirrors, &leaving, |mirror, disk| room(mirror, disk).is_some())?;
+            Some((mirror, room(mirror, disk)?))
+        };
+        next(&on_one).or_else(|| next(&in_parts))
+    }
+
+    /// How a mirror of so many AUs could lie on several disks, as many as possible of them on its home, and none where the loss of a
+    /// disk or a failure group would take another mirror along. `None`: there is no room for it.
+    fn parts_for(
+        &self,
+        membership: &Membership,
+        file: CatalogFile,
+        mirror: u8,
+        (home, units): (DiskNumber, u32),
+    ) -> Option<Parts<u32>> {
+        let others = membership.catalog.iter().filter(|run| run.file == file && run.mirror != mirror);
+        let others: BTreeSet<DiskNumber> = others.map(|run| run.disk).collect();
+        if others.contains(&home) {
+            return None;
+        }
+        let space = lock(&self.space);
+        let mut left = units;
+        let mut parts = Parts::new();
+        for disk in [home].into_iter().chain(neighbours(membership, home, &others)) {
+            let here = left.min(space.unowned(disk));
+            if here > 0 {
+                parts.push((disk, here));
+                left -= here;
+            }
+        }
+        (left == 0 && parts.first().is_some_and(|(first, _)| *first == home)).then_some(parts)
     }
 
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
-        let Some((mirror, disk, units)) = self.place_mirror(&membership, file, |_| true) else { return Ok(false) };
+        let Some((mirror, parts)) = self.place_mirror(&membership, file, |_| true) else { return Ok(false) };
         let _in_hand = lock(&self.space).take_in_hand();
-        let Some(aus) = self.allocate(disk, units, Space::allocate_reserved) else { return Ok(false) };
-        let Some(member) = self.members.get(&disk) else { return Ok(false) };
-        let runs = runs_of(file, mirror, disk, 0, &aus);
-        let copied = self.copy(file, units, member, &runs).await;
-        if let Err(error) = copied {
-            self.give_back(disk, &aus);
-            return Err(error);
-        }
+        let Some(built) = self.build(file, mirror, &parts).await? else { return Ok(false) };
         let recorded = self
             .voters
             .change(|next| {
-                let online = next.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+                let online = are_online(next, &built.runs);
                 if online {
-                    list(next, &runs);
+                    list(next, &built.runs);
                 }
                 Ok(online)
             })
             .await;
-        let listed = recorded.is_ok_and(|membership| runs.iter().all(|run| membership.catalog.contains(run)));
-        if listed {
-            lock(&self.owned).extend(aus.iter().map(|au| (disk, *au)));
-        } else {
-            self.give_back(disk, &aus);
-        }
+        let listed = self.keep_if_listed(recorded.as_ref().ok(), &built);
         self.free_struck();
         Ok(listed)
     }
 
-    async fn copy(
-        &self,
-        file: CatalogFile,
-        units: u32,
-        member: &Arc<Member>,
-        runs: &[CatalogRun],
-    ) -> Result<(), StoreError> {
+    async fn copy(&self, file: CatalogFile, runs: &[CatalogRun]) -> Result<(), StoreError> {
         let error = |offset, reason| Self::failed(file, "copying", offset, STEP as usize, reason);
-        let broken = member.broken();
+        let mut members: BTreeMap<DiskNumber, (&Arc<Member>, u64)> = BTreeMap::new();
         for run in runs {
+            let member = self.members.get(&run.disk).ok_or_else(|| error(0, "a disk has left".to_owned()))?;
+            members.entry(run.disk).or_insert((member, member.broken()));
             for step in 0..u64::from(run.count) * self.au_size / STEP {
                 let offset = u64::from(run.at) * self.au_size + step * STEP;
                 let buffer = self.read_best(file, offset, STEP as usize).await?;
-                let target = member.layout.au_offset(run.first) + step * STEP;
+                let target = member.layout().au_offset(run.first) + step * STEP;
                 let settled = member.start_write(target, buffer.share()).settle().await;
                 if !settled.is_ok() {
                     return Err(error(offset, settled.reason()));
                 }
             }
         }
-        match member.flush().await {
-            Settled::Ok(_) if member.broken() == broken => Ok(()),
-            Settled::Ok(_) => Err(error(0, "a flush failed".to_owned())),
-            bad => Err(error(u64::from(units) * self.au_size, bad.reason())),
+        for (member, broken) in members.into_values() {
+            match member.flush().await {
+                Settled::Ok(_) if member.broken() == broken => {}
+                Settled::Ok(_) => return Err(error(0, "a flush failed".to_owned())),
+                bad => return Err(error(0, bad.reason())),
+            }
         }
+        Ok(())
     }
 
     /// AUs that every mirror of a file has.
@@ -304,12 +360,22 @@ impl DiskStore {
         Some(aus)
     }
 
+    fn give_back_all(&self, parts: &Parts<Vec<u32>>) {
+        parts.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
+    }
+
     fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
         let mut space = lock(&self.space);
         aus.iter().for_each(|au| space.cancel(disk, *au));
     }
 
     pub(super) async fn grow_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        while !self.try_to_grow(file, capacity).await? {}
+        Ok(())
+    }
+
+    /// False: a disk has gone meanwhile, and it is to be tried with those that are left.
+    async fn try_to_grow(&self, file: CatalogFile, capacity: u64) -> Result<bool, StoreError> {
         let membership = self.voters.current();
         let mirrors = self.current_mirrors(file);
         let Some(first) = mirrors.keys().next() else {
@@ -318,7 +384,7 @@ impl DiskStore {
         let have = self.unit_count(&membership, file, *first);
         let want = u32::try_from(capacity.div_ceil(self.au_size)).map_err(|_| StoreError::NoSpace)?;
         if want <= have {
-            return Ok(());
+            return Ok(true);
         }
         // Growing runs: an eighth more than there is, so that a large catalog has few runs.
         let mut ahead = (want + have / 8) - have;
@@ -329,7 +395,7 @@ impl DiskStore {
             }
         }
         let _in_hand = lock(&self.space).take_in_hand();
-        let mut taken: Vec<(DiskNumber, Vec<u32>)> = Vec::new();
+        let mut taken: Parts<Vec<u32>> = Vec::new();
         let mut runs: Vec<(u8, DiskNumber, Vec<u32>)> = Vec::new();
         for (mirror, home) in &mirrors {
             // Where the others are, and where they grow now: what takes two mirrors along at once is no place for a part of this one.
@@ -337,26 +403,14 @@ impl DiskStore {
             let grown = runs.iter().map(|(mirror, disk, _)| (*mirror, *disk));
             let others: BTreeSet<DiskNumber> =
                 listed.chain(grown).filter(|(other, _)| other != mirror).map(|(_, disk)| disk).collect();
-            let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
-            let groups: BTreeSet<&str> = others.iter().filter_map(group).collect();
-            let is_apart = |disk: &&MemberDisk| {
-                let at_home = group(home) == Some(disk.failure_group.as_str());
-                !others.contains(&disk.number) && (at_home || !groups.contains(disk.failure_group.as_str()))
-            };
-            let neighbours = membership
-                .disks
-                .iter()
-                .filter(|disk| takes_mirrors(disk) && disk.number != *home)
-                .filter(is_apart)
-                .map(|disk| disk.number);
-            let found = [*home].into_iter().chain(neighbours).find_map(|disk| {
+            let found = [*home].into_iter().chain(neighbours(&membership, *home, &others)).find_map(|disk| {
                 let aus = self
                     .allocate(disk, ahead, Space::allocate_on)
                     .or_else(|| self.allocate(disk, want - have, Space::allocate_on))?;
                 Some((disk, aus))
             });
             let Some((disk, aus)) = found else {
-                taken.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
+                self.give_back_all(&taken);
                 return Err(StoreError::NoSpace);
             };
             runs.push((*mirror, disk, aus.clone()));
@@ -372,11 +426,13 @@ impl DiskStore {
         let recorded = self
             .voters
             .change(|next| {
-                // A mirror struck meanwhile does not grow.
-                let alive: BTreeSet<_> =
-                    next.catalog.iter().filter(|run| run.file == file).map(|run| run.mirror).collect();
-                next.catalog.extend(entries.iter().filter(|run| alive.contains(&run.mirror)).copied());
-                Ok(true)
+                // A mirror struck meanwhile does not grow. One that would grow onto a disk that has gone meanwhile would be struck for it.
+                let grows = growing(next, &entries);
+                let online = are_online(next, &grows);
+                if online {
+                    next.catalog.extend(grows);
+                }
+                Ok(online)
             })
             .await;
         let grown = match recorded {
@@ -391,7 +447,7 @@ impl DiskStore {
                         }
                     }
                 }
-                Ok(())
+                Ok(growing(&membership, &entries).iter().all(|run| membership.catalog.contains(run)))
             }
             Err(refusal) => {
                 // What was more than the least is given back already.
@@ -407,6 +463,37 @@ impl DiskStore {
 /// Whether mirrors of the catalog may go to a disk.
 fn takes_mirrors(disk: &MemberDisk) -> bool {
     disk.state == DiskState::Online && !disk.quorum && !disk.leaving
+}
+
+/// Whether all disks of a mirror are online.
+fn are_online(membership: &Membership, runs: &[CatalogRun]) -> bool {
+    runs.iter().all(|run| membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online))
+}
+
+/// Those of new runs whose mirrors are there.
+fn growing(membership: &Membership, runs: &[CatalogRun]) -> Vec<CatalogRun> {
+    let is_there = |new: &&CatalogRun| {
+        membership.catalog.iter().any(|run| (run.file, run.mirror) == (new.file, new.mirror) && run.at < new.at)
+    };
+    runs.iter().filter(is_there).copied().collect()
+}
+
+/// Disks on which a mirror that has its start on `home` can have a part, given those of all other mirrors: what takes two mirrors along at
+/// once is no place for it.
+fn neighbours<'a>(
+    membership: &'a Membership,
+    home: DiskNumber,
+    others: &'a BTreeSet<DiskNumber>,
+) -> impl Iterator<Item = DiskNumber> + 'a {
+    let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
+    let groups: BTreeSet<&str> = others.iter().filter_map(group).collect();
+    let own = group(&home);
+    let is_apart = move |disk: &&MemberDisk| {
+        let name = disk.failure_group.as_str();
+        !others.contains(&disk.number) && (own == Some(name) || !groups.contains(name))
+    };
+    let open = membership.disks.iter().filter(move |disk| takes_mirrors(disk) && disk.number != home);
+    open.filter(is_apart).map(|disk| disk.number)
 }
 
 /// The disk on which the next mirror of the catalog should go: online, in a failure group
@@ -432,12 +519,12 @@ pub(crate) fn next_disk(
 }
 
 /// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With three, in place of one that is not
-/// alone in its failure group, if another group has none; and in place of one on a disk that is being dropped.
+/// alone in its failure group, if another group has none; and in place of one that has to leave where it is.
 fn next_mirror(
     membership: &Membership,
     mirrors: &BTreeMap<u8, DiskNumber>,
     leaving: &BTreeSet<u8>,
-    has_room: impl Fn(DiskNumber) -> bool,
+    has_room: impl Fn(u8, DiskNumber) -> bool,
 ) -> Option<(u8, DiskNumber)> {
     let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
     let is_spare = |(mirror, disk): &(&u8, &DiskNumber)| {
@@ -449,7 +536,7 @@ fn next_mirror(
     first.into_iter().chain(leaving.iter().copied()).find_map(|mirror| {
         let others: Vec<DiskNumber> =
             mirrors.iter().filter(|(other, _)| **other != mirror).map(|(_, disk)| *disk).collect();
-        next_disk(membership, &others, &has_room).map(|disk| (mirror, disk))
+        next_disk(membership, &others, |disk| has_room(mirror, disk)).map(|disk| (mirror, disk))
     })
 }
 

@@ -18,7 +18,12 @@ impl Lab {
         format!("/disk{number}")
     }
 
-    fn exchange(&self, add: &[(&str, &str)], drop: &[&str], force: bool) -> Result<(), crate::admin::AdminError> {
+    pub(super) fn exchange(
+        &self,
+        add: &[(&str, &str)],
+        drop: &[&str],
+        force: bool,
+    ) -> Result<(), crate::admin::AdminError> {
         let new = |(path, group): &(&str, &str)| NewDisk {
             path: (*path).to_owned(),
             name: None,
@@ -31,7 +36,7 @@ impl Lab {
         block_on(self.group().exchange(Exchange { add: add.iter().map(new).collect(), drop: drop.collect() }, Some(4)))
     }
 
-    fn rebalance(&self) -> crate::admin::Operation {
+    pub(super) fn rebalance(&self) -> crate::admin::Operation {
         self.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began")
     }
 
@@ -40,11 +45,11 @@ impl Lab {
         self.wait_for("the first moves", || self.rebalance().so_far > 0);
     }
 
-    fn wait_for_the_end(&self) {
+    pub(super) fn wait_for_the_end(&self) {
         self.wait_for("the end of the rebalance", || self.rebalance().state != "RUN");
     }
 
-    fn rebalanced(&self) -> u64 {
+    pub(super) fn rebalanced(&self) -> u64 {
         self.wait_for_the_end();
         let end = self.rebalance();
         assert_eq!((end.state.as_str(), &end.error), ("DONE", &None));
@@ -56,7 +61,7 @@ impl Lab {
     }
 
     /// Mirrors on each disk, by number.
-    fn held(&self) -> Vec<u64> {
+    pub(super) fn held(&self) -> Vec<u64> {
         let counts = self.group().mirror_sets.counts();
         let on = |member: &std::sync::Arc<crate::member::Member>| {
             counts.iter().filter(|(set, _)| set.contains(&member.number)).map(|(_, count)| count).sum()

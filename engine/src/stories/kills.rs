@@ -3,7 +3,8 @@
 use super::*;
 use crate::testing::Fuse;
 use plinth_format::{
-    layout::{MEMBERSHIP_PLACES, MEMBERSHIP_SLOT},
+    activity::ActivityLog,
+    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT},
     membership::Membership,
 };
 
@@ -172,6 +173,39 @@ fn a_renaming_is_cut_short() {
     assert!(met.iter().all(|count| count.get() > 2), "{met:?}");
 }
 
+/// Disks are made smaller: whatever of it is on record, the next mount does the rest, and finds every header.
+#[test]
+fn a_resize_is_cut_short() {
+    let mut lab = Lab::new(Redundancy::Normal, 32 * MIB, &["A", "B", "C"]);
+    lab.fill_the_end(6 << 20);
+    lab.dismount();
+    let met = [std::cell::Cell::new(0), std::cell::Cell::new(0)];
+    cut_short(
+        &lab,
+        5,
+        |doomed| {
+            if doomed.try_mount(false).is_ok() && doomed.resize(None, Some(20 * MIB)).is_ok() {
+                let running = || doomed.rebalance().state == "RUN";
+                let _ = (0..200).find(|_| !running() || (std::thread::sleep(Duration::from_millis(5)), false).1);
+            }
+        },
+        |heir, place| {
+            heir.mount();
+            if heir.group().operations().iter().any(|operation| operation.pass == "REBALANCE") {
+                heir.rebalanced();
+            }
+            let sizes = heir.sizes();
+            let is_new = sizes == [20 * MIB; 3];
+            assert!(is_new || sizes == [32 * MIB; 3], "{place}: {sizes:?}");
+            met[usize::from(is_new)].set(met[usize::from(is_new)].get() + 1);
+            assert!(heir.read(heir.find("table"), 0, 6 << 20) == pattern(2, 6 << 20), "{place}");
+            heir.check();
+            heir.dismount();
+        },
+    );
+    assert!(met.iter().all(|count| count.get() > 2), "{met:?}");
+}
+
 #[test]
 fn work_and_a_dismount_are_cut_short() {
     let work = |doomed: &mut Lab| {
@@ -227,6 +261,27 @@ fn a_mount_that_finds_a_torn_membership_is_cut_short() {
     });
     lab.disks[1].corrupt(newest.expect("two slots"), &pattern(5, 4096));
     cut_short_by(&[End::Torn], &lab, 1, |doomed| drop(doomed.try_mount(false)), verify_table);
+}
+
+/// A log that lists a region was on its way to the voters when the engine was killed, and one of them has it. Who writes there next gives it to
+/// all of them: without that one the next mount would know of nothing to compare.
+#[test]
+fn a_log_that_one_voter_has_is_written_to_all() {
+    let mut lab = prepared(true);
+    let listed = |disk: &MemoryDisk| {
+        let logs = ACTIVITY_PLACES.map(|place| ActivityLog::decode(&disk.peek(place, ACTIVITY_SLOT), place));
+        let newest = logs.into_iter().flatten().map(|(_, log)| log).max_by_key(|log| log.sequence);
+        newest.map_or(0, |log| log.regions.len())
+    };
+    assert!(lab.disks.iter().all(|disk| listed(disk) > 0));
+    for (disk, place) in lab.disks[1..].iter().flat_map(|disk| ACTIVITY_PLACES.map(|place| (disk, place))) {
+        disk.corrupt(place, &pattern(5, 4096));
+    }
+    assert!(lab.disks[1..].iter().all(|disk| listed(disk) == 0));
+    lab.mount();
+    lab.write(lab.find("table"), 0, &pattern(2, 300_000));
+    assert!(lab.disks.iter().all(|disk| listed(disk) > 0));
+    lab.check();
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn noise_in_checksum_blocks() {
             .all()
             .iter()
             .flat_map(|extent| extent.mirrors())
-            .map(|mirror| (mirror.disk, lab.group().members[&mirror.disk].layout.sums_of(mirror.au).0))
+            .map(|mirror| (mirror.disk, lab.group().members[&mirror.disk].layout().sums_of(mirror.au).0))
             .collect();
         lab.dismount();
         for (disk, place) in places {
@@ -110,7 +110,7 @@ fn reading_again_meets_every_mirror() {
                 let mirror =
                     extent.mirrors().into_iter().find(|mirror| usize::from(mirror.disk.0) == disk).expect("a mirror");
                 for piece in extent.state().marked().iter() {
-                    let place = lab.group().members[&mirror.disk].layout.au_offset(mirror.au) + piece as u64 * 65536;
+                    let place = lab.group().members[&mirror.disk].layout().au_offset(mirror.au) + piece as u64 * 65536;
                     struck.push((place, lab.disks[disk].peek(place, 4096)));
                     lab.disks[disk].corrupt(place, &pattern(place, 4096));
                 }
@@ -140,7 +140,7 @@ fn a_catalog_page_lost_on_every_mirror_is_named() {
     }
     lab.sync(lab.find("file 1"));
     let runs = lab.group().voters.current().catalog.clone();
-    let layout = lab.group().members.values().next().expect("a disk").layout;
+    let layout = lab.group().members.values().next().expect("a disk").layout();
     let places = |page: u64| {
         let database = plinth_format::membership::CatalogFile::Database;
         let first = runs.iter().filter(move |run| run.file == database && run.at == 0);

@@ -362,7 +362,7 @@ fn a_block_that_cannot_be_read_is_never_what_a_returning_disk_had() {
         let member = lab.group().members.values().nth(1).expect("two disks");
         let mirror =
             extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has a mirror there");
-        let place = member.layout.au_offset(mirror.au) + 65536;
+        let place = member.layout().au_offset(mirror.au) + 65536;
         place..place + 8192
     };
     lab.kill();

@@ -20,7 +20,7 @@ impl Lab {
             Ok(connection.prepare(&sql)?.query_row([node.cast_signed()], crate::extent::from_row)?)
         });
         let extent = block_on(extents).expect("the extent's row");
-        let zone = |mirror: &crate::extent::Mirror| group.members[&mirror.disk].layout.sums_of(mirror.au).0;
+        let zone = |mirror: &crate::extent::Mirror| group.members[&mirror.disk].layout().sums_of(mirror.au).0;
         let mut mirrors = extent.mirrors().to_vec();
         mirrors.sort_by_key(|mirror| mirror.disk);
         (bytes, mirrors.iter().map(zone).collect(), usize::from(extent.mirrors()[0].disk.0))

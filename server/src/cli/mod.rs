@@ -9,6 +9,7 @@ mod files;
 mod lists;
 mod shell;
 pub mod table;
+mod watch;
 
 use crate::{
     engine,
@@ -24,6 +25,7 @@ use plinth_engine::{
     group::Group,
     world::World,
 };
+use plinth_format::is_name;
 use plinth_fuse::mount::{self, MountOptions};
 use std::{
     ffi::OsString,
@@ -32,6 +34,8 @@ use std::{
     process::ExitCode,
     sync::Arc,
 };
+
+use watch::Watch;
 
 type Result<T> = std::result::Result<T, Refusal>;
 
@@ -123,6 +127,16 @@ enum Command {
         member: bool,
         #[command(flatten)]
         list: ListArguments,
+    },
+    /// Spread what a disk group holds evenly over its disks, or go on with that, or change its power.
+    Rebal {
+        /// Mirrors that move at once, 0 to 1024; 0 pauses.
+        #[arg(long)]
+        power: Option<u32>,
+        /// Return only when it is done; show how far it is.
+        #[arg(short = 'w', long)]
+        wait: bool,
+        group: String,
     },
     /// List operations that take long.
     Lsop(ListArguments),
@@ -244,6 +258,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         Command::Sql { command, json } => return shell::run(&paths, command.as_deref(), json),
         Command::Lsdg(list) => lists::groups(&paths, list.pattern.as_deref(), list.json)?,
+        Command::Rebal { power, wait, group } => rebalance(&paths, &group, power, wait)?,
         Command::Lsop(list) => lists::operations(&paths, list.pattern.as_deref(), list.json)?,
         Command::Lsdsk { k, p, t, statistics, group, candidate, member, list } => {
             let wanted = lists::Disks { k, p, t, statistics, group, candidate, member };
@@ -255,6 +270,17 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Dump { disk, place } => dump::dump(&disk, &place)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn rebalance(paths: &Paths, group: &str, power: Option<u32>, wait: bool) -> Result<()> {
+    let group = group.trim_start_matches('+').to_uppercase();
+    if !is_name(&group) {
+        return Err(Refusal::new("22023", format!("{group:?} cannot be the name of a disk group")));
+    }
+    let power = power.map_or_else(String::new, |power| format!(" POWER {power}"));
+    let wait = if wait { "WAIT" } else { "NOWAIT" };
+    let _watch = Watch::begin(paths);
+    Client::connect(paths)?.sql(&format!("ALTER DISKGROUP {group} REBALANCE{power} {wait}"), |_| {})
 }
 
 fn mount_group(paths: &Paths, group: &str, directory: &Path, options: &str) -> Result<()> {

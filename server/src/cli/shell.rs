@@ -2,7 +2,7 @@
 //!
 //! A statement ends with `;` at the end of a line. `\q` leaves. An error shows the line and a caret under the place.
 
-use super::{Result, complain, print, table};
+use super::{Result, complain, print, table, watch::Watch};
 use crate::{
     instance::{control::Client, control::Given},
     paths::Paths,
@@ -22,7 +22,7 @@ const HISTORY: usize = 1000;
 pub(super) fn run(paths: &Paths, command: Option<&str>, json: bool) -> Result<ExitCode> {
     let client = Client::connect(paths)?;
     if let Some(text) = command {
-        return Ok(statements(&client, text, json));
+        return Ok(statements(&client, paths, text, json));
     }
     if io::stdin().is_terminal() {
         return interact(client, paths, json);
@@ -32,18 +32,36 @@ pub(super) fn run(paths: &Paths, command: Option<&str>, json: bool) -> Result<Ex
         .take(TEXT_MAX as u64 + 1)
         .read_to_string(&mut text)
         .map_err(|error| Refusal::new(state::INTERNAL, format!("reading statements: {error}")))?;
-    Ok(statements(&client, &text, json))
+    Ok(statements(&client, paths, &text, json))
 }
 
 /// Runs statements, up to the first that is refused.
-fn statements(client: &Client, text: &str, json: bool) -> ExitCode {
-    match client.sql(text, |given| show(&given, json)) {
+fn statements(client: &Client, paths: &Paths, text: &str, json: bool) -> ExitCode {
+    match carry_out(client, paths, text, json) {
         Ok(()) => ExitCode::SUCCESS,
         Err(refusal) => {
             fail(&refusal, text);
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs statements, with a bar while one of them moves data and is waited for.
+fn carry_out(client: &Client, paths: &Paths, text: &str, json: bool) -> Result<()> {
+    let watch = || watches(text).then(|| Watch::begin(paths));
+    let mut watching = watch();
+    client.sql(text, |given| {
+        // The bar goes before something else is printed.
+        drop(watching.take());
+        show(&given, json);
+        watching = watch();
+    })
+}
+
+/// Whether statements may take long: those that move data, if they are waited for.
+fn watches(text: &str) -> bool {
+    text.split(|char: char| !char.is_ascii_alphanumeric())
+        .any(|word| ["WAIT", "DROP"].iter().any(|long| word.eq_ignore_ascii_case(long)))
 }
 
 fn show(given: &Given, json: bool) {
@@ -117,7 +135,7 @@ fn interact(mut client: Client, paths: &Paths, json: bool) -> Result<ExitCode> {
         let statement = text.trim_end().to_owned();
         text.clear();
         let _ = editor.add_history_entry(statement.replace('\n', " "));
-        if let Err(refusal) = client.sql(&statement, |given| show(&given, json)) {
+        if let Err(refusal) = carry_out(&client, paths, &statement, json) {
             fail(&refusal, &statement);
             if refusal.state.starts_with("08") {
                 match Client::connect(paths) {

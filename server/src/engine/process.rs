@@ -347,6 +347,9 @@ impl Engine {
                 block_on(group.replace(&replacements))
             })),
             Request::Rename(renaming) => done(self.mounted().and_then(|group| block_on(group.rename(&renaming)))),
+            Request::Resize { resizes, power } => {
+                done(self.mounted().and_then(|group| block_on(group.resize_disks(&resizes, power))))
+            }
             Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
             Request::Rebalance { power } => done(self.mounted().and_then(|group| block_on(group.rebalance(power)))),
             Request::Check { repair } => match self.mounted().and_then(|group| block_on(group.check(repair))) {

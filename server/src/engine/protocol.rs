@@ -1,7 +1,9 @@
 //! What is said on an engine's socket.
 
 use plinth_engine::{
-    admin::{AdminError, Estimate, Exchange, NewGroup, Operation, Renaming, Replacement, Report, Selection, Value},
+    admin::{
+        AdminError, Estimate, Exchange, NewGroup, Operation, Renaming, Replacement, Report, Resize, Selection, Value,
+    },
     api::Kind,
 };
 use serde::{Deserialize, Serialize};
@@ -48,6 +50,10 @@ pub enum Request {
         power: Option<u32>,
     },
     Rename(Renaming),
+    Resize {
+        resizes: Vec<Resize>,
+        power: Option<u32>,
+    },
     Rebalance {
         power: Option<u32>,
     },

@@ -100,7 +100,7 @@ pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Re
                 connections.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let context = Context { instance: Arc::clone(&instance), access, peer };
+            let context = Context { instance: Arc::clone(&instance), access, peer, waits_for_drops: true };
             let counted = Arc::clone(&connections);
             let talking = thread::Builder::new().name("command".into()).spawn(move || {
                 let _ = talk(&context, stream);

@@ -44,6 +44,8 @@ pub struct Context {
     pub instance: Arc<Instance>,
     pub access: Access,
     pub peer: Peer,
+    /// A DROP returns when the disks can be pulled, unless it says NOWAIT.
+    pub waits_for_drops: bool,
 }
 
 /// What became of a statement.
@@ -169,7 +171,8 @@ impl Context {
                 Ok(Outcome::Done)
             }
             Statement::Exchange { group, add, drop, rebalance, at } => {
-                self.exchange(group, (add, drop), *rebalance, *at, cancel)?;
+                let wait = rebalance.wait.or_else(|| (self.waits_for_drops && !drop.is_empty()).then_some(true));
+                self.exchange(group, (add, drop), Rebalance { wait, ..*rebalance }, *at, cancel)?;
                 Ok(Outcome::Done)
             }
             Statement::Undrop { groups } => {
@@ -182,6 +185,12 @@ impl Context {
             Statement::Rename { group, renaming, at } => {
                 let renamed = self.engine(group)?.ask(&Request::Rename(renaming.clone()));
                 renamed.map_err(|error| Refusal::from(error).or_at(*at))?;
+                Ok(Outcome::Done)
+            }
+            Statement::Resize { group, resizes, rebalance, at } => {
+                let request = Request::Resize { resizes: resizes.clone(), power: rebalance.power };
+                self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(*at))?;
+                self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
             Statement::Rebalance { group, rebalance } => {
@@ -407,12 +416,12 @@ impl Context {
     }
 
     fn wait_for_resync(&self, group: &At<String>, resync: Rebalance, cancel: &Cancel) -> Result<()> {
-        if resync.wait { self.wait_for(group, "RESYNC", "the resync", cancel) } else { Ok(()) }
+        if resync.wait == Some(true) { self.wait_for(group, "RESYNC", "the resync", cancel) } else { Ok(()) }
     }
 
     fn wait_for_rebalance(&self, group: &At<String>, rebalance: Rebalance, cancel: &Cancel) -> Result<()> {
         // A pause is nothing that ends.
-        let waits = rebalance.wait && rebalance.power != Some(0);
+        let waits = rebalance.wait == Some(true) && rebalance.power != Some(0);
         if waits { self.wait_for(group, "REBALANCE", "the rebalance", cancel) } else { Ok(()) }
     }
 

@@ -274,7 +274,7 @@ impl Connection {
                 "root and the instance's own user may; others if it was started with --look-group or --look-all",
             ));
         };
-        let context = Context { instance: Arc::clone(&self.instance), access, peer: self.peer };
+        let context = Context { instance: Arc::clone(&self.instance), access, peer: self.peer, waits_for_drops: false };
         self.welcome(key, access, &parameters)?;
         self.running().insert(key, None);
         let running = Arc::clone(&self.running);

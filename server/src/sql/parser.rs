@@ -7,7 +7,7 @@ use super::{
 };
 use crate::refusal::{Refusal, state};
 use plinth_engine::{
-    admin::{Renaming, Selection},
+    admin::{Renaming, Resize, Selection},
     attributes::REPAIR_TIME_MAX,
     group::POWER_MAX,
 };
@@ -419,6 +419,9 @@ impl Parser<'_> {
         if self.take("RENAME") {
             return self.rename(group, at);
         }
+        if self.take("RESIZE") {
+            return self.resize(group, at);
+        }
         if self.take("OFFLINE") {
             let which = self.selection(false)?;
             let drop_after = self.drop_after()?;
@@ -451,12 +454,12 @@ impl Parser<'_> {
             let (name, value) = self.attribute()?;
             return Ok(Statement::SetAttribute { group, name, value });
         }
-        const LATER: [&str; 8] = ["RESIZE", "MODIFY", "SCRUB", "CONVERT", "MOVE", "ENABLE", "DISABLE", "ALTER"];
+        const LATER: [&str; 7] = ["MODIFY", "SCRUB", "CONVERT", "MOVE", "ENABLE", "DISABLE", "ALTER"];
         if let Some(keyword) = LATER.iter().find(|keyword| self.is(keyword)) {
             return Err(self.later(&format!("ALTER DISKGROUP ... {keyword}")));
         }
         Err(self.expected(
-            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE",
+            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, RESIZE, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE",
         ))
     }
 
@@ -561,6 +564,44 @@ impl Parser<'_> {
                 return Ok(Statement::Rename { group, renaming: Renaming::Disks(pairs), at });
             }
         }
+    }
+
+    /// `RESIZE {ALL [SIZE n] | {DISK d [SIZE n] | DISKS IN FAILGROUP f [SIZE n]} [, ...]} [REBALANCE ...]`, behind its first word.
+    fn resize(&mut self, group: At<String>, at: usize) -> Result<Statement> {
+        if self.is("VOLUME") {
+            return Err(self.later("RESIZE VOLUME"));
+        }
+        let mut resizes = Vec::new();
+        if self.take("ALL") {
+            resizes.push(Resize { which: Selection::All, size: self.new_size()? });
+        } else {
+            let mut groups = false;
+            loop {
+                // After a comma the next name may stand alone.
+                if self.take("DISKS") {
+                    self.need("IN")?;
+                    self.need("FAILGROUP")?;
+                    groups = true;
+                } else if self.take("DISK") {
+                    groups = false;
+                } else if resizes.is_empty() {
+                    return Err(self.expected("ALL, DISK or DISKS IN FAILGROUP"));
+                }
+                let name = self.name(if groups { "the name of a failure group" } else { "the name of a disk" })?.value;
+                let which = if groups { Selection::FailureGroups(vec![name]) } else { Selection::Disks(vec![name]) };
+                resizes.push(Resize { which, size: self.new_size()? });
+                if !self.take_symbol(",") {
+                    break;
+                }
+            }
+        }
+        let rebalance = if self.is("REBALANCE") { self.rebalance()? } else { Rebalance::default() };
+        Ok(Statement::Resize { group, resizes, rebalance, at })
+    }
+
+    /// `[SIZE n]`
+    fn new_size(&mut self) -> Result<Option<u64>> {
+        if self.take("SIZE") { self.size().map(Some) } else { Ok(None) }
     }
 
     fn path(&mut self) -> Result<At<String>> {
@@ -740,12 +781,8 @@ impl Parser<'_> {
     }
 
     /// `[WAIT|NOWAIT]`
-    fn wait_or_not(&mut self) -> bool {
-        let wait = self.take("WAIT");
-        if !wait {
-            self.take("NOWAIT");
-        }
-        wait
+    fn wait_or_not(&mut self) -> Option<bool> {
+        if self.take("WAIT") { Some(true) } else { self.take("NOWAIT").then_some(false) }
     }
 
     /// `[QUORUM|REGULAR] DISK`, or `DISKS IN [QUORUM|REGULAR] FAILGROUP`: whether failure groups are named.

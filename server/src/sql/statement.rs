@@ -1,6 +1,6 @@
 //! What statements ask for.
 
-use plinth_engine::admin::{Renaming, Selection};
+use plinth_engine::admin::{Renaming, Resize, Selection};
 use plinth_format::Redundancy;
 
 /// Something from the text, and where it stands there: characters from the start, counted from 0.
@@ -64,6 +64,13 @@ pub enum Statement {
     Rename {
         group: At<String>,
         renaming: Renaming,
+        at: usize,
+    },
+    /// Other sizes for disks.
+    Resize {
+        group: At<String>,
+        resizes: Vec<Resize>,
+        rebalance: Rebalance,
         at: usize,
     },
     Rebalance {
@@ -135,8 +142,8 @@ pub struct Drop {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rebalance {
     pub power: Option<u32>,
-    /// Return only when it is done.
-    pub wait: bool,
+    /// Return only when it is done; `None`: nothing is said.
+    pub wait: Option<bool>,
 }
 
 /// Which groups are meant.
@@ -161,6 +168,7 @@ impl Statement {
             | Self::Undrop { .. }
             | Self::Replace { .. }
             | Self::Rename { .. }
+            | Self::Resize { .. }
             | Self::Rebalance { .. }
             | Self::Check { .. }
             | Self::SetAttribute { .. } => "ALTER DISKGROUP",

@@ -6,7 +6,7 @@ use super::{
     statement::{self, Groups},
     tokens::Text,
 };
-use plinth_engine::admin::{Renaming, Selection};
+use plinth_engine::admin::{Renaming, Resize, Selection};
 use plinth_format::Redundancy;
 
 fn one(text: &str) -> Statement {
@@ -54,15 +54,25 @@ fn alter_diskgroup_says_all_it_can_say() {
     assert!(matches!(one("ALTER DISKGROUP d RENAME DISK a TO b, c TO a"),
         Statement::Rename { renaming: Renaming::Disks(pairs), .. }
             if pairs.iter().map(|(old, new)| (old.as_str(), new.as_str())).eq([("A", "B"), ("C", "A")])));
+    let whole = Resize { which: Selection::All, size: None };
+    assert!(matches!(one("ALTER DISKGROUP d RESIZE ALL"),
+        Statement::Resize { resizes, rebalance: statement::Rebalance { power: None, wait: None }, .. } if resizes == [whole]));
+    let disk = |name: &str, size| Resize { which: Selection::Disks(vec![name.to_owned()]), size };
+    let group = Resize { which: Selection::FailureGroups(vec!["F".to_owned()]), size: Some(3 << 30) };
+    let some = [disk("A", Some(1 << 30)), disk("B", None), group];
+    assert!(
+        matches!(one("ALTER DISKGROUP d RESIZE DISK a SIZE 1G, b, DISKS IN FAILGROUP f SIZE 3G REBALANCE POWER 9 WAIT"),
+        Statement::Resize { resizes, rebalance: statement::Rebalance { power: Some(9), wait: Some(true) }, .. } if resizes == some)
+    );
     assert!(matches!(one("ALTER DISKGROUP d OFFLINE QUORUM DISK d_0001 NOWAIT"),
         Statement::Offline { which: Selection::Disks(names), .. } if names == ["D_0001"]));
     assert!(matches!(
         one("ALTER DISKGROUP d ONLINE ALL WAIT"),
-        Statement::Online { which: Selection::All, resync: statement::Rebalance { power: None, wait: true }, .. }
+        Statement::Online { which: Selection::All, resync: statement::Rebalance { power: None, wait: Some(true) }, .. }
     ));
     assert!(matches!(
         one("ALTER DISKGROUP d REPLACE DISK a WITH '/x' FORCE, b WITH '/y' POWER 4 WAIT"),
-        Statement::Replace { replacements, resync: statement::Rebalance { power: Some(4), wait: true }, .. }
+        Statement::Replace { replacements, resync: statement::Rebalance { power: Some(4), wait: Some(true) }, .. }
             if replacements.iter().map(|(disk, device)| (&*disk.value, &*device.path.value, device.force))
                 .eq([("A", "/x", true), ("B", "/y", false)])
     ));
@@ -109,7 +119,7 @@ fn disks_that_come_and_go() {
         let (add, drop, power, wait) = exchange(text);
         assert_eq!(add, [disk("/a", Some("F")), disk("/b", Some("F")), disk("/c", None)]);
         assert_eq!(drop, [gone("X", true), gone("Y", false), gone("in G", false)]);
-        assert_eq!((power, wait), (Some(5), true));
+        assert_eq!((power, wait), (Some(5), Some(true)));
     }
     assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a").1, [gone("A", false)]);
     assert_eq!(exchange("ALTER DISKGROUP d DROP DISK a ADD DISK '/b'").0, [disk("/b", None)]);
@@ -171,7 +181,9 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d REBALANCE WITH <COMPACT", "not supported yet"),
         ("ALTER DISKGROUP d REBALANCE WITHOUT <RESTORE", "expected BALANCE"),
         ("ALTER DISKGROUP d REBALANCE WITH <POWER 4", "expected RESTORE"),
-        ("ALTER DISKGROUP d <RESIZE ALL", "RESIZE is not supported yet"),
+        ("ALTER DISKGROUP d RESIZE <SIZE 1G", "expected ALL, DISK or DISKS IN FAILGROUP"),
+        ("ALTER DISKGROUP d RESIZE ALL SIZE <much", "expected a size such as 512M or 10G"),
+        ("ALTER DISKGROUP d RESIZE <VOLUME v SIZE 1G", "RESIZE VOLUME is not supported yet"),
         ("ALTER DISKGROUP d OFFLINE <ALL", "expected DISK"),
         ("ALTER DISKGROUP d OFFLINE DISK a DROP <5 M", "expected AFTER"),
         ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER <M", "a number of minutes or hours"),
@@ -217,7 +229,7 @@ fn phases_of_a_rebalance() {
         let statements = parse(&text).expect(&text);
         assert!(matches!(
             statements[..],
-            [Statement::Rebalance { rebalance: statement::Rebalance { power: Some(3), wait: true }, .. }]
+            [Statement::Rebalance { rebalance: statement::Rebalance { power: Some(3), wait: Some(true) }, .. }]
         ));
     }
 }

@@ -43,7 +43,7 @@ use std::{
     path::Path,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -70,7 +70,7 @@ pub(super) enum Medium {
 pub(super) struct RealDisk {
     path: String,
     medium: Medium,
-    size: u64,
+    size: AtomicU64,
     sectors: Sectors,
     direct: bool,
     can_discard: Arc<AtomicBool>,
@@ -159,9 +159,7 @@ impl RealDisk {
             }
             Medium::File { .. } => Sectors { logical: 512, physical: 512 },
         };
-        // Seeking to the end gives the size of devices and files alike.
-        let size = rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0))?;
-        let size = size - size % u64::from(sectors.logical);
+        let size = size_of(&file, sectors)?;
         let file_system = rustix::fs::fstatfs(&file)?.f_type as u64;
         let engine = match medium {
             Medium::File { .. } if !NEVER_BLOCKS.contains(&file_system) => IoEngine::Threads,
@@ -176,7 +174,7 @@ impl RealDisk {
         Ok(Self {
             path: path.to_owned(),
             medium,
-            size,
+            size: AtomicU64::new(size),
             sectors,
             direct,
             can_discard: Arc::new(AtomicBool::new(can_discard)),
@@ -207,13 +205,11 @@ impl RealDisk {
         if !matches!(io, Io::Read { .. }) && self.claimed.get().is_none() {
             return refuse(io::ErrorKind::PermissionDenied, "not claimed for writing".into());
         }
-        if offset.checked_add(length).is_none_or(|end| end > self.size) {
+        let size = self.size();
+        if offset.checked_add(length).is_none_or(|end| end > size) {
             let kind =
                 if matches!(io, Io::Read { .. }) { io::ErrorKind::UnexpectedEof } else { io::ErrorKind::InvalidInput };
-            return refuse(
-                kind,
-                format!("ends at {}, and the disk has {} bytes", offset.saturating_add(length), self.size),
-            );
+            return refuse(kind, format!("ends at {}, and the disk has {size} bytes", offset.saturating_add(length)));
         }
         let sector = u64::from(self.sectors.logical);
         if !offset.is_multiple_of(sector) || !length.is_multiple_of(sector) {
@@ -223,13 +219,27 @@ impl RealDisk {
     }
 }
 
+/// Whole sectors of a device or a file, in bytes.
+fn size_of(file: impl AsFd, sectors: Sectors) -> io::Result<u64> {
+    // Seeking to the end gives the size of both alike.
+    let size = rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))?;
+    Ok(size - size % u64::from(sectors.logical))
+}
+
 impl Disk for RealDisk {
     fn path(&self) -> &str {
         &self.path
     }
 
     fn size(&self) -> u64 {
-        self.size
+        self.size.load(Ordering::Relaxed)
+    }
+
+    fn measure(&self) -> u64 {
+        if let Ok(size) = size_of(&***self.file(), self.sectors) {
+            self.size.store(size, Ordering::Relaxed);
+        }
+        self.size()
     }
 
     fn sectors(&self) -> Sectors {
@@ -291,7 +301,7 @@ impl Disk for RealDisk {
     }
 
     fn occupant(&self) -> Option<String> {
-        occupant::of(self.medium, &self.file, self.size, self.sectors)
+        occupant::of(self.medium, &self.file, self.size(), self.sectors)
     }
 
     fn user(&self) -> Option<String> {
@@ -304,7 +314,7 @@ impl std::fmt::Debug for RealDisk {
         f.debug_struct("RealDisk")
             .field("path", &self.path)
             .field("medium", &self.medium)
-            .field("size", &self.size)
+            .field("size", &self.size())
             .field("claimed", &self.claimed.get().is_some())
             .finish_non_exhaustive()
     }

@@ -1,0 +1,235 @@
+//! RESIZE: a disk gives the group more of its device, or less.
+//!
+//!   1. Record the size that the disk will have, its *target*. AUs that hold data now and would not in the layout of that size are
+//!      barred: those beyond the end, those over which the checksum zone grows, those in which header copies will be.
+//!   2. Rebalance. What is in barred AUs goes to other disks as far as these should have more, and else to other AUs of the same disk
+//!      (`rebalance.rs`); the catalog's mirrors there are built elsewhere.
+//!   3. When nobody has a barred AU any more: write the header copies where the new layout has them; record the new size, and no target;
+//!      wipe the old copies. Then the AUs that the layout gains are free, and the device can be made smaller.
+//!
+//! A crash leaves a target on record, and the rebalance that goes on does the rest. Until 3 is on record the places of both layouts are in
+//! nobody's AUs, so either may have the header copies: 3 writes them first, and who gives a disk yet another target puts them back.
+
+use crate::{
+    admin::{AdminError, Code, Resize, Selection},
+    balance::TooSmall,
+    create::{check_size, write_header},
+    error::FileError,
+    event::Severity,
+    group::Group,
+    identify,
+    member::Member,
+    voters::{Refusal, find},
+};
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber, Layout,
+    header::DiskHeader,
+    membership::{DiskState, MemberDisk, Membership},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// A disk, and how it is to be cut.
+type Targets = BTreeMap<DiskNumber, (Arc<Member>, Layout)>;
+
+/// How it is with the disks that are being resized.
+pub(crate) enum Resized {
+    /// There are none.
+    Nothing,
+    /// One has its new size, or was lost.
+    Done,
+    /// Something is in the way.
+    Waits,
+}
+
+/// Whether the resize of a disk can go on.
+fn is_resizing(disk: &MemberDisk) -> bool {
+    disk.target.is_some() && !disk.leaving && disk.state == DiskState::Online
+}
+
+impl Group {
+    /// Gives disks other sizes, and begins to move what is in their way.
+    ///
+    /// # Errors
+    /// What is wrong with a disk or a size; then nothing was changed, unless a disk failed half way.
+    pub async fn resize_disks(self: &Arc<Self>, resizes: &[Resize], power: Option<u32>) -> Result<()> {
+        let _one_at_a_time = self.exchanging.lock().await;
+        let _nobody_returns = self.onlining.lock().await;
+        let targets = self.find_targets(resizes)?;
+        if targets.is_empty() {
+            return Ok(());
+        }
+        self.check_targets(&targets)?;
+        for (member, _) in targets.values() {
+            // A crash may have left copies where another target would have them, and that was not recorded.
+            self.move_header(member, member.layout()).await.map_err(|reason| {
+                AdminError::new(Code::Io, format!("the header of disk {} cannot be written: {reason}", member.name()))
+            })?;
+        }
+        let recorded = self.voters.change(|next| {
+            for (member, layout) in targets.values() {
+                let Some(disk) = find(next, member.number) else { continue };
+                disk.target = Some(layout.size()).filter(|size| *size != disk.size);
+            }
+            Ok(true)
+        });
+        recorded.await.map_err(|refusal| {
+            AdminError::new(Code::Io, format!("disks of disk group {} cannot be resized: {refusal}", self.name))
+        })?;
+        for (number, (member, layout)) in &targets {
+            let now = member.layout();
+            self.space().bar(*number, Some(*layout).filter(|layout| *layout != now));
+            let text = if *layout == now {
+                format!("disk {} keeps its size, {} bytes", member.name(), now.size())
+            } else {
+                format!("disk {} is resized from {} to {} bytes", member.name(), now.size(), layout.size())
+            };
+            self.tell(Severity::Note, Some(*number), text);
+        }
+        self.rebuild_catalog().await;
+        self.rebalance(power).await
+    }
+
+    /// Which disks change, and how.
+    fn find_targets(&self, resizes: &[Resize]) -> Result<Targets> {
+        let membership = self.voters.current();
+        let mut targets = Targets::new();
+        for Resize { which, size } in resizes {
+            for member in self.select(which)? {
+                let Some(entry) = membership.disk(member.number) else { continue };
+                let is_named = matches!(which, Selection::Disks(_));
+                if !is_named && (entry.quorum || entry.leaving) {
+                    continue;
+                }
+                let refuse = |what: &str, hint: &str| {
+                    let text = format!("disk {} of disk group {} {what}", entry.name, self.name);
+                    Err(AdminError::new(Code::Invalid, text).hint(hint))
+                };
+                if entry.quorum {
+                    return refuse("is a quorum disk: its size says nothing", "leave it out");
+                }
+                if entry.leaving {
+                    return refuse("is being dropped", "UNDROP DISKS first, or leave it out");
+                }
+                let disk = member.disk().filter(|_| entry.state == DiskState::Online);
+                let Some(disk) = disk else {
+                    return refuse("is not ONLINE", "bring it ONLINE first, and wait for its resync");
+                };
+                let layout = check_size(&*disk, *size, disk.measure(), self.au_size)?;
+                let wanted = (Arc::clone(&member), layout);
+                if targets.insert(member.number, wanted).is_some_and(|(_, other)| other != layout) {
+                    return refuse("would have two sizes", "name it once");
+                }
+            }
+        }
+        targets.retain(|number, (_, layout)| {
+            let entry = membership.disk(*number);
+            entry.is_some_and(|entry| entry.target.unwrap_or(entry.size) != layout.size())
+        });
+        Ok(targets)
+    }
+
+    /// Whether what there is fits.
+    fn check_targets(&self, targets: &Targets) -> Result<()> {
+        let mut next: Membership = (*self.voters.current()).clone();
+        for (number, (_, layout)) in targets {
+            if let Some(disk) = find(&mut next, *number) {
+                disk.target = Some(layout.size());
+            }
+        }
+        let planned = self.plan_for(&next).map_err(|TooSmall { missing }| {
+            let text =
+                format!("what is in disk group {} does not fit on smaller disks: {missing} AUs too few", self.name);
+            AdminError::new(Code::NoSpace, text).hint("give larger sizes, add disks first, or remove files")
+        });
+        planned.map(|_| ())
+    }
+
+    /// Puts the header copies where a layout has them, unless they say that they are there. Their old places are not wiped.
+    async fn move_header(&self, member: &Arc<Member>, layout: Layout) -> std::result::Result<(), String> {
+        let Some(disk) = member.disk() else { return Err("the disk is gone".to_owned()) };
+        let Some(header) = identify::read_header(&*self.world, &*disk).await else {
+            return Err("no copy of its header is valid".to_owned());
+        };
+        if header.best.layout == layout {
+            return Ok(());
+        }
+        let moved = DiskHeader { sequence: header.best.sequence + 1, layout, ..header.best };
+        write_header(member, &moved, &layout.header_places()).await
+    }
+
+    /// Disks that are being resized, and can be.
+    pub(crate) fn resizing(&self) -> Vec<DiskNumber> {
+        let membership = self.voters.current();
+        membership.disks.iter().filter(|disk| is_resizing(disk)).map(|disk| disk.number).collect()
+    }
+
+    /// Step 3, for every disk that is being resized.
+    pub(crate) async fn finish_resizes(&self) -> std::result::Result<Resized, FileError> {
+        let resizing = self.resizing();
+        if resizing.is_empty() {
+            return Ok(Resized::Nothing);
+        }
+        self.rebuild_catalog().await;
+        self.reclaim(true).await?;
+        let mut any = false;
+        for number in resizing {
+            any |= self.finish_resize(number).await?;
+        }
+        Ok(if any { Resized::Done } else { Resized::Waits })
+    }
+
+    /// False: something is still in the way.
+    async fn finish_resize(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
+        // Nobody gives it another target meanwhile.
+        let _one_at_a_time = self.exchanging.lock().await;
+        let membership = self.voters.current();
+        let entry = membership.disk(number).filter(|entry| is_resizing(entry));
+        let (Some(member), Some(target)) = (self.members.get(&number), entry.and_then(|entry| entry.target)) else {
+            return Ok(true);
+        };
+        if self.space().barred_in_use(number) > 0 {
+            return Ok(false);
+        }
+        let refused = |reason: &str, why: String| FileError::Refused {
+            disk: member.name().to_string(),
+            reason: reason.to_owned(),
+            why,
+        };
+        let layout = Layout::new(target, self.au_size).map_err(|error| refused("its new size", error.to_string()))?;
+        let before = member.layout();
+        self.move_header(member, layout).await.map_err(|reason| refused("its header cannot be written", reason))?;
+        let recorded = self.voters.change(move |next| {
+            let disk = find(next, number).filter(|disk| is_resizing(disk) && disk.target == Some(target));
+            let Some(disk) = disk else { return Ok(false) };
+            disk.size = target;
+            disk.target = None;
+            Ok(true)
+        });
+        match recorded.await {
+            Ok(membership) if membership.disk(number).is_some_and(|disk| disk.size == target) => {}
+            // It went offline meanwhile.
+            Ok(_) => return Ok(true),
+            Err(Refusal::Closing) => return Err(FileError::Dismounted),
+            Err(refusal) => return Err(refused("its new size could not be recorded", refusal.to_string())),
+        }
+        self.wipe_copies(member, before, layout).await;
+        member.set_layout(layout);
+        self.space().cut(number, layout);
+        let what = if target < before.size() { ": what lies behind them can be taken away" } else { "" };
+        self.tell(Severity::Note, Some(number), format!("disk {} has {target} bytes now{what}", member.name()));
+        Ok(true)
+    }
+
+    /// Wipes header copies where a new layout has none: who finds no newer one would believe them. Nobody has these AUs yet.
+    async fn wipe_copies(&self, member: &Arc<Member>, before: Layout, layout: Layout) {
+        let places = layout.header_places();
+        for place in before.header_places().into_iter().filter(|place| !places.contains(place)) {
+            let zeros = crate::buffer::Buffer::zeroed(BLOCK_SIZE).share();
+            // One that stays is older than those that were just written.
+            let _ = member.start_write(place, zeros).settle().await;
+        }
+        let _ = member.flush().await;
+    }
+}

@@ -1,0 +1,204 @@
+//! Disks get other sizes while the group is used.
+
+use super::*;
+use crate::{
+    admin::{AdminError, Resize},
+    extent::Mirror,
+};
+use plinth_format::layout::header_places;
+
+impl Lab {
+    pub(super) fn resize(&self, disk: Option<&str>, size: Option<u64>) -> Result<(), AdminError> {
+        let which = disk.map_or(Selection::All, |disk| Selection::Disks(vec![disk.to_owned()]));
+        block_on(self.group().resize_disks(&[Resize { which, size }], Some(4)))
+    }
+
+    /// Bytes of each disk that the membership says are used, and which one its header says.
+    pub(super) fn sizes(&self) -> Vec<u64> {
+        let membership = self.group().voters.current();
+        for (disk, entry) in self.disks.iter().zip(&membership.disks) {
+            let header =
+                block_on(crate::identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
+            assert!(header.wrong.is_empty(), "{:?}", header.wrong);
+            assert!([Some(entry.size), entry.target].contains(&Some(header.best.layout.size())), "{entry:?}");
+        }
+        membership.disks.iter().map(|disk| disk.size).collect()
+    }
+
+    /// A file of which a part lies at the end of the disks, and small files: what was before it is gone.
+    pub(super) fn fill_the_end(&self, length: usize) {
+        let filler = self.create_file("filler");
+        let (mut end, step) = (0, 3 << 20);
+        let room = || {
+            let space = self.group().space();
+            space.disks().map(|disk| space.unowned(disk) as usize).min()
+        };
+        while room() > Some((length >> 20) + 6) {
+            self.write(filler, end, &vec![7; step as usize]);
+            end += step;
+        }
+        let node = self.create_file("table");
+        self.write(node, 0, &pattern(2, length));
+        (0..20).for_each(|number| self.write(self.create_file(&format!("small{number}")), 0, &pattern(number, 5000)));
+        self.sync(node);
+        block_on(self.session().unlink(ROOT, b"filler")).expect("removed");
+    }
+
+    /// The AUs of all extents' mirrors.
+    fn places(&self) -> Vec<Mirror> {
+        let extents =
+            block_on(self.group().some_alive(0)).expect("the catalog is read").map_or(Vec::new(), |(all, _)| all);
+        extents.iter().flat_map(|extent| extent.mirrors().to_vec()).collect()
+    }
+
+    /// Cuts devices off behind so many bytes.
+    fn saw_off(&mut self, size: u64) {
+        self.dismount();
+        for disk in &mut self.disks {
+            self.world.detach(disk.path());
+            *disk = disk.of_size(size);
+            self.world.attach(disk);
+        }
+        self.mount();
+    }
+}
+
+/// What lies in the last quarter of each disk moves into the rest, the catalog too; then the devices can be made smaller.
+#[test]
+fn disks_are_made_smaller() {
+    for (redundancy, groups) in [(Redundancy::Normal, &["A", "B", "C"][..]), (Redundancy::External, &["A"])] {
+        let mut lab = Lab::new(redundancy, 64 * MIB, groups);
+        lab.fill_the_end(24 << 20);
+        let node = lab.find("table");
+        let least = lab.places().iter().filter(|mirror| mirror.au >= 48).count() as u64;
+        assert!(least > 0);
+        lab.resize(None, Some(48 * MIB + 8192)).expect("they are made smaller");
+        let moved = lab.rebalanced();
+        assert!(moved <= least + 6, "{moved} moved, {least} had to");
+        assert_eq!(lab.sizes(), vec![48 * MIB + 8192; groups.len()]);
+        assert!(lab.places().iter().all(|mirror| mirror.au < 48));
+        assert!(lab.read(node, 0, 24 << 20) == pattern(2, 24 << 20));
+        lab.check();
+        lab.saw_off(48 * MIB + 8192);
+        assert!(lab.read(lab.find("table"), 0, 24 << 20) == pattern(2, 24 << 20));
+        lab.check();
+        assert!(lab.resize(None, Some(20 * MIB)).is_err_and(|error| error.code == Code::NoSpace));
+        lab.check();
+    }
+}
+
+/// More of the devices is used, and what is there spreads over it.
+#[test]
+fn disks_are_made_larger() {
+    let mut lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B", "C"], Some(20 * MIB));
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 12 << 20));
+    assert!(lab.places().len() == 24);
+    assert!(
+        block_on(lab.session().write(lab.create_file("more"), 0, &pattern(2, 40 << 20), false)).is_err(),
+        "it is full"
+    );
+    lab.resize(None, None).expect("they are made larger");
+    lab.rebalanced();
+    assert_eq!(lab.sizes(), [64 * MIB; 3]);
+    for member in lab.group().members.values() {
+        let header_aus = header_places(64 * MIB).map(|place| place / MIB);
+        assert_eq!(header_aus, [0, 32, 63]);
+        assert_eq!(lab.group().space().total(member.number), 60, "one AU more for checksums");
+    }
+    lab.check();
+    let more = lab.create_file("much");
+    lab.write(more, 0, &pattern(3, 50 << 20));
+    lab.sync(more);
+    assert!(lab.read(node, 0, 12 << 20) == pattern(1, 12 << 20));
+    lab.check();
+    lab.kill();
+    lab.mount();
+    assert_eq!(lab.sizes(), [64 * MIB; 3]);
+    assert!(lab.read(lab.find("much"), 0, 50 << 20) == pattern(3, 50 << 20));
+    lab.check();
+}
+
+/// One disk gives up half of what it has: that goes to the others as far as these have less then.
+#[test]
+fn one_disk_is_made_smaller() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 60 << 20));
+    lab.sync(node);
+    let (before, places) = (lab.held(), lab.places());
+    let least = places.iter().filter(|mirror| mirror.disk.0 == 1 && mirror.au >= 32).count() as u64;
+    lab.resize(Some("DATA_0001"), Some(32 * MIB)).expect("it is made smaller");
+    let moved = lab.rebalanced();
+    let after = lab.held();
+    assert!(after[1] < before[1] && after[0] >= before[0], "{before:?} {after:?}");
+    let least = least.max(before[1] - after[1]);
+    assert!(moved <= least + 6, "{moved} moved, {least} had to");
+    assert_eq!(lab.sizes(), [64 * MIB, 32 * MIB, 64 * MIB, 64 * MIB]);
+    assert!(lab.read(node, 0, 60 << 20) == pattern(1, 60 << 20));
+    lab.check();
+}
+
+/// It is asked for another size while it is on its way to one, and for its old one.
+#[test]
+fn a_resize_is_taken_back() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 40 << 20));
+    lab.sync(node);
+    let power = |lab: &Lab, power| block_on(lab.group().rebalance(Some(power))).expect("it takes it");
+    for size in [48 * MIB, 40 * MIB, 64 * MIB] {
+        lab.resize(None, Some(size)).expect("it may be");
+        power(&lab, 0);
+    }
+    power(&lab, 4);
+    lab.rebalanced();
+    assert_eq!(lab.sizes(), [64 * MIB; 3]);
+    lab.check();
+    lab.resize(None, Some(40 * MIB)).expect("it may be");
+    power(&lab, 0);
+    lab.dismount();
+    lab.mount();
+    assert_eq!(lab.sizes(), [64 * MIB; 3], "nothing has moved yet");
+    lab.check();
+    power(&lab, 4);
+    lab.rebalanced();
+    assert_eq!(lab.sizes(), [40 * MIB; 3]);
+    assert!(lab.read(lab.find("table"), 0, 40 << 20) == pattern(1, 40 << 20));
+    lab.check();
+}
+
+/// A disk that is away keeps its size until it is back.
+#[test]
+fn a_disk_goes_away_while_it_is_resized() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 40 << 20));
+    lab.sync(node);
+    lab.resize(None, Some(40 * MIB)).expect("it may be");
+    block_on(lab.group().rebalance(Some(0))).expect("it waits");
+    let which = Selection::Disks(vec!["DATA_0002".to_owned()]);
+    block_on(lab.group().offline(which.clone(), None)).expect("it goes");
+    assert!(lab.resize(Some("DATA_0002"), Some(50 * MIB)).is_err(), "nobody could write its header");
+    block_on(lab.group().rebalance(Some(4))).expect("it goes on");
+    lab.rebalanced();
+    let sizes = || -> Vec<u64> { lab.group().voters.current().disks.iter().map(|disk| disk.size).collect() };
+    assert_eq!(sizes(), [40 * MIB, 40 * MIB, 64 * MIB]);
+    lab.write(node, 0, &pattern(2, 40 << 20));
+    lab.online_all();
+    lab.wait_for("its new size", || sizes() == [40 * MIB; 3]);
+    lab.rebalanced();
+    assert!(lab.read(node, 0, 40 << 20) == pattern(2, 40 << 20));
+    lab.check();
+}
+
+#[test]
+fn what_cannot_be_a_size_is_refused() {
+    let lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B", "C"], Some(40 * MIB));
+    let code = |disk, size| lab.resize(disk, size).expect_err("it is refused").code;
+    assert_eq!(code(None, Some(65 * MIB)), Code::DiskTooSmall);
+    assert_eq!(code(Some("DATA_0001"), Some(4 * MIB)), Code::DiskTooSmall);
+    assert_eq!(code(Some("DATA_0009"), None), Code::NoSuchDisk);
+    lab.resize(None, Some(40 * MIB)).expect("nothing changes");
+    assert_eq!(lab.sizes(), [40 * MIB; 3]);
+}
