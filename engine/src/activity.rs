@@ -27,7 +27,7 @@
 //! Invariants:
 //!
 //!   1. A block is written only while its region is Open and the writer is counted in `users`.
-//!   2. What is in the table is in the newest durable log, unless it is Opening.
+//!   2. What is in the table is in the newest durable log, unless it is Opening or Found.
 
 use crate::{
     bits::Bits,
@@ -433,7 +433,10 @@ impl Group {
         }
         let mut table = self.activity.lock();
         for region in &regions {
-            if let Some(entry) = table.regions.get_mut(&region.first) {
+            // Another one may begin there by now.
+            if let Some(entry) = table.regions.get_mut(&region.first)
+                && entry.count == region.count
+            {
                 entry.in_log = true;
                 if entry.phase == Phase::Found {
                     entry.phase = Phase::Open;

@@ -117,6 +117,42 @@ impl AdminError {
     }
 }
 
+/// What a rebalance does beside restoring what was lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phases {
+    /// Evens out how full the disks are. What is on disks that leave moves in any case.
+    pub balance: bool,
+    /// Moves what lies at the end of a disk to its beginning; `None`: on disks that rotate.
+    pub compact: Option<bool>,
+}
+
+impl Default for Phases {
+    fn default() -> Self {
+        Self { balance: true, compact: None }
+    }
+}
+
+/// How a rebalance is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    /// Mirrors that move at once; `None`: as many as now, or the default.
+    pub power: Option<u32>,
+    /// `None`: those of the one under way, if there is one.
+    pub phases: Option<Phases>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self::from(None)
+    }
+}
+
+impl From<Option<u32>> for Order {
+    fn from(power: Option<u32>) -> Self {
+        Self { power, phases: Some(Phases::default()) }
+    }
+}
+
 /// Other sizes for some disks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
@@ -204,6 +240,9 @@ pub struct Report {
     /// What is worth knowing and not wrong, in sentences.
     #[serde(default)]
     pub remarks: Vec<String>,
+    /// Sentences that name files of which mirrors are on disks that are not ONLINE.
+    #[serde(default)]
+    pub missing: Vec<String>,
     pub extents_checked: u64,
     pub bytes_read: u64,
 }

@@ -4,7 +4,7 @@
 //! `attribute` table; the ones the engine acts on are parsed here, once.
 
 use crate::{
-    admin::{AdminError, Code},
+    admin::{AdminError, Code, Phases},
     error::FileError,
     member::TICK_MS,
 };
@@ -178,8 +178,13 @@ const REBALANCE: &str = "_rebalance";
 ///
 /// # Errors
 /// What the catalog says.
-pub fn store_rebalance(connection: &Connection, power: Option<u32>) -> Result<(), FileError> {
-    keep(connection, REBALANCE, power.map(|power| power.to_string()))
+pub fn store_rebalance(connection: &Connection, begun: Option<(u32, Phases)>) -> Result<(), FileError> {
+    let text = |(power, phases): (u32, Phases)| {
+        let balance = if phases.balance { "" } else { " unbalanced" };
+        let compact = phases.compact.map_or("", |compact| if compact { " compact" } else { " loose" });
+        format!("{power}{balance}{compact}")
+    };
+    keep(connection, REBALANCE, begun.map(text))
 }
 
 /// Stores a value, or none any more.
@@ -195,12 +200,16 @@ fn keep(connection: &Connection, name: &str, value: Option<String>) -> Result<()
 ///
 /// # Errors
 /// What the catalog says.
-pub fn load_rebalance(connection: &Connection) -> Result<Option<u32>, FileError> {
+pub fn load_rebalance(connection: &Connection) -> Result<Option<(u32, Phases)>, FileError> {
     let mut select = connection.prepare("SELECT value FROM attribute WHERE name = ?1")?;
     let mut rows = select.query([REBALANCE])?;
     let Some(row) = rows.next()? else { return Ok(None) };
+    let text: String = row.get(0)?;
+    let says = |word| text.split_whitespace().any(|other| other == word);
+    let compact = if says("compact") { Some(true) } else { says("loose").then_some(false) };
     // A number that is none says all the same that something was under way.
-    Ok(Some(row.get::<_, String>(0)?.parse().unwrap_or(1)))
+    let power = text.split_whitespace().next().and_then(|power| power.parse().ok()).unwrap_or(1);
+    Ok(Some((power, Phases { balance: !says("unbalanced"), compact })))
 }
 
 /// Where the catalog keeps how long one disk is waited for, with the disk's number behind it. No attribute that anybody sees.
@@ -264,6 +273,24 @@ pub fn load(connection: &Connection) -> Result<Attributes, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rebalance_is_remembered() {
+        let catalog = Connection::open_in_memory().expect("a database");
+        let table = "CREATE TABLE attribute (name TEXT PRIMARY KEY, value TEXT, read_only INTEGER, system INTEGER)";
+        catalog.execute(table, []).expect("a table");
+        for compact in [None, Some(true), Some(false)] {
+            for balance in [true, false] {
+                let begun = Some((7, Phases { balance, compact }));
+                store_rebalance(&catalog, begun).expect("stored");
+                assert_eq!(load_rebalance(&catalog).expect("loaded"), begun);
+            }
+        }
+        store_rebalance(&catalog, None).expect("stored");
+        assert_eq!(load_rebalance(&catalog).expect("loaded"), None);
+        store(&catalog, REBALANCE, "many").expect("stored");
+        assert_eq!(load_rebalance(&catalog).expect("loaded"), Some((1, Phases::default())));
+    }
 
     #[test]
     fn values_are_checked() {

@@ -59,6 +59,7 @@ impl Report {
         let problem = |problem: Problem| Problem { text: format!("{prefix}{}", problem.text), ..problem };
         self.problems.extend(other.problems.into_iter().map(problem));
         self.remarks.extend(other.remarks.into_iter().map(|text| format!("{prefix}{text}")));
+        self.missing.extend(other.missing.into_iter().map(|text| format!("{prefix}{text}")));
         self.extents_checked += other.extents_checked;
         self.bytes_read += other.bytes_read;
     }
@@ -207,11 +208,13 @@ async fn mount_and_check(
         }
     }
     let checked = group.check(repair).await;
+    let missing = group.missing_mirrors().await;
     let ended = group.dismount(false).await;
     if ended.is_err() {
         let _ = group.dismount(true).await;
     }
     report.add(name, true, checked?);
+    report.name_missing(missing);
     if let Err(error) = ended {
         report.bad(error.message);
     }

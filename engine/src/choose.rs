@@ -12,7 +12,8 @@
 //!   4     several ids there: does exactly one stand alone?                     TwoHistories
 //!   5     does a disk off the winner's line carry one that stands alone?       TwoHistories (FORCE: the winner goes on)
 //!   6     are more than half of the winner's voters witnesses?                NoQuorum (FORCE: one current disk is enough)
-//!   7     is any ONLINE disk current, and every AU of the catalog on one?      NothingCurrent, CatalogMissing
+//!   7     is any ONLINE disk current, and a whole mirror of each of the       NothingCurrent, CatalogMissing
+//!         catalog's files on such disks?
 //!   8     did the redundancy cover the disks that were ONLINE and are not      OutOfReach (FORCE: what is in sight is
 //!         current, with those that were away before?                           mounted)
 //! ```
@@ -339,19 +340,19 @@ fn newest(sighting: &Sighting) -> Option<&Membership> {
     sighting.memberships.iter().max_by_key(|membership| (membership.generation, membership.id))
 }
 
-/// The first AU of one of the catalog's files that no current disk holds.
+/// Where one of the catalog's files ends on current disks, for the mirror of it that goes on longest, if none is whole there. A mirror of which
+/// a part is missing is struck, and counts for nothing.
 fn catalog_hole(winner: &Membership, current: &BTreeSet<DiskNumber>) -> Option<u32> {
     [CatalogFile::Database, CatalogFile::Wal].into_iter().find_map(|file| {
         let runs = || winner.catalog.iter().filter(move |run| run.file == file);
-        let mut held: Vec<_> =
-            runs().filter(|run| current.contains(&run.disk)).map(|run| (run.at, run.count)).collect();
-        held.sort_unstable();
-        let covered =
-            |at: u32| held.iter().fold(at, |at, (from, count)| if *from <= at { at.max(from + count) } else { at });
-        runs().find_map(|run| {
-            let reached = covered(run.at);
-            (reached < run.at + run.count).then_some(reached)
-        })
+        let mirrors: BTreeSet<u8> = runs().map(|run| run.mirror).collect();
+        let ends = mirrors.into_iter().map(|mirror| {
+            let missing = runs().filter(|run| run.mirror == mirror && !current.contains(&run.disk));
+            missing.map(|run| run.at).min()
+        });
+        // `None` is a whole mirror.
+        let ends: Option<Vec<u32>> = ends.collect();
+        ends.and_then(|ends| ends.into_iter().max())
     })
 }
 

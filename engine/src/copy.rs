@@ -15,27 +15,37 @@ use crate::{
 };
 use std::{ops::Range, sync::Arc};
 
+/// What was copied.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Copied {
+    pub bytes: u64,
+    /// Some of it could not be read on any mirror, and is marked so.
+    pub lost: bool,
+}
+
 /// Pieces copied at once: 1 MiB.
 const STEP: usize = 16;
 
 impl Group {
-    /// Copies every piece of an extent that holds data to its AU on a disk, while `goes_on`. Returns bytes.
+    /// Copies every piece of an extent that holds data to its AU on a disk, while `goes_on`.
     pub(crate) async fn copy_marked(
         &self,
         extent: &Extent,
         member: &Arc<Member>,
         mirror: Mirror,
         goes_on: impl Fn() -> bool,
-    ) -> Result<u64, FileError> {
-        let mut bytes = 0;
+    ) -> Result<Copied, FileError> {
+        let mut copied = Copied::default();
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         while goes_on() {
             let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
-            bytes += self.copy_pieces(extent, member, mirror, run.start, run.end).await?;
+            let here = self.copy_pieces(extent, member, mirror, run.start, run.end).await?;
+            copied.bytes += here.bytes;
+            copied.lost |= here.lost;
             piece = run.end;
         }
-        Ok(bytes)
+        Ok(copied)
     }
 
     async fn copy_pieces(
@@ -45,27 +55,30 @@ impl Group {
         mirror: Mirror,
         piece: usize,
         end: usize,
-    ) -> Result<u64, FileError> {
+    ) -> Result<Copied, FileError> {
         let blocks = piece * BLOCKS_PER_PIECE..end * BLOCKS_PER_PIECE;
         let _range = extent.ranges.hold(blocks.clone(), true).await;
         // It may have been deleted or moved, and the AU be another's.
         if extent.is_buried() || !extent.is_at(mirror) {
-            return Ok(0);
+            return Ok(Copied::default());
         }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
         if let Some(bytes) = self.copy_blocks(extent, member, mirror, blocks.clone(), &active).await? {
-            return Ok(bytes);
+            return Ok(Copied { bytes, lost: false });
         }
         // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
-        let mut bytes = 0;
+        let mut copied = Copied::default();
         for block in blocks {
-            bytes += match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
+            copied.bytes += match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
                 Some(bytes) => bytes,
-                None => self.mark_lost(extent, member, mirror, block).await?,
+                None => {
+                    copied.lost = true;
+                    self.mark_lost(extent, member, mirror, block).await?
+                }
             };
         }
-        Ok(bytes)
+        Ok(copied)
     }
 
     /// Replaces what the disk had in a block that is lost on every mirror: it is old, and nobody may take it for right.

@@ -405,13 +405,13 @@ fn place_catalog(new: &NewGroup, membership: &mut Membership, space: &mut Space)
         // On a small disk, no more than a sixteenth of it.
         let smallest = membership.disks.iter().filter(|disk| !disk.quorum).map(|disk| space.total(disk.number)).min();
         let units = u32::try_from(size.div_ceil(new.au_size)).unwrap_or(1).min(smallest.unwrap_or(0) / 16).max(1);
-        let mut used = Vec::new();
-        while let Some(disk) = store::next_disk(membership, &used, |disk| space.free(disk) > units) {
+        let mut used = BTreeSet::new();
+        while let Some(disk) = store::next_disk(membership, used.len(), &used, |disk| space.free(disk) > units) {
             let mut aus: Vec<_> = (0..units).filter_map(|_| space.allocate_on(disk)).collect();
             aus.sort_unstable();
             let mirror = u8::try_from(used.len()).expect("three at most");
             membership.catalog.extend(store::runs_of(file, mirror, disk, 0, &aus));
-            used.push(disk);
+            used.insert(disk);
         }
         if used.is_empty() {
             return Err(AdminError::new(Code::NoSpace, "no disk has room for the catalog"));

@@ -17,7 +17,7 @@
 //! FORMER there, unless it was forced, when the disk may be of a history that is not in sight.
 
 use crate::{
-    admin::{AdminError, Code, Departure, Estimate, Exchange, NewDisk, Selection},
+    admin::{AdminError, Code, Departure, Estimate, Exchange, NewDisk, Order, Selection},
     balance::{Plan, TooSmall},
     choose::{Case, Decision, Sighting},
     create::{Taken, Wanted, check_mixture, check_names, header_of, take_disks, wipe_system_area, write_header},
@@ -53,7 +53,8 @@ impl Group {
     ///
     /// # Errors
     /// What is wrong with a disk or the request; then nothing was changed, unless a disk failed half way.
-    pub async fn exchange(self: &Arc<Self>, exchange: Exchange, power: Option<u32>) -> Result<()> {
+    pub async fn exchange(self: &Arc<Self>, exchange: Exchange, order: impl Into<Order>) -> Result<()> {
+        let order = order.into();
         let _one_at_a_time = self.exchanging.lock().await;
         let (taken, leaving) = self.look_at(&exchange).await?;
         let entries: Vec<MemberDisk> = taken.iter().map(|one| one.entry.clone()).collect();
@@ -77,7 +78,7 @@ impl Group {
             self.tell(Severity::Note, Some(member.number), text);
         }
         self.rebuild_catalog().await;
-        self.rebalance(power).await
+        self.rebalance(order).await
     }
 
     /// What [`Self::exchange`] would move. Nothing is changed.
@@ -121,7 +122,7 @@ impl Group {
         };
         self.voters.change(stay).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
         self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
-        self.rebalance(None).await
+        self.rebalance(Order::default()).await
     }
 
     /// Finds, checks and claims the disks of an ADD. Nothing is written to them.

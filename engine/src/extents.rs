@@ -352,12 +352,12 @@ impl Group {
         }
         let size = file.attributes().size;
         let length = usize::try_from(size.next_multiple_of(PIECE_SIZE) - size).expect("64 KiB at most");
-        let mut dirty = false;
+        let mut any = false;
         for part in layout.parts(size, length, self.au_size) {
-            dirty |= self.zero_part(&part).await?;
+            any |= self.zero_part(&part).await?;
         }
-        if dirty {
-            // Before the new size, or a loss of power could leave that and take the zeros back.
+        if any {
+            // Before the new size, or a loss of power could leave that and take the zeros back: also those that were there.
             self.flush_disks().await?;
         }
         file.data.tail_is_clean.store(true, Ordering::Release);

@@ -142,7 +142,7 @@ impl Group {
     pub(crate) async fn read_checked(&self, extent: &Arc<Extent>, blocks: Range<usize>) -> Result<Buffer> {
         self.load_sums(extent).await?;
         {
-            let _range = extent.ranges.hold(blocks.clone(), false).await;
+            let _range = self.hold(extent, blocks.clone(), false).await;
             if extent.is_buried() {
                 return Err(FileError::Stale(extent.file));
             }
@@ -153,7 +153,7 @@ impl Group {
                 return Ok(read.buffer);
             }
         }
-        let _range = extent.ranges.hold(blocks.clone(), true).await;
+        let _range = self.hold(extent, blocks.clone(), true).await;
         if extent.is_buried() {
             return Err(FileError::Stale(extent.file));
         }
@@ -289,7 +289,7 @@ impl Group {
             if !marked.1 && !planted::has(Bug::PieceNotCompleted) {
                 blocks.end = (last + 1) * BLOCKS_PER_PIECE;
             }
-            let range = extent.ranges.hold(blocks.clone(), true).await;
+            let range = self.hold(extent, blocks.clone(), true).await;
             // Another writer may have completed a piece meanwhile: its zeros are not ours to write.
             if marked == (extent.has_piece(first), extent.has_piece(last)) {
                 break (range, blocks, marked);
@@ -328,7 +328,7 @@ impl Group {
         }
     }
 
-    /// Makes bytes zeros that are not, without a mark of their own. Whether there were any.
+    /// Makes bytes zeros that are not, without a mark of their own. Whether they are stored: zeros that were there may not be durable.
     pub(crate) async fn zero_part(&self, part: &Part) -> Result<bool> {
         let Some(extent) = part.extent.as_ref().filter(|_| !part.inside.is_empty()) else { return Ok(false) };
         if !extent.has_piece(piece_of(part.inside.start)) {
@@ -345,7 +345,7 @@ impl Group {
             bytes.fill(0);
             self.write_part(extent, part.inside.clone(), &bytes).await?;
         }
-        Ok(dirty)
+        Ok(true)
     }
 
     /// Copies a slot's bytes into piece 0 of another extent. False: the slot holds nothing.

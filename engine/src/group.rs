@@ -12,7 +12,7 @@
 
 use crate::{
     activity::Activity,
-    admin::{AdminError, Code, NewGroup, Operation, Report, Rows, Selection, Survey},
+    admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Rows, Selection, Survey},
     attributes::{self, Attributes, DropAfter},
     catalog::Catalog,
     choose::Decision,
@@ -25,6 +25,7 @@ use crate::{
     members::Members,
     mirror_sets::MirrorSets,
     mount::Purpose,
+    move_waits::MoveWaits,
     pace::Pace,
     placement::Placement,
     progress::Progress,
@@ -113,6 +114,7 @@ pub struct Group {
     /// Extents whose checksums no disk could read.
     pub(crate) zones_lost: AtomicU64,
     pub(crate) pace: Pace,
+    pub(crate) move_waits: MoveWaits,
     pub(crate) attributes: Mutex<Attributes>,
     /// What was said of disks that went offline.
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
@@ -228,6 +230,7 @@ impl Group {
             repairs: Repairs::default(),
             rebalance: Arc::default(),
             zones_lost: AtomicU64::new(0),
+            move_waits: MoveWaits::default(),
             pace: {
                 let pace = Pace::default();
                 pace.promise(parts.attributes.latency_target);
@@ -249,7 +252,7 @@ impl Group {
         self: &Arc<Self>,
         decision: &Decision,
         purpose: Purpose,
-        rebalance: Option<u32>,
+        rebalance: Option<(u32, Phases)>,
     ) -> std::result::Result<(), FileError> {
         let _ = self.weak.set(Arc::downgrade(self));
         let weak = Arc::downgrade(self);
@@ -315,9 +318,10 @@ impl Group {
             self.world.spawn("catalog mirror", Box::pin(async move { group.rebuild_catalog().await }));
         }
         if purpose == Purpose::Serve {
-            let leaves = self.voters.current().disks.iter().any(|disk| disk.leaving);
-            if let Some(power) = rebalance.or(leaves.then_some(rebalance::POWER_DEFAULT)) {
-                self.resume_rebalance(power);
+            let leaves = self.voters.current().disks.iter().any(|disk| disk.leaving || disk.target.is_some());
+            let default = (rebalance::POWER_DEFAULT, Phases::default());
+            if let Some((power, phases)) = rebalance.or(leaves.then_some(default)) {
+                self.resume_rebalance(power, phases);
             }
         }
         if let Err(error) = self.files.reap_orphans().await {

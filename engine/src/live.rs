@@ -56,8 +56,8 @@ impl Group {
                         _ => "NORMAL",
                     }
                     .to_owned(),
-                    os_size: disk.as_ref().map_or(0, |disk| disk.measure()),
-                    total: u64::from(space.total(member.number)) * au,
+                    os_size: disk.as_ref().map_or(0, |disk| disk.size()),
+                    total: u64::from(space.capacity(member.number)) * au,
                     free: u64::from(space.unowned(member.number)) * au,
                     name: member.name().to_string(),
                     failure_group: member.failure_group.clone(),
@@ -86,6 +86,7 @@ impl Group {
             }
         }
         live.operations = self.list_operations();
+        live.move_waits = self.move_waits.counts();
         live
     }
 }

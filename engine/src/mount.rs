@@ -141,24 +141,29 @@ async fn unusable_disks(world: &Arc<dyn World>) -> Vec<String> {
     seen.iter().filter(|disk| unusable(disk)).map(sentence).collect()
 }
 
-/// The newest activity log on the voters.
-async fn read_activity(membership: &Membership, members: &Members) -> ActivityLog {
+/// The newest activity log on the voters, and those that have it.
+async fn read_activity(membership: &Membership, members: &Members) -> (ActivityLog, BTreeSet<DiskNumber>) {
     let mut newest = ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
+    let mut holders = BTreeSet::new();
     for voter in membership.voters() {
         let Some(member) = members.get(&voter.number) else { continue };
         for place in ACTIVITY_PLACES {
             if let Settled::Ok(Some(bytes)) = member.start_read(place, ACTIVITY_SLOT).settle().await
                 && let Ok((envelope, log)) = ActivityLog::decode(&bytes, place)
                 && envelope.disk == member.id()
-                && log.sequence > newest.sequence
+                && log.sequence >= newest.sequence.max(1)
             {
-                newest = log;
+                if log.sequence > newest.sequence {
+                    newest = log;
+                    holders.clear();
+                }
+                holders.insert(voter.number);
             }
         }
     }
     // No extent has such an id: a checksum can be forged, and sums must not overflow.
     newest.regions.retain(|region| region.first < EVERYTHING - u64::from(u32::MAX));
-    newest
+    (newest, holders)
 }
 
 /// What a group is mounted for.
@@ -213,7 +218,7 @@ async fn mount_disks(
     let was_mounted = found.mounted;
     let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
     member::watch(&world, &members, &deadline);
-    let log = read_activity(&found, &members).await;
+    let (log, holders) = read_activity(&found, &members).await;
 
     let mirror_sets = Arc::new(MirrorSets::default());
     let voters = Arc::new(Voters::new(
@@ -229,6 +234,9 @@ async fn mount_disks(
     voters.forced(force);
     voters.announce_log(&log);
     catch_up(&voters, &members).await;
+    if was_mounted {
+        catch_up_with_log(&voters, &members, &log, &holders).await;
+    }
     record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
     voters.forced(false);
     if !decision.stamped {
@@ -468,6 +476,24 @@ async fn catch_up(voters: &Voters, members: &Members) {
     let lacking: BTreeSet<DiskNumber> = without.into_iter().filter(is_there).collect();
     if !lacking.is_empty() {
         voters.write_everywhere(&membership, &lacking).await;
+    }
+}
+
+/// The same for the activity log: the next one is written over the one before, which is the last that was on all of them.
+async fn catch_up_with_log(voters: &Voters, members: &Members, log: &ActivityLog, holders: &BTreeSet<DiskNumber>) {
+    if log.sequence == 0 {
+        return;
+    }
+    let current = voters.current();
+    let there = current.voters().filter(|disk| members.get(&disk.number).is_some_and(|member| member.is_writable()));
+    let (having, lacking): (BTreeSet<DiskNumber>, _) =
+        there.map(|disk| disk.number).partition(|disk| holders.contains(disk));
+    if !lacking.is_empty() {
+        voters.write_log(log, &lacking).await;
+    }
+    // An engine that was killed may have left it in a cache.
+    for member in having.iter().filter_map(|disk| members.get(disk)) {
+        let _ = member.flush().await;
     }
 }
 

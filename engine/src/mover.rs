@@ -16,6 +16,7 @@
 
 use crate::{
     catalog::CommitNumber,
+    copy::Copied,
     error::FileError,
     extent::{self, Extent, Mirror},
     extents::Freed,
@@ -54,7 +55,7 @@ impl Arrival {
 }
 
 impl Group {
-    /// Moves the mirror of an extent that is on disk `from`. Returns bytes copied. `None`: it is still where it was, or is not there; the
+    /// Moves the mirror of an extent that is on disk `from`, to an AU before `before` if that is given. Returns bytes copied. `None`: it is still where it was, or is not there; the
     /// extent was deleted, the disk has no room, or was lost.
     ///
     /// # Errors
@@ -64,12 +65,18 @@ impl Group {
         extent: &Arc<Extent>,
         from: DiskNumber,
         to: &Arc<Member>,
+        before: Option<u32>,
     ) -> Result<Option<u64>, FileError> {
         self.recover_extent(extent).await?;
         let _in_hand = self.take_in_hand();
-        let au = self.space().allocate_on(to.number);
+        let au = match before {
+            Some(before) => self.space().allocate_before(to.number, before),
+            None => self.space().allocate_on(to.number),
+        };
         let Some(guest) = au.map(|au| Mirror { disk: to.number, au }) else { return Ok(None) };
-        let arrived = if extent.receive(guest) { self.bring_over(extent, from, to, guest).await } else { Ok(None) };
+        let is_choice = before.is_some();
+        let arrived =
+            if extent.receive(guest) { self.bring_over(extent, from, to, guest, is_choice).await } else { Ok(None) };
         if let Ok(Some(Changed { bytes, old, commit })) = arrived {
             extent.dismiss(old);
             self.note_freed(commit, Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() });
@@ -86,20 +93,25 @@ impl Group {
         arrived.map(|_| None)
     }
 
-    /// Steps 1 to 4, with the guest there.
+    /// Steps 1 to 4, with the guest there. `is_choice`: it may as well stay.
     async fn bring_over(
         &self,
         extent: &Arc<Extent>,
         from: DiskNumber,
         to: &Arc<Member>,
         guest: Mirror,
+        is_choice: bool,
     ) -> Result<Option<Changed>, FileError> {
         let arrival = Arrival::new(to);
         if !planted::has(Bug::MoveOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
         let goes_on = || arrival.is_good() && !extent.is_buried();
-        let bytes = self.copy_marked(extent, to, guest, goes_on).await?;
+        let Copied { bytes, lost } = self.copy_marked(extent, to, guest, goes_on).await?;
+        if lost && is_choice {
+            // What cannot be read now may be read later, where it is.
+            return Ok(None);
+        }
         let flushed = if planted::has(Bug::MoveNotFlushed) { Settled::Ok(None) } else { to.flush().await };
         if !flushed.is_ok() {
             self.give_up(to, &flushed).await?;

@@ -214,6 +214,10 @@ impl Disk for Covered {
         self.real.sectors()
     }
 
+    fn rotates(&self) -> bool {
+        self.real.rotates()
+    }
+
     fn can_discard(&self) -> bool {
         self.real.can_discard()
     }

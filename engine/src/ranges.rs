@@ -31,6 +31,17 @@ struct State {
     tickets: u64,
 }
 
+impl State {
+    fn take_if_free(&mut self, wanted: &Held) -> bool {
+        let mut in_the_way = self.held.iter().chain(self.waiting.iter().map(|(_, other)| other));
+        let is_free = !in_the_way.any(|other| other.conflicts(wanted));
+        if is_free {
+            self.held.push(wanted.clone());
+        }
+        is_free
+    }
+}
+
 /// The locks of one extent.
 #[derive(Debug, Default)]
 pub struct Ranges {
@@ -52,15 +63,21 @@ pub struct RangeGuard<'a> {
 }
 
 impl Ranges {
+    /// Holds `range` if it is free.
+    pub fn try_hold(&self, range: Range<usize>, exclusive: bool) -> Option<RangeGuard<'_>> {
+        let wanted = Held { range, exclusive };
+        let is_free = self.lock().take_if_free(&wanted);
+        // Not made before it is known: it lets go of what it names when it is dropped.
+        is_free.then(|| RangeGuard { ranges: self, held: wanted })
+    }
+
     /// Waits until `range` is free, and holds it.
     pub async fn hold(&self, range: Range<usize>, exclusive: bool) -> RangeGuard<'_> {
         let wanted = Held { range, exclusive };
         let guard = || RangeGuard { ranges: self, held: wanted.clone() };
         let waiting = {
             let mut state = self.lock();
-            let in_the_way = state.held.iter().chain(state.waiting.iter().map(|(_, other)| other));
-            if !in_the_way.into_iter().any(|other| other.conflicts(&wanted)) {
-                state.held.push(wanted.clone());
+            if state.take_if_free(&wanted) {
                 return guard();
             }
             state.tickets += 1;
@@ -123,6 +140,17 @@ impl Drop for RangeGuard<'_> {
 mod tests {
     use super::*;
     use futures::FutureExt;
+
+    #[test]
+    fn who_does_not_get_a_range_lets_go_of_nothing() {
+        let ranges = Ranges::default();
+        let held = ranges.try_hold(0..4, true).expect("free");
+        for _ in 0..2 {
+            assert!(ranges.try_hold(0..4, true).is_none());
+        }
+        drop(held);
+        assert!(ranges.try_hold(0..4, true).is_some());
+    }
 
     #[test]
     fn readers_share_and_writers_exclude() {

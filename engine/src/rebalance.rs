@@ -9,6 +9,9 @@
 //! What is in AUs that a disk is to give up (`resize.rs`) moves in passes of its own, which look at nothing else: to where the plan sends
 //! something from that disk, and else to other AUs of it.
 //!
+//! Where it is asked for, or a disk rotates, what lies beyond the AUs that a disk would need if it had no gaps moves into these at last: it is
+//! *compact* then.
+//!
 //! When no pass finds anything to move, the disks that leave are let go: their catalog mirrors move, what they held is free and read by
 //! nobody, a membership without them is recorded, and their headers say FORMER. Then they can be pulled.
 //!
@@ -16,13 +19,14 @@
 //! went meanwhile, that is enough.
 
 use crate::{
-    admin::{AdminError, Code, Operation},
+    admin::{AdminError, Code, Operation, Order, Phases},
     attributes,
     balance::{Load, Move, Plan, Role, TooSmall},
     error::FileError,
     event::Severity,
     extent::Extent,
     group::Group,
+    member::Member,
     progress::Progress,
     resize::Resized,
     store,
@@ -65,6 +69,7 @@ pub struct Rebalance(Mutex<Orders>);
 #[derive(Debug, Clone, Default)]
 struct Orders {
     power: u32,
+    phases: Phases,
     /// Grows with each statement: a pass that was begun for an earlier one ends.
     asked: u64,
     /// A task makes passes.
@@ -99,15 +104,32 @@ impl Rebalance {
 struct Scan {
     plan: Plan,
     asked: u64,
-    /// It is only for what is in barred AUs.
-    vacates: bool,
+    focus: Focus,
     /// The next id to look at, behind those of the batch.
     from: u64,
     batch: VecDeque<Arc<Extent>>,
 }
 
+/// What a pass is for.
+enum Focus {
+    /// What the plan says.
+    Balance,
+    /// Only what is in barred AUs.
+    Barred,
+    /// On these disks, what is in this AU or behind it goes before it.
+    Compact(BTreeMap<DiskNumber, u32>),
+}
+
+/// A mirror goes from a disk to a disk, perhaps the same one; there before an AU, if one is given.
+#[derive(Debug, Clone, Copy)]
+struct Step {
+    from: DiskNumber,
+    to: DiskNumber,
+    before: Option<u32>,
+}
+
 /// An extent, and which of its mirrors go where.
-type Steps = (Arc<Extent>, Vec<(DiskNumber, DiskNumber)>);
+type Steps = (Arc<Extent>, Vec<Step>);
 
 /// Why no pass can go on.
 enum Stuck {
@@ -136,24 +158,28 @@ impl Group {
     ///
     /// # Errors
     /// If the catalog does not take that it is under way.
-    pub async fn rebalance(self: &Arc<Self>, power: Option<u32>) -> Result<(), AdminError> {
-        let power = power.unwrap_or_else(|| {
+    pub async fn rebalance(self: &Arc<Self>, order: impl Into<Order>) -> Result<(), AdminError> {
+        let Order { power, phases } = order.into();
+        let now = {
             let orders = self.rebalance.lock();
-            if orders.is_running { orders.power } else { POWER_DEFAULT }
-        });
+            if orders.is_running { (orders.power, orders.phases) } else { (POWER_DEFAULT, Phases::default()) }
+        };
+        let (power, phases) = (power.unwrap_or(now.0), phases.unwrap_or(now.1));
         // Before the catalog says so: who ends one that was asked for earlier must see it.
         self.rebalance.lock().asked += 1;
-        let stored = self.catalog.release(true, move |connection| attributes::store_rebalance(connection, Some(power)));
+        let begun = Some((power, phases));
+        let stored = self.catalog.release(true, move |connection| attributes::store_rebalance(connection, begun));
         stored.await.map_err(|error| AdminError::new(Code::Io, error))?;
-        self.resume_rebalance(power);
+        self.resume_rebalance(power, phases);
         Ok(())
     }
 
     /// As [`Self::rebalance`], where the catalog says already that one is under way.
-    pub(crate) fn resume_rebalance(self: &Arc<Self>, power: u32) {
+    pub(crate) fn resume_rebalance(self: &Arc<Self>, power: u32, phases: Phases) {
         {
             let mut orders = self.rebalance.lock();
             orders.power = power.min(POWER_MAX);
+            orders.phases = phases;
             orders.asked += 1;
             if std::mem::replace(&mut orders.is_running, true) {
                 return;
@@ -199,14 +225,12 @@ impl Group {
 
     async fn make_passes(&self) -> Result<(), Stuck> {
         let (mut in_vain, mut pauses, mut passes) = (0, 0, 0);
+        let mut compacted = None;
         loop {
             if self.is_stopping() {
                 return Err(Stuck::Stopping);
             }
-            let (power, asked) = {
-                let orders = self.rebalance.lock();
-                (orders.power, orders.asked)
-            };
+            let Orders { power, asked, phases, .. } = self.rebalance.lock().clone();
             if power == 0 {
                 self.world.sleep(PAUSE).await;
                 continue;
@@ -223,11 +247,15 @@ impl Group {
             };
             let plan = self.plan_moves()?;
             // What has to leave where it is counts for what has to go anyway.
-            let work = plan.work().max(barred);
+            let balances = phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving);
+            // Where nothing of that can move, others have to make room for it.
+            let makes_room = barred > 0 && in_vain > 0 && plan.work() > 0;
+            let work = if balances || makes_room { plan.work().max(barred) } else { barred };
             self.rebalance.progress(|progress| progress.work = progress.so_far + work);
             if work > 0 && (barred > 0 || !self.is_even_enough(work, passes)) {
                 self.tell(Severity::Note, None, format!("rebalance, pass {}: {work} mirrors to move", passes + 1));
-                let (moved, trouble) = self.carry_out(plan, barred > 0, asked, power).await?;
+                let focus = if barred > 0 && !makes_room { Focus::Barred } else { Focus::Balance };
+                let (moved, trouble) = self.carry_out(plan, focus, asked, power).await?;
                 passes += 1;
                 in_vain = if moved == 0 { in_vain + 1 } else { 0 };
                 if in_vain == TRIES {
@@ -245,6 +273,11 @@ impl Group {
                 }
                 self.world.sleep(PAUSE).await;
             } else if self.let_go_of_leaving().await? {
+                if compacted != Some(asked) {
+                    compacted = Some(asked);
+                    self.make_compact(plan, phases, asked, power).await?;
+                    continue;
+                }
                 self.end_rebalance(asked).await?;
                 return Ok(());
             } else if pauses >= PAUSES_FOR_ROOM
@@ -296,10 +329,10 @@ impl Group {
             let orders = self.rebalance.lock();
             let paused =
                 !orders.is_running && orders.progress.as_ref().is_some_and(|progress| progress.state == "WAIT");
-            paused.then_some(orders.power)
+            paused.then_some((orders.power, orders.phases))
         };
-        if let Some(power) = paused {
-            self.resume_rebalance(power);
+        if let Some((power, phases)) = paused {
+            self.resume_rebalance(power, phases);
         }
     }
 
@@ -349,12 +382,12 @@ impl Group {
     async fn carry_out(
         &self,
         plan: Plan,
-        vacates: bool,
+        focus: Focus,
         asked: u64,
         power: u32,
     ) -> Result<(u64, Option<FileError>), FileError> {
         let (moved, trouble) = (AtomicU64::new(0), Mutex::new(None));
-        let scan = Scan { plan, asked, vacates, from: 0, batch: VecDeque::new() };
+        let scan = Scan { plan, asked, focus, from: 0, batch: VecDeque::new() };
         let next = |scan: Option<Scan>| async move {
             let mut scan = scan?;
             match self.next_to_move(&mut scan).await {
@@ -408,25 +441,62 @@ impl Group {
     }
 
     /// Which mirrors of an extent move from where to where in this pass.
-    fn steps_of(&self, scan: &mut Scan, extent: &Extent) -> Vec<(DiskNumber, DiskNumber)> {
+    fn steps_of(&self, scan: &mut Scan, extent: &Extent) -> Vec<Step> {
         let disks: Vec<DiskNumber> = extent.disks().collect();
-        let named = |moves: Vec<Move>| moves.iter().map(|step| (disks[step.mirror], step.to)).collect::<Vec<_>>();
-        if !scan.vacates {
-            return named(scan.plan.next(&disks));
+        let step = |one: &Move| Step { from: disks[one.mirror], to: one.to, before: None };
+        let within = |(disk, before)| Step { from: disk, to: disk, before };
+        match &scan.focus {
+            Focus::Balance => scan.plan.next(&disks).iter().map(step).collect(),
+            Focus::Barred => {
+                let barred: Vec<DiskNumber> = {
+                    let space = self.space();
+                    let mirrors = extent.mirrors().into_iter();
+                    mirrors.filter(|one| space.is_barred(one.disk, one.au)).map(|one| one.disk).collect()
+                };
+                if barred.is_empty() {
+                    return Vec::new();
+                }
+                let mut steps: Vec<Step> = scan.plan.next_from(&disks, &barred).iter().map(step).collect();
+                let stay = barred.into_iter().filter(|disk| steps.iter().all(|step| step.from != *disk));
+                let stay: Vec<_> = stay.map(|disk| within((disk, None))).collect();
+                steps.extend(stay);
+                steps
+            }
+            Focus::Compact(limits) => {
+                let limit = |disk: DiskNumber| limits.get(&disk).copied();
+                let behind =
+                    extent.mirrors().into_iter().filter(|one| limit(one.disk).is_some_and(|limit| one.au >= limit));
+                behind.map(|one| within((one.disk, limit(one.disk)))).collect()
+            }
         }
-        let barred: Vec<DiskNumber> = {
-            let space = self.space();
-            let mirrors = extent.mirrors().into_iter().filter(|mirror| space.is_barred(mirror.disk, mirror.au));
-            mirrors.map(|mirror| mirror.disk).collect()
+    }
+
+    /// Fills the gaps of disks with what lies at their ends.
+    async fn make_compact(&self, plan: Plan, phases: Phases, asked: u64, power: u32) -> Result<(), FileError> {
+        let membership = self.voters.current();
+        let is_wanted = |member: &Member| {
+            phases.compact.unwrap_or_else(|| member.disk().is_some_and(|disk| disk.rotates())) && member.is_readable()
         };
-        if barred.is_empty() {
-            return Vec::new();
+        let mut limits = BTreeMap::new();
+        let mut work = 0;
+        for disk in membership.disks.iter().filter(|disk| !disk.quorum) {
+            if !self.members.get(&disk.number).is_some_and(|member| is_wanted(member)) {
+                continue;
+            }
+            let (limit, behind) = self.space().compact_end(disk.number);
+            limits.insert(disk.number, limit);
+            work += u64::from(behind);
         }
-        let mut steps = named(scan.plan.next_from(&disks, &barred));
-        let stay = barred.into_iter().filter(|disk| steps.iter().all(|(from, _)| from != disk));
-        let stay: Vec<_> = stay.map(|disk| (disk, disk)).collect();
-        steps.extend(stay);
-        steps
+        if work == 0 {
+            return Ok(());
+        }
+        self.rebalance.progress(|progress| progress.work = progress.so_far + work);
+        self.tell(Severity::Note, None, format!("rebalance, compact: {work} mirrors at most to move"));
+        let (moved, trouble) = self.carry_out(plan, Focus::Compact(limits), asked, power).await?;
+        if let Some(error) = trouble {
+            self.tell(Severity::Note, None, format!("rebalance, compact: {moved} mirrors moved, not all: {error}"));
+        }
+        Ok(())
     }
 
     /// Mirrors of extents in AUs that a disk is to give up, and can.
@@ -442,11 +512,11 @@ impl Group {
     }
 
     /// Moves mirrors of one extent, one after the other. Returns how many.
-    async fn move_mirrors(&self, extent: Arc<Extent>, steps: Vec<(DiskNumber, DiskNumber)>) -> Result<u64, FileError> {
+    async fn move_mirrors(&self, extent: Arc<Extent>, steps: Vec<Step>) -> Result<u64, FileError> {
         let mut moved = 0;
-        for (from, to) in steps {
+        for Step { from, to, before } in steps {
             let Some(to) = self.members.get(&to) else { continue };
-            if let Some(bytes) = self.move_mirror(&extent, from, to).await? {
+            if let Some(bytes) = self.move_mirror(&extent, from, to, before).await? {
                 moved += 1;
                 self.rebalance.progress(|progress| {
                     progress.so_far += 1;

@@ -150,6 +150,11 @@ impl Group {
         }
     }
 
+    /// The placement is another one although the membership is the same.
+    pub(crate) fn forget_placement(&self) {
+        *lock(&self.placement) = None;
+    }
+
     /// Before AUs are taken, until a commit names them or they are given back.
     pub(crate) fn take_in_hand(&self) -> InHand {
         lock(&self.space).take_in_hand()

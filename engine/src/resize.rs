@@ -11,8 +11,8 @@
 //! nobody's AUs, so either may have the header copies: 3 writes them first, and who gives a disk yet another target puts them back.
 
 use crate::{
-    admin::{AdminError, Code, Resize, Selection},
-    balance::TooSmall,
+    admin::{AdminError, Code, Estimate, Order, Resize, Selection},
+    balance::{Plan, TooSmall},
     create::{check_size, write_header},
     error::FileError,
     event::Severity,
@@ -53,15 +53,22 @@ impl Group {
     ///
     /// # Errors
     /// What is wrong with a disk or a size; then nothing was changed, unless a disk failed half way.
-    pub async fn resize_disks(self: &Arc<Self>, resizes: &[Resize], power: Option<u32>) -> Result<()> {
+    pub async fn resize_disks(self: &Arc<Self>, resizes: &[Resize], order: impl Into<Order>) -> Result<()> {
+        let order = order.into();
         let _one_at_a_time = self.exchanging.lock().await;
         let _nobody_returns = self.onlining.lock().await;
         let targets = self.find_targets(resizes)?;
         if targets.is_empty() {
-            return Ok(());
+            // One that stopped goes on.
+            let goes_on = resizes.iter().any(|one| {
+                self.select(&one.which)
+                    .is_ok_and(|members| members.iter().any(|member| self.resizing().contains(&member.number)))
+            });
+            return if goes_on { self.rebalance(order).await } else { Ok(()) };
         }
         self.check_targets(&targets)?;
         for (member, _) in targets.values() {
+            let _nobody_compares = self.renaming.lock().await;
             // A crash may have left copies where another target would have them, and that was not recorded.
             self.move_header(member, member.layout()).await.map_err(|reason| {
                 AdminError::new(Code::Io, format!("the header of disk {} cannot be written: {reason}", member.name()))
@@ -74,12 +81,21 @@ impl Group {
             }
             Ok(true)
         });
-        recorded.await.map_err(|refusal| {
-            AdminError::new(Code::Io, format!("disks of disk group {} cannot be resized: {refusal}", self.name))
-        })?;
+        let recorded = recorded.await;
+        // A refusal may be of a change that follows from this one, which is in force.
+        let membership = self.voters.current();
+        let is_recorded = targets.iter().all(|(number, (_, layout))| {
+            membership.disk(*number).is_some_and(|disk| disk.target.unwrap_or(disk.size) == layout.size())
+        });
+        if let Err(refusal) = recorded
+            && !is_recorded
+        {
+            let text = format!("disks of disk group {} cannot be resized: {refusal}", self.name);
+            return Err(AdminError::new(Code::Io, text));
+        }
         for (number, (member, layout)) in &targets {
             let now = member.layout();
-            self.space().bar(*number, Some(*layout).filter(|layout| *layout != now));
+            self.bar(*number, Some(*layout).filter(|layout| *layout != now));
             let text = if *layout == now {
                 format!("disk {} keeps its size, {} bytes", member.name(), now.size())
             } else {
@@ -88,7 +104,7 @@ impl Group {
             self.tell(Severity::Note, Some(*number), text);
         }
         self.rebuild_catalog().await;
-        self.rebalance(power).await
+        self.rebalance(order).await
     }
 
     /// Which disks change, and how.
@@ -130,20 +146,36 @@ impl Group {
         Ok(targets)
     }
 
-    /// Whether what there is fits.
-    fn check_targets(&self, targets: &Targets) -> Result<()> {
+    /// What [`Self::resize_disks`] would move. Nothing is changed.
+    ///
+    /// # Errors
+    /// For what it would be refused.
+    pub async fn estimate_resize(&self, resizes: &[Resize]) -> Result<Estimate> {
+        let _one_at_a_time = self.exchanging.lock().await;
+        let targets = self.find_targets(resizes)?;
+        let plan = self.check_targets(&targets)?;
+        let in_the_way: u64 = {
+            let space = self.space();
+            targets.iter().map(|(number, (_, layout))| u64::from(space.in_the_way(*number, *layout))).sum()
+        };
+        // What is in the way counts for what has to go anyway.
+        let (work, least) = (plan.work().max(in_the_way), plan.least().max(in_the_way));
+        Ok(Estimate { work, least, au_size: self.au_size })
+    }
+
+    /// What would move to other disks; whether what there is fits.
+    fn check_targets(&self, targets: &Targets) -> Result<Plan> {
         let mut next: Membership = (*self.voters.current()).clone();
         for (number, (_, layout)) in targets {
             if let Some(disk) = find(&mut next, *number) {
                 disk.target = Some(layout.size());
             }
         }
-        let planned = self.plan_for(&next).map_err(|TooSmall { missing }| {
+        self.plan_for(&next).map_err(|TooSmall { missing }| {
             let text =
                 format!("what is in disk group {} does not fit on smaller disks: {missing} AUs too few", self.name);
             AdminError::new(Code::NoSpace, text).hint("give larger sizes, add disks first, or remove files")
-        });
-        planned.map(|_| ())
+        })
     }
 
     /// Puts the header copies where a layout has them, unless they say that they are there. Their old places are not wiped.
@@ -153,10 +185,18 @@ impl Group {
             return Err("no copy of its header is valid".to_owned());
         };
         if header.best.layout == layout {
-            return Ok(());
+            return write_header(member, &header.best, &header.wrong).await;
         }
         let moved = DiskHeader { sequence: header.best.sequence + 1, layout, ..header.best };
-        write_header(member, &moved, &layout.header_places()).await
+        // The first place comes last: while another one cannot be written it says what was.
+        let [first, middle, end] = layout.header_places();
+        write_header(member, &moved, &[middle, end, first]).await
+    }
+
+    /// Bars what a disk is to give up; what the placement knows of its size is not so any more.
+    fn bar(&self, number: DiskNumber, target: Option<Layout>) {
+        self.space().bar(number, target);
+        self.forget_placement();
     }
 
     /// Disks that are being resized, and can be.
@@ -173,11 +213,19 @@ impl Group {
         }
         self.rebuild_catalog().await;
         self.reclaim(true).await?;
-        let mut any = false;
+        let (mut any, mut trouble) = (false, None);
         for number in resizing {
-            any |= self.finish_resize(number).await?;
+            match self.finish_resize(number).await {
+                Ok(done) => any |= done,
+                Err(FileError::Dismounted) => return Err(FileError::Dismounted),
+                Err(error) => trouble = Some(error),
+            }
         }
-        Ok(if any { Resized::Done } else { Resized::Waits })
+        match trouble {
+            _ if any => Ok(Resized::Done),
+            Some(error) => Err(error),
+            None => Ok(Resized::Waits),
+        }
     }
 
     /// False: something is still in the way.
@@ -189,9 +237,6 @@ impl Group {
         let (Some(member), Some(target)) = (self.members.get(&number), entry.and_then(|entry| entry.target)) else {
             return Ok(true);
         };
-        if self.space().barred_in_use(number) > 0 {
-            return Ok(false);
-        }
         let refused = |reason: &str, why: String| FileError::Refused {
             disk: member.name().to_string(),
             reason: reason.to_owned(),
@@ -199,6 +244,11 @@ impl Group {
         };
         let layout = Layout::new(target, self.au_size).map_err(|error| refused("its new size", error.to_string()))?;
         let before = member.layout();
+        self.bar(number, Some(layout));
+        if self.space().barred_in_use(number) > 0 {
+            return Ok(false);
+        }
+        let _nobody_compares = self.renaming.lock().await;
         self.move_header(member, layout).await.map_err(|reason| refused("its header cannot be written", reason))?;
         let recorded = self.voters.change(move |next| {
             let disk = find(next, number).filter(|disk| is_resizing(disk) && disk.target == Some(target));
@@ -207,16 +257,20 @@ impl Group {
             disk.target = None;
             Ok(true)
         });
-        match recorded.await {
-            Ok(membership) if membership.disk(number).is_some_and(|disk| disk.size == target) => {}
-            // It went offline meanwhile.
-            Ok(_) => return Ok(true),
-            Err(Refusal::Closing) => return Err(FileError::Dismounted),
-            Err(refusal) => return Err(refused("its new size could not be recorded", refusal.to_string())),
+        let recorded = recorded.await;
+        // A refusal may be of a change that follows from this one, which is in force.
+        if self.voters.current().disk(number).is_none_or(|disk| disk.size != target || disk.target.is_some()) {
+            return match recorded {
+                // It went offline meanwhile.
+                Ok(_) => Ok(true),
+                Err(Refusal::Closing) => Err(FileError::Dismounted),
+                Err(refusal) => Err(refused("its new size could not be recorded", refusal.to_string())),
+            };
         }
         self.wipe_copies(member, before, layout).await;
         member.set_layout(layout);
         self.space().cut(number, layout);
+        self.forget_placement();
         let what = if target < before.size() { ": what lies behind them can be taken away" } else { "" };
         self.tell(Severity::Note, Some(number), format!("disk {} has {target} bytes now{what}", member.name()));
         Ok(true)
@@ -227,8 +281,11 @@ impl Group {
         let places = layout.header_places();
         for place in before.header_places().into_iter().filter(|place| !places.contains(place)) {
             let zeros = crate::buffer::Buffer::zeroed(BLOCK_SIZE).share();
-            // One that stays is older than those that were just written.
-            let _ = member.start_write(place, zeros).settle().await;
+            // One that stays is older than those that were just written. None may land on what somebody writes there later.
+            let mut flight = member.start_write(place, zeros);
+            if flight.settle_or_go_on().await.is_none() {
+                flight.wait().await;
+            }
         }
         let _ = member.flush().await;
     }

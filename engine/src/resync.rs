@@ -14,7 +14,7 @@
 //! A dismount before 5 leaves it SYNCING.
 
 use crate::{
-    admin::{AdminError, Code, Operation, Selection},
+    admin::{AdminError, Code, Operation, Order, Selection},
     choose::{self, Standing},
     error::FileError,
     event::Severity,
@@ -249,7 +249,7 @@ impl Group {
         let membership = self.voters.current();
         let entry = membership.disk(member.number).filter(|entry| entry.state == DiskState::Online);
         if entry.is_some_and(|entry| entry.target.is_some())
-            && let Err(error) = self.rebalance(None).await
+            && let Err(error) = self.rebalance(Order { power: None, phases: None }).await
         {
             let text = format!("the resize of disk {} does not go on: {error}", member.name());
             self.tell(Severity::Alarm, Some(member.number), text);
@@ -439,7 +439,8 @@ impl Group {
         if !planted::has(Bug::ResyncOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
-        self.copy_marked(extent, member, mirror, || member.state() == DiskState::Syncing).await
+        let copied = self.copy_marked(extent, member, mirror, || member.state() == DiskState::Syncing).await?;
+        Ok(copied.bytes)
     }
 
     async fn finish_resync(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {

@@ -93,6 +93,8 @@ struct DiskSpace {
     pending: u32,
     /// Where the search goes on, so that consecutive extents of a file lie side by side and freed AUs rest.
     cursor: u32,
+    /// Nothing is free in words before this one.
+    lowest: usize,
 }
 
 impl Space {
@@ -127,6 +129,14 @@ impl Space {
     #[must_use]
     pub fn barred_in_use(&self, disk: DiskNumber) -> u32 {
         self.disks.get(&disk).map_or(0, DiskSpace::barred_in_use)
+    }
+
+    /// AUs that are not free, hold data now, and would not in the layout `target`.
+    #[must_use]
+    pub fn in_the_way(&self, disk: DiskNumber, target: Layout) -> u32 {
+        let Some(space) = self.disks.get(&disk) else { return 0 };
+        let lost = space.layout.data_units().filter(|au| !target.is_data(*au) && space.state(*au) != AuState::Free);
+        u32::try_from(lost.count()).unwrap_or(u32::MAX)
     }
 
     /// The disk is cut otherwise from now on, and nothing is barred.
@@ -178,7 +188,22 @@ impl Space {
         if self.free(disk) == 0 { None } else { self.allocate_reserved(disk) }
     }
 
-    /// The same, for the catalog, from what is reserved too.
+    /// Takes the first free AU of a disk, if that is before another one.
+    pub fn allocate_before(&mut self, disk: DiskNumber, before: u32) -> Option<u32> {
+        if self.free(disk) == 0 {
+            return None;
+        }
+        self.changes += 1;
+        self.disks.get_mut(&disk)?.allocate_before(before)
+    }
+
+    /// The AU before which everything would be that is not free, if the disk had no gaps; and how many are used that are not before it.
+    #[must_use]
+    pub fn compact_end(&self, disk: DiskNumber) -> (u32, u32) {
+        self.disks.get(&disk).map_or((0, 0), DiskSpace::compact_end)
+    }
+
+    /// The same as [`Self::allocate_on`], for the catalog, from what is reserved too.
     pub fn allocate_reserved(&mut self, disk: DiskNumber) -> Option<u32> {
         self.changes += 1;
         self.disks.get_mut(&disk)?.allocate()
@@ -280,6 +305,14 @@ impl Space {
         self.disks.get(&disk).map_or(0, |space| space.total)
     }
 
+    /// The same, with those that the disk is to give up.
+    #[must_use]
+    pub fn capacity(&self, disk: DiskNumber) -> u32 {
+        self.disks
+            .get(&disk)
+            .map_or(0, |space| space.total + space.barred.iter().map(|word| word.count_ones()).sum::<u32>())
+    }
+
     /// AUs that somebody has, or had a moment ago.
     #[must_use]
     pub fn used(&self, disk: DiskNumber) -> u32 {
@@ -331,6 +364,7 @@ impl DiskSpace {
             free: 0,
             pending: 0,
             cursor: 0,
+            lowest: 0,
         };
         for au in layout.data_units() {
             let (word, bit) = place(au);
@@ -343,6 +377,7 @@ impl DiskSpace {
 
     fn bar(&mut self, target: Option<Layout>) {
         self.barred.clear();
+        self.lowest = 0;
         if let Some(target) = target {
             self.barred.resize(self.low.len(), 0);
             for au in self.layout.data_units().filter(|au| !target.is_data(*au)) {
@@ -404,10 +439,42 @@ impl DiskSpace {
         self.low[word] = self.low[word] & !bit | if low { bit } else { 0 };
         self.high[word] = self.high[word] & !bit | if high { bit } else { 0 };
         match to {
-            AuState::Free => self.free += u32::from(!self.is_barred(au)),
+            AuState::Free => {
+                self.free += u32::from(!self.is_barred(au));
+                self.lowest = self.lowest.min(word);
+            }
             AuState::Used => (),
             AuState::Released | AuState::Settled => self.pending += 1,
         }
+    }
+
+    /// What of 64 AUs cannot be allocated.
+    fn taken(&self, word: usize) -> u64 {
+        self.low[word] | self.high[word] | self.barred.get(word).copied().unwrap_or(0)
+    }
+
+    fn allocate_before(&mut self, before: u32) -> Option<u32> {
+        let words = before.div_ceil(64) as usize;
+        for word in self.lowest..words.min(self.low.len()) {
+            let taken = self.taken(word);
+            self.lowest = word;
+            if taken != u64::MAX {
+                let au = au_of(word, taken);
+                return (au < before).then(|| {
+                    self.set(au, AuState::Used);
+                    au
+                });
+            }
+        }
+        None
+    }
+
+    fn compact_end(&self) -> (u32, u32) {
+        let open = || self.layout.data_units().filter(|au| !self.is_barred(*au));
+        let used = self.total - self.free;
+        let end = open().nth(used as usize).unwrap_or(self.layout.au_count());
+        let behind = open().skip(used as usize).filter(|au| self.state(*au) != AuState::Free).count();
+        (end, u32::try_from(behind).unwrap_or(u32::MAX))
     }
 
     fn allocate(&mut self) -> Option<u32> {
@@ -419,12 +486,12 @@ impl DiskSpace {
         // The first word is looked at twice: from the cursor on, and at the end whole.
         for step in 0..=words {
             let word = (start + step) % words;
-            let mut taken = self.low[word] | self.high[word] | self.barred.get(word).copied().unwrap_or(0);
+            let mut taken = self.taken(word);
             if step == 0 {
                 taken |= bit - 1;
             }
             if taken != u64::MAX {
-                let au = u32::try_from(word * 64).expect("a disk has fewer than 2^32 AUs") + taken.trailing_ones();
+                let au = au_of(word, taken);
                 self.set(au, AuState::Used);
                 self.cursor = if au + 1 < self.layout.au_count() { au + 1 } else { 0 };
                 return Some(au);
@@ -432,6 +499,11 @@ impl DiskSpace {
         }
         unreachable!("invariant 4: {} AUs are free", self.free)
     }
+}
+
+/// The first AU of a word whose bit is not set.
+fn au_of(word: usize, taken: u64) -> u32 {
+    u32::try_from(word * 64).expect("a disk has fewer than 2^32 AUs") + taken.trailing_ones()
 }
 
 fn place(au: u32) -> (usize, u64) {

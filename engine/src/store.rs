@@ -61,7 +61,7 @@ pub struct DiskStore {
     retired: Mutex<Retired>,
 }
 
-/// What mirrors had that gave way to others, on disks that are written, until nobody reads there.
+/// What mirrors had that gave way to others, on disks that are written, until nobody reads or writes there.
 #[derive(Debug, Default)]
 struct Retired {
     readers: usize,
@@ -70,7 +70,7 @@ struct Retired {
     in_hand: Option<InHand>,
 }
 
-/// A read of the catalog, and what it mends.
+/// A read or a write of the catalog.
 struct Reading<'a>(&'a DiskStore);
 
 impl Drop for Reading<'_> {
@@ -205,6 +205,8 @@ impl DiskStore {
             self.members.values().map(|member| (member.number, (member.losses(), member.broken()))).collect()
         });
         loop {
+            // What a mirror has is nobody else's while something is written there.
+            let _reading = self.begin_reading();
             let mut jobs = Vec::new();
             for mirror in mirrors {
                 for (offset, data) in runs {

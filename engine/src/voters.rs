@@ -378,8 +378,14 @@ impl Voters {
         if !edit(&mut next)? && failed.is_empty() {
             return Ok(self.current());
         }
+        let mut in_force = false;
         loop {
-            self.settle(next, &mut failed).await?;
+            match self.settle(next, &mut failed).await {
+                // What follows from the change may be refused; the change was not.
+                Err(refusal) if in_force && !matches!(refusal, Refusal::Closing) => return Ok(self.current()),
+                settled => settled?,
+            }
+            in_force = true;
             failed = self.stamp_all(false).await;
             next = (*self.current()).clone();
             if !self.drop_failed(&mut next, &failed) {
@@ -404,11 +410,15 @@ impl Voters {
 
     /// Brings `next`, and the votes that follow from it, in force, one successor after the other.
     async fn settle(&self, mut next: Membership, failed: &mut BTreeMap<DiskNumber, String>) -> Result<(), Refusal> {
-        let mut changed = true;
+        let (mut changed, mut recorded) = (true, false);
         loop {
             changed |= self.drop_failed(&mut next, failed);
             let parent = self.current();
             strike_offline(&mut next);
+            // However it came to that: nobody could mount it any more.
+            if [CatalogFile::Database, CatalogFile::Wal].iter().any(|file| has(&parent, *file) && !has(&next, *file)) {
+                return Err(Refusal::WouldLoseData);
+            }
             let now: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
             let wanted = choose::voters(&next.disks, next.redundancy);
             let gone = now.iter().copied().filter(|disk| !is_writable(&next, *disk)).collect();
@@ -421,6 +431,10 @@ impl Voters {
             let unfit = self.prepare_to_vote(&joining).await;
             if !unfit.is_empty() {
                 if !self.drop_failed(&mut next, &unfit) {
+                    if recorded {
+                        // What was asked for is in force; the vote stays where it is for now.
+                        return Ok(());
+                    }
                     return Err(Refusal::Other("a disk that is to vote does not take the activity log".to_owned()));
                 }
                 changed = true;
@@ -440,7 +454,7 @@ impl Voters {
             *failed = self.bring_in_force().await?;
             self.log.lock().unwrap_or_else(PoisonError::into_inner).joining.clear();
             next = (*self.current()).clone();
-            changed = false;
+            (changed, recorded) = (false, true);
         }
     }
 
@@ -586,9 +600,15 @@ impl Voters {
             state.joining = disks.clone();
             state.newest.clone()
         };
-        match newest {
-            Some(log) if !disks.is_empty() => self.write_log(&log, disks).await,
-            _ => BTreeMap::new(),
+        let Some(mut log) = newest.filter(|_| !disks.is_empty()) else { return BTreeMap::new() };
+        loop {
+            let failed = self.write_log(&log, disks).await;
+            let newest = self.log.lock().unwrap_or_else(PoisonError::into_inner).newest.clone();
+            match newest {
+                // Who wrote that one meanwhile gave it to these disks, too, and it may have been written over.
+                Some(newer) if failed.is_empty() && newer.sequence != log.sequence => log = newer,
+                _ => return failed,
+            }
         }
     }
 
@@ -738,6 +758,11 @@ fn take_offline(membership: &mut Membership, number: DiskNumber, stamp: u64, now
 /// The entry of a disk.
 pub(crate) fn find(membership: &mut Membership, number: DiskNumber) -> Option<&mut MemberDisk> {
     membership.disks.iter_mut().find(|disk| disk.number == number)
+}
+
+/// Whether a membership lists a mirror of one of the catalog's files.
+fn has(membership: &Membership, file: CatalogFile) -> bool {
+    membership.catalog.iter().any(|run| run.file == file)
 }
 
 /// R6: a catalog mirror whose disk is not online is struck from the list, whole.

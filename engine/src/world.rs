@@ -62,6 +62,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
     fn sectors(&self) -> Sectors;
     /// Whether `Discard` gives space back to whoever lends it.
     fn can_discard(&self) -> bool;
+    /// Whether it has a beginning that is faster than its end.
+    fn rotates(&self) -> bool {
+        false
+    }
     /// Starts one I/O. It may start only when the thread next waits.
     fn submit(&self, io: Io) -> Completion;
     /// Takes the disk for writing, against every other engine on this host (R1),

@@ -49,6 +49,8 @@ pub enum Between {
     Stops,
     /// A disk is taken offline; it is brought back while the last third runs.
     Absence,
+    /// The last disk takes the place of the first one, disks get other names, and all are made smaller, while loads run.
+    Movement,
 }
 
 /// A state that was not survived.
@@ -99,7 +101,7 @@ impl Story {
         let boot = host.boot();
         show(&recorder, &names, instance);
         let group = [size];
-        let sizes = vec![group.as_slice(); disks];
+        let sizes = vec![group.as_slice(); if between == Between::Movement { disks - 1 } else { disks }];
         // The deadline of an I/O is longer than any hiccup of this machine.
         instance.create_group("data", redundancy, &sizes, "'au_size' = '1M', 'disk_timeout' = '60'");
         let mount = instance.mount("DATA");
@@ -107,7 +109,7 @@ impl Story {
         let from = recorder.length();
         run(&recorder, &mount, loads, 0);
         match between {
-            Between::Nothing => {}
+            Between::Nothing | Between::Movement => {}
             Between::Stops => {
                 let killed = instance.engine("DATA");
                 instance.kill_engine("DATA");
@@ -116,7 +118,16 @@ impl Story {
             }
             Between::Absence => drop(instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001")),
         }
-        run(&recorder, &mount, loads, 1);
+        thread::scope(|scope| {
+            scope.spawn(|| run(&recorder, &mount, loads, 1));
+            if between == Between::Movement {
+                let last = instance.disk(&names[disks - 1]);
+                instance.sql(&format!(
+                    "ALTER DISKGROUP data ADD FAILGROUP other DISK '{}' DROP DISK data_0000 REBALANCE POWER 8 WAIT",
+                    last.display()
+                ));
+            }
+        });
         if between == Between::Stops {
             let_go(instance, &mount);
             instance.sql("ALTER DISKGROUP data DISMOUNT");
@@ -128,6 +139,12 @@ impl Story {
             if between == Between::Absence {
                 instance.sql("ALTER DISKGROUP data ONLINE DISK data_0001");
                 instance.wait_until_whole("DATA");
+            }
+            if between == Between::Movement {
+                instance.sql("ALTER DISKGROUP data RENAME DISK data_0001 TO data_0002, data_0002 TO data_0001");
+                let size = size / 8 * 7;
+                instance
+                    .sql(&format!("ALTER DISKGROUP data RESIZE ALL SIZE {size} REBALANCE WITH BALANCE, COMPACT WAIT"));
             }
         });
         loads.iter().for_each(|(load, _)| load.finish());
@@ -230,6 +247,11 @@ impl<'a> Station<'a> {
             verify();
         }
         assert_eq!(self.instance.offline_disks("DATA"), 0.0, "a disk is offline that nobody took offline");
+        if story.between == Between::Movement {
+            let moving = "SELECT count(*) FROM v$asm_operation WHERE pass = 'REBALANCE' AND state IN ('RUN', 'WAIT')";
+            wait_for("the end of the rebalance", || self.instance.number(moving) == 0.0);
+            verify();
+        }
         self.instance.check("DATA");
         fs::write(mount.join("after"), [7; 100_000]).expect("the group can be written");
         assert!(fs::read(mount.join("after")).is_ok_and(|read| read == [7; 100_000]), "the group can be read");

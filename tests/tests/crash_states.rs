@@ -53,6 +53,15 @@ fn a_resync_survives_a_loss_of_power() {
     }
 }
 
+/// While a disk comes and another one goes, while disks get other names and other sizes.
+#[test]
+fn a_movement_survives_a_loss_of_power() {
+    let seed = seed();
+    let story = story("NORMAL", 4, scaled(20, 40), Between::Movement);
+    println!("{} events", story.recording.events.len());
+    must_be_survived(&story, &story.cuts(scaled(30, 200), seed), &by_mount);
+}
+
 /// Power is cut, and cut again while the group recovers, is used, or is checked and repaired.
 #[test]
 fn a_recovery_survives_a_loss_of_power() {

@@ -146,6 +146,41 @@ fn devices_grow_and_shrink() {
     instance.check("DATA");
 }
 
+/// A rebalance is paused, and goes on by command; a drop without another word returns when the disk can be pulled.
+#[test]
+fn a_rebalance_by_command() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("table"), 1, 20_000);
+    let new = instance.add_disk("n0", 256 * MIB);
+    let statement = format!("ALTER DISKGROUP data ADD FAILGROUP n DISK '{}' REBALANCE POWER 0 WAIT", new.display());
+    instance.sql(&statement);
+    let state = || instance.text("SELECT state FROM v$asm_operation WHERE pass = 'REBALANCE'");
+    assert_eq!(state(), "WAIT");
+    for (arguments, says) in [
+        (["rebal", "--power", "5000", "data"], "from 0 to 1024"),
+        (["rebal", "--power", "5", "nosuch"], "NOSUCH"),
+        (["rebal", "--power", "5", "data; DROP"], "cannot be the name of a disk group"),
+    ] {
+        let refused = instance.plinth(arguments);
+        assert!(refused.code == Some(1) && refused.err.contains(says), "{refused}");
+    }
+    // On a terminal, so that somebody could look at the bar.
+    let on_terminal = |command: &str| {
+        let plinth = format!("PLINTH_DIR='{}' '{}' {command}", instance.dir().display(), instance.program().display());
+        shell(r#"script -qec "$1" /dev/null"#).arg(plinth).ok()
+    };
+    on_terminal("rebal --power 64 -w data");
+    assert_eq!(state(), "DONE");
+    assert!(instance.number("SELECT bytes FROM v$asm_operation WHERE pass = 'REBALANCE'") > 30.0 * MIB as f64);
+    let said = on_terminal(r"sql -c 'ALTER DISKGROUP data DROP DISK data_0003'");
+    assert!(said.contains("ALTER DISKGROUP"), "{said}");
+    assert_eq!(instance.disk_row(&new)["header_status"], "FORMER");
+    blocks.must_read_right();
+    instance.check("DATA");
+}
+
 /// Whether the only group is there.
 fn is_mounted(instance: &Instance) -> bool {
     instance.number("SELECT count(*) FROM v$asm_diskgroup WHERE state = 'MOUNTED'") == 1.0

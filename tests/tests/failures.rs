@@ -236,3 +236,42 @@ fn an_engine_whose_catalog_stops_is_replaced() {
     assert_eq!(stops(), 1, "{}", instance.alert_log());
     instance.check("DATA");
 }
+
+/// While a disk is away, files that would not survive the loss of another one are named, small ones and large ones, and a check does not call
+/// that clean.
+#[test]
+fn files_without_all_their_mirrors_are_named() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    fs::create_dir(mount.join("db")).expect("a directory");
+    let blocks = Blocks::new(mount.join("db/table"), 1, 5_000);
+    fs::write(mount.join("db/small"), [7; 5000]).expect("a small file");
+    let lowered = || {
+        let rows = instance.query("SELECT redundancy_lowered FROM v$asm_file ORDER BY file_number");
+        rows.iter().map(|row| row["redundancy_lowered"].as_str().unwrap_or("").to_owned()).collect::<String>()
+    };
+    let missing = || instance.query("SELECT name, mirrors_left FROM v$asm_missing_mirror ORDER BY name");
+    assert_eq!((lowered().as_str(), missing().len()), ("NN", 0));
+    assert_eq!(instance.plinth(["check", "DATA"]).code, Some(0));
+    // Whatever they have on one disk, another one is left; the small one may be on two others.
+    for disk in ["data_0000", "data_0001", "data_0002"] {
+        instance.sql(&format!("ALTER DISKGROUP data OFFLINE DISK {disk}"));
+        let named = missing();
+        let table = named.iter().find(|row| row["name"] == "/db/table").expect("it is on all disks");
+        assert_eq!(table["mirrors_left"], 1);
+        assert!(lowered().starts_with('Y'));
+        assert_eq!(lowered().matches('Y').count(), named.len());
+        let checked = instance.plinth(["check", "DATA"]);
+        assert_eq!(checked.code, Some(3), "{}", checked.out);
+        assert!(
+            checked.out.contains("/db/table (file ") && checked.out.contains(&disk.to_uppercase()),
+            "{}",
+            checked.out
+        );
+        instance.sql("ALTER DISKGROUP data ONLINE ALL WAIT");
+        assert_eq!((lowered().as_str(), missing().len()), ("NN", 0));
+    }
+    assert_eq!(instance.plinth(["check", "DATA"]).code, Some(0));
+    blocks.must_read_right();
+}

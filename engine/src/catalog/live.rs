@@ -81,6 +81,8 @@ pub struct Live {
     pub disks: Vec<LiveDisk>,
     /// Rows of `live_operation`.
     pub operations: Vec<Operation>,
+    /// Rows of `live_move_wait`: microseconds at most, and how many.
+    pub move_waits: Vec<(u64, u64)>,
 }
 
 fn signed(value: u64) -> i64 {
@@ -91,7 +93,8 @@ impl Live {
     /// Fills the temporary tables.
     pub(super) fn fill(&self, connection: &Connection) -> rusqlite::Result<()> {
         connection.execute_batch(
-            "DELETE FROM temp.live_group; DELETE FROM temp.live_disk; DELETE FROM temp.live_operation;",
+            "DELETE FROM temp.live_group; DELETE FROM temp.live_disk; DELETE FROM temp.live_operation;
+             DELETE FROM temp.live_move_wait;",
         )?;
         let group = &self.group;
         connection.prepare_cached("INSERT INTO temp.live_group VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")?.execute(params![
@@ -156,6 +159,10 @@ impl Live {
                 signed(operation.bytes),
                 operation.error,
             ])?;
+        }
+        for (micros, count) in &self.move_waits {
+            let mut insert = connection.prepare_cached("INSERT INTO temp.live_move_wait VALUES (?,?)")?;
+            insert.execute(params![signed(*micros), signed(*count)])?;
         }
         Ok(())
     }

@@ -476,13 +476,13 @@ fn people_can_query_the_views() {
     };
     let disks = vec![LiveDisk { name: "DATA_0000".into(), votes: true, ..LiveDisk::default() }];
     let operations = vec![Operation { pass: "RESYNC".into(), work: 10, rate: 4, ..Operation::default() }];
-    let live = Live { group, disks, operations };
+    let live = Live { group, disks, operations, move_waits: vec![(2048, 3)] };
     let query = |sql: &str| block_on(catalog.query(sql, live.clone(), QueryLimits::default()));
     let text = |sql: &str| match query(sql).unwrap().rows.remove(0).remove(0) {
         crate::admin::Value::Text(text) => text,
         other => format!("{other:?}"),
     };
-    for view in ["diskgroup", "disk", "file", "alias", "operation", "attribute"] {
+    for view in ["diskgroup", "disk", "file", "alias", "operation", "attribute", "move_wait_histogram"] {
         assert!(!query(&format!("SELECT * FROM v$asm_{view}")).unwrap().rows.is_empty(), "{view}");
     }
     assert_eq!(text("SELECT usable_file_mb || compatibility FROM V$ASM_DISKGROUP"), "-519.0.0.0.0");
@@ -492,6 +492,10 @@ fn people_can_query_the_views() {
     );
     assert_eq!(text("SELECT modification_date FROM v$asm_file"), "2023-11-14 22:13:20");
     assert_eq!(text("SELECT pass || est_minutes FROM v$asm_operation"), "RESYNC3");
+    assert_eq!(
+        text("SELECT wait_count || ' in ' || wait_time_format FROM v$asm_move_wait_histogram"),
+        "3 in 2 milliseconds 48 microseconds"
+    );
     let path = "WITH RECURSIVE a(path, i) AS (
         SELECT '+DATA/' || name, reference_index FROM v$asm_alias WHERE parent_index % 16777216 = 0
         UNION ALL SELECT path || '/' || name, reference_index FROM a JOIN v$asm_alias ON parent_index = i)

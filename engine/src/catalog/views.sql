@@ -65,6 +65,11 @@ CREATE TEMP TABLE live_operation (
     error  TEXT
 );
 
+CREATE TEMP TABLE live_move_wait (
+    micros INTEGER NOT NULL, -- a power of two: it took so long at most, and longer than half of it
+    count  INTEGER NOT NULL
+);
+
 CREATE TEMP VIEW v$asm_diskgroup AS
 SELECT
     g.number AS group_number,
@@ -149,6 +154,40 @@ SELECT
     d.blocks_repaired AS blocks_repaired
 FROM temp.live_disk AS d, temp.live_group AS g;
 
+-- Extents that do not have all their mirrors on ONLINE disks; of a shared extent `file` is 0.
+CREATE TEMP VIEW missing_mirror AS
+SELECT * FROM (
+    SELECT e.id AS extent, e.file AS file, g.mirrors AS wanted,
+        iif(e.d0 IN (SELECT number FROM temp.live_disk WHERE mode_status = 'ONLINE'), 1, 0)
+        + iif(e.d1 IN (SELECT number FROM temp.live_disk WHERE mode_status = 'ONLINE'), 1, 0)
+        + iif(e.d2 IN (SELECT number FROM temp.live_disk WHERE mode_status = 'ONLINE'), 1, 0) AS mirrors_left
+    FROM main.extent AS e,
+        (SELECT CASE redundancy WHEN 'EXTERN' THEN 1 WHEN 'NORMAL' THEN 2 ELSE 3 END AS mirrors FROM temp.live_group) AS g
+) WHERE mirrors_left < wanted;
+
+-- Files that would not survive what the group's redundancy promises, or are partly lost already.
+CREATE TEMP VIEW v$asm_missing_mirror AS
+SELECT
+    g.number AS group_number,
+    m.file AS file_number,
+    '/' || (
+        WITH RECURSIVE up(node, path) AS (
+            SELECT e.parent, CAST(e.name AS TEXT) FROM main.entry AS e WHERE e.node = m.file
+            UNION ALL
+            SELECT e.parent, CAST(e.name AS TEXT) || '/' || up.path
+            FROM up JOIN main.entry AS e ON e.node = up.node WHERE up.node <> 1)
+        SELECT path FROM up WHERE node = 1 LIMIT 1) AS name,
+    CASE g.redundancy WHEN 'EXTERN' THEN 'UNPROT' WHEN 'NORMAL' THEN 'MIRROR' ELSE 'HIGH' END AS redundancy,
+    count(*) AS extents,
+    min(m.mirrors_left) AS mirrors_left,
+    0 AS con_id
+FROM (SELECT file, mirrors_left FROM temp.missing_mirror WHERE file <> 0
+    UNION ALL
+    SELECT f.number, s.mirrors_left
+    FROM temp.missing_mirror AS s JOIN main.file AS f ON f.shared_extent = s.extent WHERE s.file = 0) AS m,
+    temp.live_group AS g
+GROUP BY m.file;
+
 -- Regular files. `space` counts all mirrors.
 CREATE TEMP VIEW v$asm_file AS
 SELECT
@@ -166,7 +205,10 @@ SELECT
     'COARSE' AS striped,
     strftime('%Y-%m-%d %H:%M:%S', f.created / 1000000000, 'unixepoch') AS creation_date,
     strftime('%Y-%m-%d %H:%M:%S', f.modified / 1000000000, 'unixepoch') AS modification_date,
-    'U' AS redundancy_lowered,
+    CASE WHEN NOT EXISTS (SELECT 1 FROM temp.live_disk WHERE mode_status <> 'ONLINE' AND NOT quorum) THEN 'N'
+        WHEN EXISTS (SELECT 1 FROM temp.missing_mirror AS m WHERE m.file = f.number) THEN 'Y'
+        WHEN EXISTS (SELECT 1 FROM temp.missing_mirror AS m WHERE m.extent = f.shared_extent) THEN 'Y'
+        ELSE 'N' END AS redundancy_lowered,
     substr('---r--rw-', 1 + 3 * CASE WHEN f.mode & 128 THEN 2 WHEN f.mode & 256 THEN 1 ELSE 0 END, 3)
         || substr('---r--rw-', 1 + 3 * CASE WHEN f.mode & 16 THEN 2 WHEN f.mode & 32 THEN 1 ELSE 0 END, 3)
         || substr('---r--rw-', 1 + 3 * CASE WHEN f.mode & 2 THEN 2 WHEN f.mode & 4 THEN 1 ELSE 0 END, 3)
@@ -235,6 +277,18 @@ SELECT
     0 AS con_id,
     o.bytes AS bytes
 FROM temp.live_operation AS o, temp.live_group AS g;
+
+-- How long front ends waited for extents on the move, as v$event_histogram_micro says it.
+CREATE TEMP VIEW v$asm_move_wait_histogram AS
+SELECT
+    g.number AS group_number,
+    w.micros AS wait_time_micro,
+    w.count AS wait_count,
+    CASE WHEN w.micros < 1000 THEN w.micros || ' microseconds'
+        WHEN w.micros < 1000000 THEN (w.micros / 1000) || ' milliseconds ' || (w.micros % 1000) || ' microseconds'
+        ELSE (w.micros / 1000000) || ' seconds ' || (w.micros / 1000 % 1000) || ' milliseconds' END AS wait_time_format,
+    0 AS con_id
+FROM temp.live_move_wait AS w, temp.live_group AS g;
 
 CREATE TEMP VIEW v$asm_attribute AS
 SELECT

@@ -130,6 +130,7 @@ impl DiskStore {
 
     /// Reads what a new mirror is to hold: of each page of the database the newest that is good, if one is.
     pub(super) async fn read_best(&self, file: CatalogFile, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+        let _reading = self.begin_reading();
         let mut best: Option<Buffer> = None;
         let mut tried = 0;
         for mirror in self.mirrors(file) {

@@ -21,7 +21,7 @@ use crate::{
 };
 use plinth_format::{
     DiskNumber,
-    membership::{CatalogRun, DiskState, MemberDisk, Membership},
+    membership::{CatalogRun, DiskState, MemberDisk, Membership, RUNS_MAX},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -45,8 +45,9 @@ const MIRRORS: usize = 3;
 impl DiskStore {
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
     pub fn free_struck(&self) {
-        let listed = units(&self.voters.current());
+        // In this order: what is listed meanwhile is not gone.
         let mut owned = lock(&self.owned);
+        let listed = units(&self.voters.current());
         let gone: Vec<_> = owned.difference(&listed).copied().collect();
         for (disk, au) in gone {
             owned.remove(&(disk, au));
@@ -63,7 +64,7 @@ impl DiskStore {
         self.reserve();
     }
 
-    /// Keeps room for the mirrors that the catalog lacks: on a disk of each failure group without one. Else files could take
+    /// Keeps room for the mirrors that the catalog lacks: in each failure group without one. Else files could take
     /// all space while a disk is away, and its return would not make the group whole.
     fn reserve(&self) {
         let membership = self.voters.current();
@@ -71,30 +72,41 @@ impl DiskStore {
         let mut reserved: BTreeMap<DiskNumber, u32> = BTreeMap::new();
         for file in [CatalogFile::Database, CatalogFile::Wal] {
             let units = self.mirror_units(file);
-            for disk in self.lacking(&membership, file, &space) {
-                *reserved.entry(disk).or_default() += units;
+            for disks in self.lacking(&membership, file, &space) {
+                let mut left = units;
+                for disk in &disks {
+                    let here = reserved.entry(*disk).or_default();
+                    let take = left.min(space.unowned(*disk).saturating_sub(*here));
+                    *here += take;
+                    left -= take;
+                }
+                // What there is not now is kept when it is freed.
+                if let Some(emptiest) = disks.first() {
+                    *reserved.entry(*emptiest).or_default() += left;
+                }
             }
         }
         space.reserve(reserved);
     }
 
-    /// Where mirrors of a file could be built if the disks were there: the emptiest one in each failure group without a mirror.
-    fn lacking(&self, membership: &Membership, file: CatalogFile, space: &Space) -> Vec<DiskNumber> {
+    /// Where mirrors of a file could be built if the disks were there: the disks of each failure group without a mirror, emptiest first.
+    fn lacking(&self, membership: &Membership, file: CatalogFile, space: &Space) -> Vec<Vec<DiskNumber>> {
         let mirrors = self.current_mirrors(file);
         let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
         let with: BTreeSet<&str> = mirrors.values().filter_map(group).collect();
         if with.is_empty() || with.len() >= MIRRORS {
             return Vec::new();
         }
-        let mut emptiest: BTreeMap<&str, DiskNumber> = BTreeMap::new();
+        let mut groups: BTreeMap<&str, Vec<DiskNumber>> = BTreeMap::new();
         let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !with.contains(disk.failure_group.as_str());
         for disk in membership.disks.iter().filter(stays) {
-            let best = emptiest.entry(&disk.failure_group).or_insert(disk.number);
-            if space.unowned(disk.number) > space.unowned(*best) {
-                *best = disk.number;
-            }
+            groups.entry(&disk.failure_group).or_default().push(disk.number);
         }
-        emptiest.into_values().collect()
+        let by_room = |mut disks: Vec<DiskNumber>| {
+            disks.sort_by_key(|disk| std::cmp::Reverse(space.unowned(*disk)));
+            disks
+        };
+        groups.into_values().map(by_room).collect()
     }
 
     /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as far as it could before.
@@ -102,9 +114,10 @@ impl DiskStore {
         let membership = self.voters.current();
         let space = lock(&self.space);
         let units = self.mirror_units(file);
-        self.lacking(&membership, file, &space).iter().all(|disk| {
-            let unowned = space.unowned(*disk);
-            unowned < units || space.free(*disk) >= more
+        self.lacking(&membership, file, &space).iter().all(|disks| {
+            let unowned: u32 = disks.iter().map(|disk| space.unowned(*disk)).sum();
+            let free: u32 = disks.iter().map(|disk| space.free(*disk)).sum();
+            unowned < units || free >= more
         })
     }
 
@@ -146,7 +159,7 @@ impl DiskStore {
                         return Ok(false);
                     }
                     // Nobody else gives the catalog mirrors: this thread is the only one.
-                    let fit: Vec<_> = all.iter().filter(|built| are_online(next, &built.runs)).collect();
+                    let fit: Vec<_> = all.iter().filter(|built| can_list(next, &built.runs)).collect();
                     fit.into_iter().for_each(|built| list(next, &built.runs));
                     Ok(true)
                 })
@@ -208,10 +221,10 @@ impl DiskStore {
         let possible =
             groups(&mut membership.disks.iter().filter(|other| takes_mirrors(other) && other.number != disk));
         [CatalogFile::Database, CatalogFile::Wal].into_iter().any(|file| {
-            let mirrors = self.current_mirrors(file);
-            let others = mirrors.values().filter(|other| **other != disk);
-            mirrors.values().any(|other| *other == disk)
-                && groups(&mut others.filter_map(|other| membership.disk(*other))) < possible
+            let is_on_it = |mirror: u8| disks_of(&membership, file, mirror).contains(&disk);
+            let (on_it, others): (Vec<_>, Vec<_>) =
+                self.current_mirrors(file).into_iter().partition(|(mirror, _)| is_on_it(*mirror));
+            !on_it.is_empty() && groups(&mut others.iter().filter_map(|(_, other)| membership.disk(*other))) < possible
         })
     }
 
@@ -244,8 +257,7 @@ impl DiskStore {
         let runs = membership.catalog.iter().filter(|run| run.file == file && (leaves(run.disk) || is_barred(run)));
         let leaving = runs.map(|run| run.mirror).collect();
         let next = |room: &dyn Fn(u8, DiskNumber) -> Option<Parts<u32>>| {
-            let (mirror, disk) =
-                next_mirror(membership, &mirrors, &leaving, |mirror, disk| room(mirror, disk).is_some())?;
+            let (mirror, disk) = next_mirror(membership, file, &leaving, |mirror, disk| room(mirror, disk).is_some())?;
             Some((mirror, room(mirror, disk)?))
         };
         next(&on_one).or_else(|| next(&in_parts))
@@ -260,8 +272,7 @@ impl DiskStore {
         mirror: u8,
         (home, units): (DiskNumber, u32),
     ) -> Option<Parts<u32>> {
-        let others = membership.catalog.iter().filter(|run| run.file == file && run.mirror != mirror);
-        let others: BTreeSet<DiskNumber> = others.map(|run| run.disk).collect();
+        let others = disks_of_others(membership, file, mirror);
         if others.contains(&home) {
             return None;
         }
@@ -286,7 +297,7 @@ impl DiskStore {
         let recorded = self
             .voters
             .change(|next| {
-                let online = are_online(next, &built.runs);
+                let online = can_list(next, &built.runs);
                 if online {
                     list(next, &built.runs);
                 }
@@ -423,12 +434,16 @@ impl DiskStore {
         }
         let entries: Vec<_> =
             runs.iter().flat_map(|(mirror, disk, aus)| runs_of(file, *mirror, *disk, have, aus)).collect();
+        if membership.catalog.len() + entries.len() > RUNS_MAX {
+            runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
+            return Err(StoreError::NoSpace);
+        }
         let recorded = self
             .voters
             .change(|next| {
                 // A mirror struck meanwhile does not grow. One that would grow onto a disk that has gone meanwhile would be struck for it.
                 let grows = growing(next, &entries);
-                let online = are_online(next, &grows);
+                let online = can_list(next, &grows);
                 if online {
                     next.catalog.extend(grows);
                 }
@@ -465,9 +480,10 @@ fn takes_mirrors(disk: &MemberDisk) -> bool {
     disk.state == DiskState::Online && !disk.quorum && !disk.leaving
 }
 
-/// Whether all disks of a mirror are online.
-fn are_online(membership: &Membership, runs: &[CatalogRun]) -> bool {
-    runs.iter().all(|run| membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online))
+/// Whether all disks of a mirror are online, and there is a place for it in the list.
+fn can_list(membership: &Membership, runs: &[CatalogRun]) -> bool {
+    membership.catalog.len() + runs.len() <= RUNS_MAX
+        && runs.iter().all(|run| membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online))
 }
 
 /// Those of new runs whose mirrors are there.
@@ -496,48 +512,75 @@ fn neighbours<'a>(
     open.filter(is_apart).map(|disk| disk.number)
 }
 
-/// The disk on which the next mirror of the catalog should go: online, in a failure group
-/// without one; with fewer than two mirrors any other disk will do.
-pub(crate) fn next_disk(
-    membership: &Membership,
-    used: &[DiskNumber],
-    has_room: impl Fn(DiskNumber) -> bool,
-) -> Option<DiskNumber> {
-    if used.len() >= MIRRORS {
-        return None;
-    }
-    let groups: BTreeSet<_> =
-        used.iter().filter_map(|disk| membership.disk(*disk)).map(|disk| disk.failure_group.as_str()).collect();
-    let candidates: Vec<_> = membership
-        .disks
-        .iter()
-        .filter(|disk| takes_mirrors(disk) && !used.contains(&disk.number))
-        .filter(|disk| has_room(disk.number))
-        .collect();
-    let elsewhere = candidates.iter().find(|disk| !groups.contains(disk.failure_group.as_str()));
-    elsewhere.or_else(|| candidates.first().filter(|_| used.len() < 2)).map(|disk| disk.number)
+/// The disks that a mirror has a part on.
+fn disks_of(membership: &Membership, file: CatalogFile, mirror: u8) -> BTreeSet<DiskNumber> {
+    let runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
+    runs.map(|run| run.disk).collect()
 }
 
-/// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With three, in place of one that is not
-/// alone in its failure group, if another group has none; and in place of one that has to leave where it is.
+/// The disks that other mirrors have a part on.
+fn disks_of_others(membership: &Membership, file: CatalogFile, mirror: u8) -> BTreeSet<DiskNumber> {
+    let runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror != mirror);
+    runs.map(|run| run.disk).collect()
+}
+
+fn groups_of<'a>(membership: &'a Membership, disks: &BTreeSet<DiskNumber>) -> BTreeSet<&'a str> {
+    disks.iter().filter_map(|disk| membership.disk(*disk)).map(|disk| disk.failure_group.as_str()).collect()
+}
+
+/// The disk on which the next mirror of the catalog should go, given those that others have a part on: online, in a failure group
+/// without one.
+fn disk_apart(
+    membership: &Membership,
+    others: &BTreeSet<DiskNumber>,
+    has_room: impl Fn(DiskNumber) -> bool,
+) -> Option<DiskNumber> {
+    let groups = groups_of(membership, others);
+    let mut disks = membership.disks.iter().filter(|disk| takes_mirrors(disk) && !others.contains(&disk.number));
+    disks.find(|disk| !groups.contains(disk.failure_group.as_str()) && has_room(disk.number)).map(|disk| disk.number)
+}
+
+/// The same; and any other disk will do where there are fewer than two mirrors besides, `mirrors`.
+pub(crate) fn next_disk(
+    membership: &Membership,
+    mirrors: usize,
+    others: &BTreeSet<DiskNumber>,
+    has_room: impl Fn(DiskNumber) -> bool,
+) -> Option<DiskNumber> {
+    if mirrors >= MIRRORS {
+        return None;
+    }
+    disk_apart(membership, others, &has_room).or_else(|| {
+        let mut disks = membership.disks.iter().filter(|disk| takes_mirrors(disk) && !others.contains(&disk.number));
+        disks.find(|disk| mirrors < 2 && has_room(disk.number)).map(|disk| disk.number)
+    })
+}
+
+/// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With none to add, in place of one that shares a disk or a
+/// failure group with another, if there is a place apart from all others; and in place of one that has to leave where it is.
 fn next_mirror(
     membership: &Membership,
-    mirrors: &BTreeMap<u8, DiskNumber>,
+    file: CatalogFile,
     leaving: &BTreeSet<u8>,
     has_room: impl Fn(u8, DiskNumber) -> bool,
 ) -> Option<(u8, DiskNumber)> {
-    let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
-    let is_spare = |(mirror, disk): &(&u8, &DiskNumber)| {
-        mirrors.iter().any(|(other, beside)| other < *mirror && group(beside) == group(disk))
+    let runs = membership.catalog.iter().filter(|run| run.file == file);
+    let mirrors: BTreeSet<u8> = runs.map(|run| run.mirror).collect();
+    let others = |mirror: u8| disks_of_others(membership, file, mirror);
+    let place = |mirror: u8| {
+        let besides = mirrors.iter().filter(|other| **other != mirror).count();
+        next_disk(membership, besides, &others(mirror), |disk| has_room(mirror, disk)).map(|disk| (mirror, disk))
     };
-    let free = (0..3).find(|mirror| !mirrors.contains_key(mirror));
-    let first = free.or_else(|| mirrors.iter().find(is_spare).map(|(mirror, _)| *mirror));
-    // Where there is no disk for one there may be one for the next.
-    first.into_iter().chain(leaving.iter().copied()).find_map(|mirror| {
-        let others: Vec<DiskNumber> =
-            mirrors.iter().filter(|(other, _)| **other != mirror).map(|(_, disk)| *disk).collect();
-        next_disk(membership, &others, |disk| has_room(mirror, disk)).map(|disk| (mirror, disk))
-    })
+    let place_apart =
+        |mirror: u8| disk_apart(membership, &others(mirror), |disk| has_room(mirror, disk)).map(|disk| (mirror, disk));
+    let shares = |mirror: &u8| {
+        let own = groups_of(membership, &disks_of(membership, file, *mirror));
+        !own.is_disjoint(&groups_of(membership, &others(*mirror)))
+    };
+    let free = (0..3).find(|mirror| !mirrors.contains(mirror));
+    // Of two that share, the later one goes, if it can. Where there is no disk for one there may be one for the next.
+    let spares = || mirrors.iter().rev().filter(|mirror| shares(mirror)).find_map(|mirror| place_apart(*mirror));
+    free.and_then(place).or_else(spares).or_else(|| leaving.iter().find_map(|mirror| place(*mirror)))
 }
 
 /// Lists new mirrors, each in place of the one that had its number.

@@ -194,6 +194,7 @@ fn a_resize_is_cut_short() {
             if heir.group().operations().iter().any(|operation| operation.pass == "REBALANCE") {
                 heir.rebalanced();
             }
+            assert!(heir.group().resizing().is_empty(), "{place}: it does not go on");
             let sizes = heir.sizes();
             let is_new = sizes == [20 * MIB; 3];
             assert!(is_new || sizes == [32 * MIB; 3], "{place}: {sizes:?}");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    admin::{AdminError, Resize},
+    admin::{AdminError, Order, Phases, Resize},
     extent::Mirror,
 };
 use plinth_format::layout::header_places;
@@ -72,8 +72,11 @@ fn disks_are_made_smaller() {
         let node = lab.find("table");
         let least = lab.places().iter().filter(|mirror| mirror.au >= 48).count() as u64;
         assert!(least > 0);
+        let all = [Resize { which: Selection::All, size: Some(48 * MIB + 8192) }];
+        let estimate = block_on(lab.group().estimate_resize(&all)).expect("it fits");
         lab.resize(None, Some(48 * MIB + 8192)).expect("they are made smaller");
         let moved = lab.rebalanced();
+        assert!(estimate.least >= least && moved <= estimate.work + 6, "{moved} moved, {estimate:?}");
         assert!(moved <= least + 6, "{moved} moved, {least} had to");
         assert_eq!(lab.sizes(), vec![48 * MIB + 8192; groups.len()]);
         assert!(lab.places().iter().all(|mirror| mirror.au < 48));
@@ -150,6 +153,8 @@ fn a_resize_is_taken_back() {
     for size in [48 * MIB, 40 * MIB, 64 * MIB] {
         lab.resize(None, Some(size)).expect("it may be");
         power(&lab, 0);
+        // Who is told the new size would cut the device.
+        assert!(lab.group().live().disks.iter().all(|disk| disk.total == 60 * MIB), "nothing has moved");
     }
     power(&lab, 4);
     lab.rebalanced();
@@ -190,6 +195,36 @@ fn a_disk_goes_away_while_it_is_resized() {
     lab.rebalanced();
     assert!(lab.read(node, 0, 40 << 20) == pattern(2, 40 << 20));
     lab.check();
+}
+
+/// What lies at the ends of disks fills the gaps at their beginnings, if that is asked for, and nothing else moves.
+#[test]
+fn disks_are_made_compact() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.fill_the_end(24 << 20);
+    block_on(lab.group().rebalance(Some(4))).expect("it begins");
+    assert!(lab.rebalanced() < 12, "gaps are no reason to move");
+    let behind = |lab: &Lab| {
+        let space = lab.group().space();
+        space.disks().map(|disk| space.compact_end(disk).1).sum::<u32>()
+    };
+    let (before, held) = (behind(&lab), lab.held());
+    assert!(before > 6);
+    let phases = Phases { balance: false, compact: Some(true) };
+    block_on(lab.group().rebalance(Order { power: Some(4), phases: Some(phases) })).expect("it begins");
+    let moved = lab.rebalanced();
+    assert!(moved <= u64::from(before), "{moved} moved, {before} lay behind");
+    assert_eq!((behind(&lab), lab.held()), (0, held));
+    for kill in [true, false] {
+        assert!(lab.read(lab.find("table"), 0, 24 << 20) == pattern(2, 24 << 20));
+        lab.check();
+        if kill {
+            lab.kill();
+        } else {
+            lab.dismount();
+        }
+        lab.mount();
+    }
 }
 
 #[test]

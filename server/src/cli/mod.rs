@@ -321,7 +321,7 @@ fn options_text(options: MountOptions) -> String {
     words.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect::<Vec<_>>().join(",")
 }
 
-/// 0: clean, 1: all repaired, 2: something is left, or it could not be checked.
+/// 0: clean, 1: all repaired, 2: something is left, or it could not be checked, 3: mirrors are missing.
 fn check(paths: &Paths, what: &[String], repair: bool, json: bool) -> Result<ExitCode> {
     let report = match what {
         [group] if !group.contains('/') && !Path::new(group).exists() => Client::connect(paths)
@@ -346,6 +346,9 @@ fn check(paths: &Paths, what: &[String], repair: bool, json: bool) -> Result<Exi
         for remark in &report.remarks {
             text.push_str(&format!("note: {remark}\n"));
         }
+        for missing in &report.missing {
+            text.push_str(&format!("missing mirrors: {missing}\n"));
+        }
         for problem in &report.problems {
             text.push_str(&format!("{}{}\n", problem.text, if problem.repaired { " (repaired)" } else { "" }));
         }
@@ -354,7 +357,8 @@ fn check(paths: &Paths, what: &[String], repair: bool, json: bool) -> Result<Exi
             report.extents_checked,
             table::bytes_pretty(i64::try_from(report.bytes_read).unwrap_or(i64::MAX)),
             match (repaired, left) {
-                (0, 0) => "clean".to_owned(),
+                (0, 0) if report.missing.is_empty() => "clean".to_owned(),
+                (0, 0) => "nothing is wrong, but mirrors are missing: bring the disks ONLINE, or drop them where others have room".to_owned(),
                 (_, 0) => format!("{repaired} problems, all repaired"),
                 (0, _) if !repair => format!("{left} problems; --repair repairs what can be repaired"),
                 _ => format!("{repaired} problems repaired, {left} left; restore what is named from a backup"),
@@ -364,6 +368,7 @@ fn check(paths: &Paths, what: &[String], repair: bool, json: bool) -> Result<Exi
     }
     Ok(ExitCode::from(match (repaired, left) {
         (_, 1..) => 2,
+        _ if !report.missing.is_empty() => 3,
         (1.., 0) => 1,
         (0, 0) => 0,
     }))

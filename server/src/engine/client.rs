@@ -2,7 +2,7 @@
 
 use super::protocol::{Answer, FileInfo, ListEntry, NAME, Notice, Request, Status, decode_row};
 use crate::{frames::Frames, paths::Paths};
-use plinth_engine::admin::{AdminError, Code, Estimate, Exchange, Operation, Report, Rows};
+use plinth_engine::admin::{AdminError, Code, Estimate, Operation, Report, Rows};
 use rustix::fd::BorrowedFd;
 use std::{io, path::PathBuf, time::Duration};
 
@@ -99,10 +99,12 @@ impl Client {
         }
     }
 
+    /// Of one of the requests that ask what another one would move.
+    ///
     /// # Errors
     /// What the engine would refuse, or that it ended.
-    pub fn estimate(&self, exchange: Exchange) -> Result<Estimate> {
-        match self.call(&Request::Estimate(exchange), None)? {
+    pub fn estimate(&self, request: &Request) -> Result<Estimate> {
+        match self.call(request, None)? {
             Answer::Estimate(estimate) => Ok(estimate),
             _ => Err(self.strange()),
         }

@@ -15,7 +15,7 @@ use crate::{
     world::{IoChoice, RealWorld, block_on},
 };
 use plinth_engine::{
-    admin::{AdminError, Code},
+    admin::{AdminError, Code, Report},
     event::Severity,
     group::Group,
     session::Session,
@@ -158,6 +158,13 @@ pub fn run(options: Options) -> ExitCode {
 }
 
 /// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want of privileges.
+/// A check, and which files would not survive what they should.
+async fn check(group: &Group, repair: bool) -> Result<Report, AdminError> {
+    let mut report = group.check(repair).await?;
+    report.name_missing(group.missing_mirrors().await);
+    Ok(report)
+}
+
 fn protect() {
     // The kernel must not wait for this process's own mounts when it frees memory for this process.
     let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -335,24 +342,30 @@ impl Engine {
                 power.into_iter().for_each(|power| group.set_resync_power(power));
                 block_on(group.online(which))
             })),
-            Request::Exchange { exchange, power } => {
-                done(self.mounted().and_then(|group| block_on(group.exchange(exchange, power))))
+            Request::Exchange { exchange, order } => {
+                done(self.mounted().and_then(|group| block_on(group.exchange(exchange, order))))
             }
             Request::Estimate(exchange) => match self.mounted().and_then(|group| block_on(group.estimate(&exchange))) {
                 Ok(estimate) => Answer::Estimate(estimate),
                 Err(error) => Answer::Refused(error),
             },
+            Request::EstimateResize(resizes) => {
+                match self.mounted().and_then(|group| block_on(group.estimate_resize(&resizes))) {
+                    Ok(estimate) => Answer::Estimate(estimate),
+                    Err(error) => Answer::Refused(error),
+                }
+            }
             Request::Replace { replacements, power } => done(self.mounted().and_then(|group| {
                 power.into_iter().for_each(|power| group.set_resync_power(power));
                 block_on(group.replace(&replacements))
             })),
             Request::Rename(renaming) => done(self.mounted().and_then(|group| block_on(group.rename(&renaming)))),
-            Request::Resize { resizes, power } => {
-                done(self.mounted().and_then(|group| block_on(group.resize_disks(&resizes, power))))
+            Request::Resize { resizes, order } => {
+                done(self.mounted().and_then(|group| block_on(group.resize_disks(&resizes, order))))
             }
             Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
-            Request::Rebalance { power } => done(self.mounted().and_then(|group| block_on(group.rebalance(power)))),
-            Request::Check { repair } => match self.mounted().and_then(|group| block_on(group.check(repair))) {
+            Request::Rebalance(order) => done(self.mounted().and_then(|group| block_on(group.rebalance(order)))),
+            Request::Check { repair } => match self.mounted().and_then(|group| block_on(check(&group, repair))) {
                 Ok(report) => Answer::Report(report),
                 Err(error) => Answer::Refused(error),
             },

@@ -2,7 +2,8 @@
 
 use plinth_engine::{
     admin::{
-        AdminError, Estimate, Exchange, NewGroup, Operation, Renaming, Replacement, Report, Resize, Selection, Value,
+        AdminError, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement, Report, Resize, Selection,
+        Value,
     },
     api::Kind,
 };
@@ -40,10 +41,12 @@ pub enum Request {
     },
     Exchange {
         exchange: Exchange,
-        power: Option<u32>,
+        order: Order,
     },
     /// What an exchange would move.
     Estimate(Exchange),
+    /// What a resize would move.
+    EstimateResize(Vec<Resize>),
     Undrop,
     Replace {
         replacements: Vec<Replacement>,
@@ -52,11 +55,9 @@ pub enum Request {
     Rename(Renaming),
     Resize {
         resizes: Vec<Resize>,
-        power: Option<u32>,
+        order: Order,
     },
-    Rebalance {
-        power: Option<u32>,
-    },
+    Rebalance(Order),
     Check {
         repair: bool,
     },

@@ -13,7 +13,7 @@ use crate::{
     sql::{
         Statement,
         parser::parse_size,
-        statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance},
+        statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Work},
     },
     users,
 };
@@ -188,18 +188,18 @@ impl Context {
                 Ok(Outcome::Done)
             }
             Statement::Resize { group, resizes, rebalance, at } => {
-                let request = Request::Resize { resizes: resizes.clone(), power: rebalance.power };
+                let request = Request::Resize { resizes: resizes.clone(), order: rebalance.order() };
                 self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(*at))?;
                 self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
             Statement::Rebalance { group, rebalance } => {
-                self.ask(group, &Request::Rebalance { power: rebalance.power }, None)?;
+                self.ask(group, &Request::Rebalance(rebalance.order()), None)?;
                 self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
-            Statement::ExplainWork { id, group, add, drop, at } => {
-                self.explain(id, group, (add, drop), *at, notices)?;
+            Statement::ExplainWork { id, group, work, at } => {
+                self.explain(id, group, work, *at, notices)?;
                 Ok(Outcome::Done)
             }
             Statement::Check { group, repair } => {
@@ -356,7 +356,7 @@ impl Context {
         cancel: &Cancel,
     ) -> Result<()> {
         let (exchange, places) = self.disks_of(add, drop)?;
-        let request = Request::Exchange { exchange, power: rebalance.power };
+        let request = Request::Exchange { exchange, order: rebalance.order() };
         let engine = self.engine(group)?;
         engine.ask(&request).map_err(|error| at_disk(error, &places, at))?;
         self.wait_for_rebalance(group, rebalance, cancel)
@@ -369,17 +369,16 @@ impl Context {
     }
 
     /// `EXPLAIN WORK`.
-    fn explain(
-        &self,
-        id: &str,
-        group: &At<String>,
-        (add, drop): (&[DiskClause], &[Drop]),
-        at: usize,
-        notices: &mut Vec<Notice>,
-    ) -> Result<()> {
-        let (exchange, places) = self.disks_of(add, drop)?;
+    fn explain(&self, id: &str, group: &At<String>, work: &Work, at: usize, notices: &mut Vec<Notice>) -> Result<()> {
+        let (request, places) = match work {
+            Work::Exchange(add, drop) => {
+                let (exchange, places) = self.disks_of(add, drop)?;
+                (Request::Estimate(exchange), places)
+            }
+            Work::Resize(resizes) => (Request::EstimateResize(resizes.clone()), Places::new()),
+        };
         let engine = self.engine(group)?;
-        let estimate = engine.estimate(exchange).map_err(|error| at_disk(error, &places, at))?;
+        let estimate = engine.estimate(&request).map_err(|error| at_disk(error, &places, at))?;
         let Estimate { work, least, au_size } = estimate;
         let size = work.saturating_mul(au_size) >> 20;
         notices.push(note(format!("{work} AUs would move, {size} MiB at most; the least possible is {least} AUs")));
@@ -482,6 +481,8 @@ fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>
         let done = if problem.repaired { " (repaired)" } else { "" };
         notices.push(Notice { warning: !problem.repaired, text: format!("{}{done}", problem.text) });
     }
+    notices
+        .extend(report.missing.iter().map(|text| Notice { warning: true, text: format!("missing mirrors: {text}") }));
     if report.problems.len() > PROBLEMS_SHOWN {
         notices.push(note(format!("and {} more", report.problems.len() - PROBLEMS_SHOWN)));
     }

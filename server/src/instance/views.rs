@@ -43,7 +43,7 @@ pub struct View {
 pub const COMPOUND: [&str; 3] = ["compound_index", "parent_index", "reference_index"];
 
 /// All views.
-pub const VIEWS: [View; 7] = [
+pub const VIEWS: [View; 9] = [
     View {
         name: "v$asm_diskgroup",
         columns: &[
@@ -207,6 +207,30 @@ pub const VIEWS: [View; 7] = [
             ("error_code", Text),
             ("con_id", Integer),
             ("bytes", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
+        name: "v$asm_move_wait_histogram",
+        columns: &[
+            ("group_number", Integer),
+            ("wait_time_micro", Integer),
+            ("wait_count", Integer),
+            ("wait_time_format", Text),
+            ("con_id", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
+        name: "v$asm_missing_mirror",
+        columns: &[
+            ("group_number", Integer),
+            ("file_number", Integer),
+            ("name", Text),
+            ("redundancy", Text),
+            ("extents", Integer),
+            ("mirrors_left", Integer),
+            ("con_id", Integer),
         ],
         has_twin: false,
     },

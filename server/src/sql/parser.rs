@@ -2,12 +2,12 @@
 //! its place.
 
 use super::{
-    statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Statement},
+    statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Statement, Work},
     tokens::{Kind, Text, Token},
 };
 use crate::refusal::{Refusal, state};
 use plinth_engine::{
-    admin::{Renaming, Resize, Selection},
+    admin::{Phases, Renaming, Resize, Selection},
     attributes::REPAIR_TIME_MAX,
     group::POWER_MAX,
 };
@@ -612,42 +612,42 @@ impl Parser<'_> {
         Ok(path)
     }
 
-    /// `[WITH phase, ... | WITHOUT phase, ...]`: what is lost is always restored, and nothing is compacted.
-    fn phases(&mut self) -> Result<()> {
+    /// `[WITH phase, ... | WITHOUT phase, ...]`: what is lost is always restored.
+    fn phases(&mut self) -> Result<Phases> {
         let with = self.take("WITH");
         if !with && !self.take("WITHOUT") {
-            return Ok(());
+            return Ok(Phases::default());
         }
-        let mut balance = !with;
+        // With some phases: these, and no others.
+        let mut phases = if with { Phases { balance: false, compact: Some(false) } } else { Phases::default() };
         loop {
-            if self.is("COMPACT") && with {
-                return Err(self.later("REBALANCE WITH COMPACT"));
-            }
             if self.is("RESTORE") && !with {
                 return Err(self.expected("BALANCE, PREPARE or COMPACT").hint("what was lost is always restored"));
             }
             if self.take("BALANCE") {
-                balance = with;
-            } else if !["RESTORE", "PREPARE", "COMPACT"].into_iter().any(|phase| self.take(phase)) {
+                phases.balance = with;
+            } else if self.take("COMPACT") {
+                phases.compact = Some(with);
+            } else if !self.take("RESTORE") && !self.take("PREPARE") {
                 return Err(self.expected("RESTORE, BALANCE, PREPARE or COMPACT"));
             }
             if !self.take_symbol(",") {
-                break;
+                return Ok(phases);
             }
         }
-        if balance { Ok(()) } else { Err(self.later("REBALANCE without BALANCE")) }
     }
 
     /// `REBALANCE [WITH|WITHOUT phases] [POWER n] [WAIT|NOWAIT]` or `REBALANCE MODIFY POWER n`
     fn rebalance(&mut self) -> Result<Rebalance> {
         self.need("REBALANCE")?;
-        self.phases()?;
+        let phases = self.phases()?;
         let modify = self.take("MODIFY");
         if modify && !self.is("POWER") {
             return Err(self.expected("POWER"));
         }
         let power = self.power()?;
-        Ok(Rebalance { power, wait: self.wait_or_not() })
+        let phases = (!modify).then_some(phases);
+        Ok(Rebalance { power, phases, wait: self.wait_or_not() })
     }
 
     /// `[POWER n]`
@@ -693,11 +693,16 @@ impl Parser<'_> {
             return Err(self.expected("ALTER DISKGROUP"));
         }
         match self.alter()? {
-            Statement::Exchange { group, add, drop, at, .. } => Ok(Statement::ExplainWork { id, group, add, drop, at }),
-            Statement::Rebalance { group, .. } => {
-                Ok(Statement::ExplainWork { id, group, add: Vec::new(), drop: Vec::new(), at })
+            Statement::Exchange { group, add, drop, at, .. } => {
+                Ok(Statement::ExplainWork { id, group, work: Work::Exchange(add, drop), at })
             }
-            _ => Err(Refusal::syntax(at, "this statement moves nothing").hint("ADD, DROP and REBALANCE do")),
+            Statement::Resize { group, resizes, at, .. } => {
+                Ok(Statement::ExplainWork { id, group, work: Work::Resize(resizes), at })
+            }
+            Statement::Rebalance { group, .. } => {
+                Ok(Statement::ExplainWork { id, group, work: Work::Exchange(Vec::new(), Vec::new()), at })
+            }
+            _ => Err(Refusal::syntax(at, "this statement moves nothing").hint("ADD, DROP, RESIZE and REBALANCE do")),
         }
     }
 
@@ -777,7 +782,7 @@ impl Parser<'_> {
         if power == Some(0) {
             return Err(Refusal::syntax(at, format!("the power of a resync is a number from 1 to {POWER_MAX}")));
         }
-        Ok(Rebalance { power, wait: self.wait_or_not() })
+        Ok(Rebalance { power, phases: None, wait: self.wait_or_not() })
     }
 
     /// `[WAIT|NOWAIT]`

@@ -1,6 +1,6 @@
 //! What statements ask for.
 
-use plinth_engine::admin::{Renaming, Resize, Selection};
+use plinth_engine::admin::{Order, Phases, Renaming, Resize, Selection};
 use plinth_format::Redundancy;
 
 /// Something from the text, and where it stands there: characters from the start, counted from 0.
@@ -82,8 +82,7 @@ pub enum Statement {
         /// Empty unless it was given.
         id: String,
         group: At<String>,
-        add: Vec<DiskClause>,
-        drop: Vec<Drop>,
+        work: Work,
         at: usize,
     },
     Check {
@@ -139,11 +138,34 @@ pub struct Drop {
 }
 
 /// The end of a statement that moves data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rebalance {
     pub power: Option<u32>,
+    /// `None`: those of the one that is modified.
+    pub phases: Option<Phases>,
     /// Return only when it is done; `None`: nothing is said.
     pub wait: Option<bool>,
+}
+
+/// What an `EXPLAIN WORK` is about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    Exchange(Vec<DiskClause>, Vec<Drop>),
+    Resize(Vec<Resize>),
+}
+
+impl Default for Rebalance {
+    fn default() -> Self {
+        Self { power: None, phases: Some(Phases::default()), wait: None }
+    }
+}
+
+impl Rebalance {
+    /// What the engine is asked for.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        Order { power: self.power, phases: self.phases }
+    }
 }
 
 /// Which groups are meant.

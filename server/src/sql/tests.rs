@@ -6,7 +6,7 @@ use super::{
     statement::{self, Groups},
     tokens::Text,
 };
-use plinth_engine::admin::{Renaming, Resize, Selection};
+use plinth_engine::admin::{Phases, Renaming, Resize, Selection};
 use plinth_format::Redundancy;
 
 fn one(text: &str) -> Statement {
@@ -56,29 +56,34 @@ fn alter_diskgroup_says_all_it_can_say() {
             if pairs.iter().map(|(old, new)| (old.as_str(), new.as_str())).eq([("A", "B"), ("C", "A")])));
     let whole = Resize { which: Selection::All, size: None };
     assert!(matches!(one("ALTER DISKGROUP d RESIZE ALL"),
-        Statement::Resize { resizes, rebalance: statement::Rebalance { power: None, wait: None }, .. } if resizes == [whole]));
+        Statement::Resize { resizes, rebalance: statement::Rebalance { power: None, wait: None, .. }, .. } if resizes == [whole]));
     let disk = |name: &str, size| Resize { which: Selection::Disks(vec![name.to_owned()]), size };
     let group = Resize { which: Selection::FailureGroups(vec!["F".to_owned()]), size: Some(3 << 30) };
     let some = [disk("A", Some(1 << 30)), disk("B", None), group];
     assert!(
         matches!(one("ALTER DISKGROUP d RESIZE DISK a SIZE 1G, b, DISKS IN FAILGROUP f SIZE 3G REBALANCE POWER 9 WAIT"),
-        Statement::Resize { resizes, rebalance: statement::Rebalance { power: Some(9), wait: Some(true) }, .. } if resizes == some)
+        Statement::Resize { resizes, rebalance: statement::Rebalance { power: Some(9), wait: Some(true), .. }, .. } if resizes == some)
     );
     assert!(matches!(one("ALTER DISKGROUP d OFFLINE QUORUM DISK d_0001 NOWAIT"),
         Statement::Offline { which: Selection::Disks(names), .. } if names == ["D_0001"]));
     assert!(matches!(
         one("ALTER DISKGROUP d ONLINE ALL WAIT"),
-        Statement::Online { which: Selection::All, resync: statement::Rebalance { power: None, wait: Some(true) }, .. }
+        Statement::Online {
+            which: Selection::All,
+            resync: statement::Rebalance { power: None, wait: Some(true), .. },
+            ..
+        }
     ));
     assert!(matches!(
         one("ALTER DISKGROUP d REPLACE DISK a WITH '/x' FORCE, b WITH '/y' POWER 4 WAIT"),
-        Statement::Replace { replacements, resync: statement::Rebalance { power: Some(4), wait: Some(true) }, .. }
+        Statement::Replace { replacements, resync: statement::Rebalance { power: Some(4), wait: Some(true), .. }, .. }
             if replacements.iter().map(|(disk, device)| (&*disk.value, &*device.path.value, device.force))
                 .eq([("A", "/x", true), ("B", "/y", false)])
     ));
     assert!(matches!(
         one("EXPLAIN WORK SET STATEMENT_ID = 'next' FOR ALTER DISKGROUP d ADD DISK '/x' DROP DISK a REBALANCE POWER 5"),
-        Statement::ExplainWork { id, add, drop, .. } if id == "next" && add.len() == 1 && drop.len() == 1
+        Statement::ExplainWork { id, work: statement::Work::Exchange(add, drop), .. }
+            if id == "next" && add.len() == 1 && drop.len() == 1
     ));
     assert!(
         matches!(one("EXPLAIN WORK FOR ALTER DISKGROUP d REBALANCE"), Statement::ExplainWork { id, .. } if id.is_empty())
@@ -128,7 +133,7 @@ fn disks_that_come_and_go() {
         matches!(one("ALTER DISKGROUP d REBALANCE"), Statement::Rebalance { rebalance, .. } if rebalance.power.is_none())
     );
     assert!(matches!(one("ALTER DISKGROUP d REBALANCE MODIFY POWER 0"),
-        Statement::Rebalance { rebalance, .. } if rebalance.power == Some(0)));
+        Statement::Rebalance { rebalance, .. } if rebalance.power == Some(0) && rebalance.phases.is_none()));
 }
 
 #[test]
@@ -177,8 +182,6 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d DROP DISK a REBALANCE POWER <-1", "from 0 to 1024"),
         ("ALTER DISKGROUP d REBALANCE POWER <1025", "from 0 to 1024"),
         ("ALTER DISKGROUP d REBALANCE MODIFY <5", "expected POWER"),
-        ("ALTER DISKGROUP d REBALANCE WITHOUT BALANCE<", "not supported yet"),
-        ("ALTER DISKGROUP d REBALANCE WITH <COMPACT", "not supported yet"),
         ("ALTER DISKGROUP d REBALANCE WITHOUT <RESTORE", "expected BALANCE"),
         ("ALTER DISKGROUP d REBALANCE WITH <POWER 4", "expected RESTORE"),
         ("ALTER DISKGROUP d RESIZE <SIZE 1G", "expected ALL, DISK or DISKS IN FAILGROUP"),
@@ -224,13 +227,20 @@ fn errors_point_at_their_place() {
 
 #[test]
 fn phases_of_a_rebalance() {
-    for phases in ["WITHOUT COMPACT", "WITH RESTORE, BALANCE", "WITHOUT PREPARE, COMPACT"] {
-        let text = format!("ALTER DISKGROUP d REBALANCE {phases} POWER 3 WAIT");
-        let statements = parse(&text).expect(&text);
-        assert!(matches!(
-            statements[..],
-            [Statement::Rebalance { rebalance: statement::Rebalance { power: Some(3), wait: Some(true) }, .. }]
-        ));
+    for (text, balance, compact) in [
+        ("", true, None),
+        ("WITHOUT COMPACT", true, Some(false)),
+        ("WITH RESTORE, BALANCE", true, Some(false)),
+        ("WITHOUT PREPARE, COMPACT", true, Some(false)),
+        ("WITH COMPACT", false, Some(true)),
+        ("WITH balance, compact", true, Some(true)),
+        ("WITHOUT BALANCE", false, None),
+        ("WITH RESTORE", false, Some(false)),
+    ] {
+        let statements = parse(&format!("ALTER DISKGROUP d REBALANCE {text} POWER 3 WAIT")).expect(text);
+        let phases = Some(Phases { balance, compact });
+        let expected = statement::Rebalance { power: Some(3), phases, wait: Some(true) };
+        assert!(matches!(statements[..], [Statement::Rebalance { rebalance, .. }] if rebalance == expected), "{text}");
     }
 }
 

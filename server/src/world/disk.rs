@@ -74,6 +74,7 @@ pub(super) struct RealDisk {
     sectors: Sectors,
     direct: bool,
     can_discard: Arc<AtomicBool>,
+    rotates: bool,
     engine: IoEngine,
     /// For looking, until the disk is claimed.
     file: Arc<Handle>,
@@ -107,6 +108,18 @@ impl Medium {
             Self::Block { major, minor } => Some(format!("/sys/dev/block/{major}:{minor}")),
             Self::File { .. } => None,
         }
+    }
+
+    /// Whether it says that it rotates. A loop device says what its file's device says, or nothing that is so.
+    fn rotates(self) -> bool {
+        const LOOP_MAJOR: u32 = 7;
+        let Self::Block { major, .. } = self else { return false };
+        let says = |sysfs: String| {
+            ["queue", "../queue"]
+                .iter()
+                .find_map(|queue| fs::read_to_string(format!("{sysfs}/{queue}/rotational")).ok())
+        };
+        major != LOOP_MAJOR && self.sysfs().and_then(says).is_some_and(|says| says.trim() == "1")
     }
 
     /// The device's world-wide name if it has one, else its number; a file's place.
@@ -178,6 +191,7 @@ impl RealDisk {
             sectors,
             direct,
             can_discard: Arc::new(AtomicBool::new(can_discard)),
+            rotates: medium.rotates(),
             engine,
             file: Arc::new(Handle::new(file)),
             claimed: OnceLock::new(),
@@ -244,6 +258,10 @@ impl Disk for RealDisk {
 
     fn sectors(&self) -> Sectors {
         self.sectors
+    }
+
+    fn rotates(&self) -> bool {
+        self.rotates
     }
 
     fn can_discard(&self) -> bool {
