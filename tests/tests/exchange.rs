@@ -125,7 +125,7 @@ fn devices_grow_and_shrink() {
     assert!(each("total_mb") > 1000.0);
     // What is written now lies behind what the devices had.
     let more = Blocks::new(mount.join("more"), 2, 40_000);
-    let refused = instance.refused("ALTER DISKGROUP data RESIZE ALL SIZE 200M");
+    let refused = instance.refused("ALTER DISKGROUP data RESIZE ALL SIZE 120M");
     assert!(refused.contains("does not fit on smaller disks"), "{refused}");
     drop(more);
     std::fs::remove_file(mount.join("more")).expect("removed");
