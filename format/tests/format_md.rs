@@ -79,7 +79,7 @@ fn in_the_code() -> BTreeMap<String, Fields> {
         (
             "disk",
             fields!(
-                membership: D_ID, D_NUMBER, D_STATE, D_FLAGS, D_SIZE, D_STAMP, D_SINCE, D_NAME, D_GROUP, D_JOINED,
+                membership: D_ID, D_NUMBER, D_STATE, D_FLAGS, D_SIZE, D_STAMP, D_SINCE, D_NAME, D_GROUP, D_JOINED, D_TARGET,
             ),
         ),
         ("run", fields!(membership: R_FILE, R_MIRROR, R_DISK, R_AT, R_FIRST, R_COUNT)),
