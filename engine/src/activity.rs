@@ -122,6 +122,15 @@ impl Table {
         (extent < first + u64::from(entry.count)).then_some((*first, entry))
     }
 
+    /// Edits those of some regions that are there.
+    fn entries(&mut self, regions: &[Region], mut edit: impl FnMut(&mut Entry)) {
+        for region in regions {
+            if let Some(entry) = self.regions.get_mut(&region.first) {
+                edit(entry);
+            }
+        }
+    }
+
     fn regions(&self) -> Vec<Region> {
         self.regions.iter().map(|(first, entry)| Region { first: *first, count: entry.count }).collect()
     }
@@ -191,40 +200,32 @@ impl Activity {
         self.changed.notify(usize::MAX);
     }
 
-    fn set_phase(&self, regions: &[Region], phase: Phase) {
-        let mut table = self.lock();
-        for region in regions {
-            if let Some(entry) = table.regions.get_mut(&region.first) {
-                entry.phase = phase;
-            }
-        }
-        drop(table);
+    /// Changes the table, and wakes who waits for that.
+    fn edit(&self, edit: impl FnOnce(&mut Table)) {
+        edit(&mut self.lock());
         self.changed.notify(usize::MAX);
+    }
+
+    fn set_phase(&self, regions: &[Region], phase: Phase) {
+        self.edit(|table| table.entries(regions, |entry| entry.phase = phase));
     }
 
     /// Regions that were to be closed stay as they were.
     fn go_on(&self, regions: &[Region]) {
-        let mut table = self.lock();
-        for region in regions {
-            if let Some(entry) = table.regions.get_mut(&region.first) {
-                entry.phase = if entry.in_log { Phase::Open } else { Phase::Found };
-            }
-        }
-        drop(table);
-        self.changed.notify(usize::MAX);
+        let before = |entry: &Entry| if entry.in_log { Phase::Open } else { Phase::Found };
+        self.edit(|table| table.entries(regions, |entry| entry.phase = before(entry)));
     }
 
     fn remove(&self, regions: &[Region]) {
-        let mut table = self.lock();
-        for region in regions {
-            table.regions.remove(&region.first);
-        }
-        // Half the table free: small regions will do again.
-        if table.regions.len() < REGIONS_MAX / 2 && table.scale > SCALE_MIN {
-            table.scale -= 1;
-        }
-        drop(table);
-        self.changed.notify(usize::MAX);
+        self.edit(|table| {
+            for region in regions {
+                table.regions.remove(&region.first);
+            }
+            // Half the table free: small regions will do again.
+            if table.regions.len() < REGIONS_MAX / 2 && table.scale > SCALE_MIN {
+                table.scale -= 1;
+            }
+        });
     }
 
     /// Takes up to `most` open regions that nobody uses, oldest first, for closing.

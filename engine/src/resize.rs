@@ -81,18 +81,9 @@ impl Group {
             }
             Ok(true)
         });
-        let recorded = recorded.await;
-        // A refusal may be of a change that follows from this one, which is in force.
-        let membership = self.voters.current();
-        let is_recorded = targets.iter().all(|(number, (_, layout))| {
-            membership.disk(*number).is_some_and(|disk| disk.target.unwrap_or(disk.size) == layout.size())
-        });
-        if let Err(refusal) = recorded
-            && !is_recorded
-        {
-            let text = format!("disks of disk group {} cannot be resized: {refusal}", self.name);
-            return Err(AdminError::new(Code::Io, text));
-        }
+        recorded.await.map_err(|refusal| {
+            AdminError::new(Code::Io, format!("disks of disk group {} cannot be resized: {refusal}", self.name))
+        })?;
         for (number, (member, layout)) in &targets {
             let now = member.layout();
             self.bar(*number, Some(*layout).filter(|layout| *layout != now));
@@ -257,15 +248,13 @@ impl Group {
             disk.target = None;
             Ok(true)
         });
-        let recorded = recorded.await;
-        // A refusal may be of a change that follows from this one, which is in force.
-        if self.voters.current().disk(number).is_none_or(|disk| disk.size != target || disk.target.is_some()) {
-            return match recorded {
-                // It went offline meanwhile.
-                Ok(_) => Ok(true),
-                Err(Refusal::Closing) => Err(FileError::Dismounted),
-                Err(refusal) => Err(refused("its new size could not be recorded", refusal.to_string())),
-            };
+        let membership = recorded.await.map_err(|refusal| match refusal {
+            Refusal::Closing => FileError::Dismounted,
+            refusal => refused("its new size could not be recorded", refusal.to_string()),
+        })?;
+        if membership.disk(number).is_none_or(|disk| disk.size != target || disk.target.is_some()) {
+            // It went offline meanwhile.
+            return Ok(true);
         }
         self.wipe_copies(member, before, layout).await;
         member.set_layout(layout);

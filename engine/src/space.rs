@@ -135,8 +135,8 @@ impl Space {
     #[must_use]
     pub fn in_the_way(&self, disk: DiskNumber, target: Layout) -> u32 {
         let Some(space) = self.disks.get(&disk) else { return 0 };
-        let lost = space.layout.data_units().filter(|au| !target.is_data(*au) && space.state(*au) != AuState::Free);
-        u32::try_from(lost.count()).unwrap_or(u32::MAX)
+        let in_use = lost(space.layout, target).filter(|au| space.state(*au) != AuState::Free);
+        u32::try_from(in_use.count()).unwrap_or(u32::MAX)
     }
 
     /// The disk is cut otherwise from now on, and nothing is barred.
@@ -380,7 +380,7 @@ impl DiskSpace {
         self.lowest = 0;
         if let Some(target) = target {
             self.barred.resize(self.low.len(), 0);
-            for au in self.layout.data_units().filter(|au| !target.is_data(*au)) {
+            for au in lost(self.layout, target) {
                 let (word, bit) = place(au);
                 self.barred[word] |= bit;
             }
@@ -499,6 +499,11 @@ impl DiskSpace {
         }
         unreachable!("invariant 4: {} AUs are free", self.free)
     }
+}
+
+/// AUs that hold data in a layout, and not in another one.
+fn lost(layout: Layout, target: Layout) -> impl Iterator<Item = u32> {
+    layout.data_units().filter(move |au| !target.is_data(*au))
 }
 
 /// The first AU of a word whose bit is not set.

@@ -5,16 +5,17 @@
 //! no allocation, no activity-log entry, no commit.
 //!
 //! A mirror whose disk fails goes with the disk: the membership that takes the disk
-//! offline strikes the mirror, and is recorded before the write returns. `mirrors.rs` says how there are more again, and
-//! `damage.rs` which one is right where they differ.
+//! offline strikes the mirror, and is recorded before the write returns. `mirrors.rs` says how there are more again,
+//! `places.rs` where they go, and `damage.rs` which one is right where they differ.
 //!
 //! A flush that fails on a disk of the catalog, whoever's it was, may have lost what the catalog wrote there since its own
 //! last flush. Such a disk goes offline, or the catalog's next flush fails although the disk would take it (R9).
 
 mod damage;
 mod mirrors;
+mod places;
 
-pub(crate) use mirrors::{next_disk, runs_of};
+pub(crate) use places::{next_disk, runs_of};
 
 use crate::{
     buffer::{Buffer, Slice},

@@ -359,7 +359,8 @@ impl Voters {
     /// membership in force; it returns false for "nothing to change". On return the change is in force.
     ///
     /// # Errors
-    /// What `edit` refuses; [`Refusal::Closing`] when the group is dismounted by force meanwhile.
+    /// What `edit` refuses, or the voters: then it is not in force. [`Refusal::Closing`] when the group is dismounted
+    /// by force meanwhile: then it may be.
     pub async fn change(
         &self,
         edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
@@ -417,7 +418,7 @@ impl Voters {
             strike_offline(&mut next);
             // However it came to that: nobody could mount it any more.
             if [CatalogFile::Database, CatalogFile::Wal].iter().any(|file| has(&parent, *file) && !has(&next, *file)) {
-                return Err(Refusal::WouldLoseData);
+                return if recorded { Ok(()) } else { Err(Refusal::WouldLoseData) };
             }
             let now: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
             let wanted = choose::voters(&next.disks, next.redundancy);

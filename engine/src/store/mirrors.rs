@@ -1,4 +1,4 @@
-//! Which mirrors of the catalog there are, where they lie, and how they come and grow.
+//! How mirrors of the catalog come and grow. `places.rs` says where.
 //!
 //! A new mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, where nothing else writes:
 //!
@@ -11,7 +11,14 @@
 //!
 //! Where the disk is one that returns, that membership is the one that makes it ONLINE ([`DiskStore::bring_online`]).
 
-use super::{DiskStore, lock, units};
+use super::{
+    DiskStore, lock,
+    places::{
+        MIRRORS, can_list, disks_of, disks_of_others, growing, list, neighbours, next_mirror, runs_of, takes_mirrors,
+        units_of,
+    },
+    units,
+};
 use crate::{
     catalog::store::{CatalogFile, StoreError},
     member::{Member, Settled},
@@ -39,8 +46,6 @@ struct Built {
 
 /// Bytes copied at once when a mirror is built.
 const STEP: u64 = 1 << 20;
-/// Mirrors of the catalog where there are disks for them.
-const MIRRORS: usize = 3;
 
 impl DiskStore {
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
@@ -244,7 +249,7 @@ impl DiskStore {
         is_candidate: impl Fn(DiskNumber) -> bool,
     ) -> Option<(u8, Parts<u32>)> {
         let mirrors = self.current_mirrors(file);
-        let units = self.unit_count(membership, file, *mirrors.keys().next()?);
+        let units = units_of(membership, file, *mirrors.keys().next()?);
         let on_one =
             |_, disk| (is_candidate(disk) && lock(&self.space).unowned(disk) >= units).then(|| vec![(disk, units)]);
         let in_parts =
@@ -339,12 +344,7 @@ impl DiskStore {
     pub(super) fn mirror_units(&self, file: CatalogFile) -> u32 {
         let membership = self.voters.current();
         let mirrors = self.current_mirrors(file);
-        mirrors.keys().map(|mirror| self.unit_count(&membership, file, *mirror)).min().unwrap_or(0)
-    }
-
-    fn unit_count(&self, membership: &Membership, file: CatalogFile, mirror: u8) -> u32 {
-        let runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
-        runs.map(|run| run.count).sum()
+        mirrors.keys().map(|mirror| units_of(&membership, file, *mirror)).min().unwrap_or(0)
     }
 
     fn allocate(
@@ -392,7 +392,7 @@ impl DiskStore {
         let Some(first) = mirrors.keys().next() else {
             return Err(Self::failed(file, "growing", 0, 0, "no mirror is left".to_owned()));
         };
-        let have = self.unit_count(&membership, file, *first);
+        let have = units_of(&membership, file, *first);
         let want = u32::try_from(capacity.div_ceil(self.au_size)).map_err(|_| StoreError::NoSpace)?;
         if want <= have {
             return Ok(true);
@@ -410,10 +410,8 @@ impl DiskStore {
         let mut runs: Vec<(u8, DiskNumber, Vec<u32>)> = Vec::new();
         for (mirror, home) in &mirrors {
             // Where the others are, and where they grow now: what takes two mirrors along at once is no place for a part of this one.
-            let listed = membership.catalog.iter().filter(|run| run.file == file).map(|run| (run.mirror, run.disk));
-            let grown = runs.iter().map(|(mirror, disk, _)| (*mirror, *disk));
-            let others: BTreeSet<DiskNumber> =
-                listed.chain(grown).filter(|(other, _)| other != mirror).map(|(_, disk)| disk).collect();
+            let mut others = disks_of_others(&membership, file, *mirror);
+            others.extend(runs.iter().map(|(_, disk, _)| *disk));
             let found = [*home].into_iter().chain(neighbours(&membership, *home, &others)).find_map(|disk| {
                 let aus = self
                     .allocate(disk, ahead, Space::allocate_on)
@@ -473,131 +471,4 @@ impl DiskStore {
         self.reserve();
         grown
     }
-}
-
-/// Whether mirrors of the catalog may go to a disk.
-fn takes_mirrors(disk: &MemberDisk) -> bool {
-    disk.state == DiskState::Online && !disk.quorum && !disk.leaving
-}
-
-/// Whether all disks of a mirror are online, and there is a place for it in the list.
-fn can_list(membership: &Membership, runs: &[CatalogRun]) -> bool {
-    membership.catalog.len() + runs.len() <= RUNS_MAX
-        && runs.iter().all(|run| membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online))
-}
-
-/// Those of new runs whose mirrors are there.
-fn growing(membership: &Membership, runs: &[CatalogRun]) -> Vec<CatalogRun> {
-    let is_there = |new: &&CatalogRun| {
-        membership.catalog.iter().any(|run| (run.file, run.mirror) == (new.file, new.mirror) && run.at < new.at)
-    };
-    runs.iter().filter(is_there).copied().collect()
-}
-
-/// Disks on which a mirror that has its start on `home` can have a part, given those of all other mirrors: what takes two mirrors along at
-/// once is no place for it.
-fn neighbours<'a>(
-    membership: &'a Membership,
-    home: DiskNumber,
-    others: &'a BTreeSet<DiskNumber>,
-) -> impl Iterator<Item = DiskNumber> + 'a {
-    let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
-    let groups: BTreeSet<&str> = others.iter().filter_map(group).collect();
-    let own = group(&home);
-    let is_apart = move |disk: &&MemberDisk| {
-        let name = disk.failure_group.as_str();
-        !others.contains(&disk.number) && (own == Some(name) || !groups.contains(name))
-    };
-    let open = membership.disks.iter().filter(move |disk| takes_mirrors(disk) && disk.number != home);
-    open.filter(is_apart).map(|disk| disk.number)
-}
-
-/// The disks that a mirror has a part on.
-fn disks_of(membership: &Membership, file: CatalogFile, mirror: u8) -> BTreeSet<DiskNumber> {
-    let runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
-    runs.map(|run| run.disk).collect()
-}
-
-/// The disks that other mirrors have a part on.
-fn disks_of_others(membership: &Membership, file: CatalogFile, mirror: u8) -> BTreeSet<DiskNumber> {
-    let runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror != mirror);
-    runs.map(|run| run.disk).collect()
-}
-
-fn groups_of<'a>(membership: &'a Membership, disks: &BTreeSet<DiskNumber>) -> BTreeSet<&'a str> {
-    disks.iter().filter_map(|disk| membership.disk(*disk)).map(|disk| disk.failure_group.as_str()).collect()
-}
-
-/// The disk on which the next mirror of the catalog should go, given those that others have a part on: online, in a failure group
-/// without one.
-fn disk_apart(
-    membership: &Membership,
-    others: &BTreeSet<DiskNumber>,
-    has_room: impl Fn(DiskNumber) -> bool,
-) -> Option<DiskNumber> {
-    let groups = groups_of(membership, others);
-    let mut disks = membership.disks.iter().filter(|disk| takes_mirrors(disk) && !others.contains(&disk.number));
-    disks.find(|disk| !groups.contains(disk.failure_group.as_str()) && has_room(disk.number)).map(|disk| disk.number)
-}
-
-/// The same; and any other disk will do where there are fewer than two mirrors besides, `mirrors`.
-pub(crate) fn next_disk(
-    membership: &Membership,
-    mirrors: usize,
-    others: &BTreeSet<DiskNumber>,
-    has_room: impl Fn(DiskNumber) -> bool,
-) -> Option<DiskNumber> {
-    if mirrors >= MIRRORS {
-        return None;
-    }
-    disk_apart(membership, others, &has_room).or_else(|| {
-        let mut disks = membership.disks.iter().filter(|disk| takes_mirrors(disk) && !others.contains(&disk.number));
-        disks.find(|disk| mirrors < 2 && has_room(disk.number)).map(|disk| disk.number)
-    })
-}
-
-/// Where the next mirror of one of the catalog's files should go: [`next_disk`]. With none to add, in place of one that shares a disk or a
-/// failure group with another, if there is a place apart from all others; and in place of one that has to leave where it is.
-fn next_mirror(
-    membership: &Membership,
-    file: CatalogFile,
-    leaving: &BTreeSet<u8>,
-    has_room: impl Fn(u8, DiskNumber) -> bool,
-) -> Option<(u8, DiskNumber)> {
-    let runs = membership.catalog.iter().filter(|run| run.file == file);
-    let mirrors: BTreeSet<u8> = runs.map(|run| run.mirror).collect();
-    let others = |mirror: u8| disks_of_others(membership, file, mirror);
-    let place = |mirror: u8| {
-        let besides = mirrors.iter().filter(|other| **other != mirror).count();
-        next_disk(membership, besides, &others(mirror), |disk| has_room(mirror, disk)).map(|disk| (mirror, disk))
-    };
-    let place_apart =
-        |mirror: u8| disk_apart(membership, &others(mirror), |disk| has_room(mirror, disk)).map(|disk| (mirror, disk));
-    let shares = |mirror: &u8| {
-        let own = groups_of(membership, &disks_of(membership, file, *mirror));
-        !own.is_disjoint(&groups_of(membership, &others(*mirror)))
-    };
-    let free = (0..3).find(|mirror| !mirrors.contains(mirror));
-    // Of two that share, the later one goes, if it can. Where there is no disk for one there may be one for the next.
-    let spares = || mirrors.iter().rev().filter(|mirror| shares(mirror)).find_map(|mirror| place_apart(*mirror));
-    free.and_then(place).or_else(spares).or_else(|| leaving.iter().find_map(|mirror| place(*mirror)))
-}
-
-/// Lists new mirrors, each in place of the one that had its number.
-fn list(membership: &mut Membership, runs: &[CatalogRun]) {
-    let is_replaced = |old: &CatalogRun| runs.iter().any(|new| (new.file, new.mirror) == (old.file, old.mirror));
-    membership.catalog.retain(|run| !is_replaced(run));
-    membership.catalog.extend(runs.iter().copied());
-}
-
-/// Ascending AUs of a disk as runs that hold a file from its AU `at` on.
-pub(crate) fn runs_of(file: CatalogFile, mirror: u8, disk: DiskNumber, at: u32, aus: &[u32]) -> Vec<CatalogRun> {
-    let mut runs: Vec<CatalogRun> = Vec::new();
-    for (at, au) in (at..).zip(aus) {
-        match runs.last_mut() {
-            Some(run) if run.first + run.count == *au => run.count += 1,
-            _ => runs.push(CatalogRun { file, mirror, at, count: 1, disk, first: *au }),
-        }
-    }
-    runs
 }
