@@ -192,12 +192,11 @@ impl Extent {
         is_free
     }
 
-    /// The guest becomes the mirror that was on `from`, which is the guest from now on: inside the job that changes the row. `None`: it
-    /// is not there any more, or was not there at all.
-    pub fn change_places(&self, guest: Mirror, from: DiskNumber) -> Option<Mirror> {
+    /// The guest becomes the mirror that was on `from`, which is the guest from now on. `None`: it was turned away, or that mirror is gone.
+    fn change_places(&self, guest: Mirror, from: DiskNumber) -> Option<Mirror> {
         let mut places = self.places();
         let index = places.mirrors.iter().position(|mirror| mirror.disk == from)?;
-        if places.guest != Some(guest) {
+        if !places.arriving || places.guest != Some(guest) {
             return None;
         }
         let old = std::mem::replace(&mut places.mirrors.all[index], guest);
@@ -205,6 +204,17 @@ impl Extent {
         places.arriving = false;
         places.moves += 1;
         Some(old)
+    }
+
+    /// Undoes [`Self::change_places`] when the row did not take it: both places were written meanwhile.
+    fn change_back(&self, guest: Mirror, old: Mirror) {
+        let mut places = self.places();
+        if let Some(index) = places.mirrors.iter().position(|mirror| *mirror == guest) {
+            places.mirrors.all[index] = old;
+            places.guest = Some(guest);
+            places.arriving = true;
+            places.moves += 1;
+        }
     }
 
     /// The mirrors as they will be when the guest has taken the place of the one on `from`. `None`: the guest was sent away, or that
@@ -384,11 +394,24 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Writes where an extent's mirrors are inside a job.
+/// Makes a guest the mirror that was on `from` inside a job, and returns that: memory first, for a guest may be turned away at any time
+/// before. `None`: it was, or that mirror is gone, and nothing has changed.
 ///
 /// # Errors
-/// What the catalog says.
-pub fn store_mirrors(connection: &Connection, id: u64, mirrors: &[Mirror]) -> rusqlite::Result<()> {
+/// What the catalog says; nothing has changed.
+pub fn move_in(
+    connection: &Connection,
+    extent: &Extent,
+    guest: Mirror,
+    from: DiskNumber,
+) -> rusqlite::Result<Option<Mirror>> {
+    let Some(old) = extent.change_places(guest, from) else { return Ok(None) };
+    store_mirrors(connection, extent.id, &extent.mirrors()).inspect_err(|_| extent.change_back(guest, old))?;
+    Ok(Some(old))
+}
+
+/// Writes where an extent's mirrors are.
+fn store_mirrors(connection: &Connection, id: u64, mirrors: &[Mirror]) -> rusqlite::Result<()> {
     let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
     let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
     connection
@@ -575,6 +598,35 @@ mod tests {
 
     fn extent() -> Extent {
         Extent::new(7, 300, 0, &[])
+    }
+
+    /// A write that fails on the new place turns the guest away, at any moment: the row must not name it then.
+    #[test]
+    fn a_guest_that_is_turned_away_while_its_row_is_written_has_come_or_has_not() {
+        let at = |disk, au| Mirror { disk: DiskNumber(disk), au };
+        let mut connection = Connection::open_in_memory().expect("in memory");
+        connection
+            .execute_batch(&format!("CREATE TABLE extent({})", COLUMNS.replace("id,", "id INTEGER PRIMARY KEY,")))
+            .expect("a table");
+        let extent = Arc::new(Extent::new(7, 300, 0, &[at(0, 11), at(1, 11)]));
+        insert(&connection, &extent).expect("a row");
+        let guest = at(2, 11);
+        assert!(extent.receive(guest));
+        let writer = Arc::clone(&extent);
+        connection.update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.turn_away(guest))).expect("a hook");
+        let old = move_in(&connection, &extent, guest, DiskNumber(1)).expect("the catalog takes it");
+        let row = load(&connection, 7).expect("read").expect("there");
+        assert_eq!(*row.mirrors(), *extent.mirrors());
+        assert_eq!(old, Some(at(1, 11)));
+        assert_eq!(extent.guest(), old, "written until the commit is durable");
+
+        let guest = at(3, 11);
+        extent.dismiss(at(1, 11));
+        assert!(extent.receive(guest));
+        connection.execute_batch("ALTER TABLE extent RENAME TO gone").expect("no table");
+        assert!(move_in(&connection, &extent, guest, DiskNumber(0)).is_err());
+        assert_eq!(*extent.mirrors(), [at(0, 11), at(2, 11)]);
+        assert!(extent.turn_away(guest), "it is a guest that arrives, as before");
     }
 
     #[test]

@@ -712,6 +712,12 @@ impl Group {
         self.members.values().map(|member| member.counters.mismatches.load(Ordering::Relaxed)).sum()
     }
 
+    /// The names of the disks that vote.
+    #[must_use]
+    pub fn voting(&self) -> Vec<String> {
+        self.voters.current().voters().map(|disk| disk.name.clone()).collect()
+    }
+
     /// The disks' names and states.
     #[must_use]
     pub fn members(&self) -> Vec<(String, plinth_format::membership::DiskState)> {

@@ -145,19 +145,19 @@ impl Group {
     ) -> Result<Option<(Mirror, CommitNumber)>, FileError> {
         let moving = Arc::clone(extent);
         let job = move |connection: &rusqlite::Connection| {
-            let next = moving.with_guest(guest, from).filter(|_| arrival.is_good() && !moving.is_buried());
-            let Some(next) = next else { return Ok(None) };
-            extent::store_mirrors(connection, moving.id, &next)?;
+            if !arrival.is_good() || moving.is_buried() {
+                return Ok(None);
+            }
+            let Some(old) = extent::move_in(connection, &moving, guest, from)? else { return Ok(None) };
             {
                 let mut state = moving.state();
                 // Its checksums are written there when the region closes.
                 state.dirty |= state.sums.is_some();
             }
-            let old = moving.change_places(guest, from);
             if planted::has(Bug::OldPlaceLeft) {
-                old.into_iter().for_each(|old| moving.dismiss(old));
+                moving.dismiss(old);
             }
-            Ok(old)
+            Ok(Some(old))
         };
         let (old, commit) = self.catalog.release(true, job).await?;
         Ok(old.map(|old| (old, commit)))

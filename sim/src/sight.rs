@@ -276,9 +276,14 @@ impl Story {
             self.tenants[g].mount_by_force().await?;
             self.work(20).await?;
         }
-        let tenant = &self.tenants[g];
+        let tenant = &mut self.tenants[g];
+        tenant.part_with_former();
         let before = tenant.group().members();
         let stays = pick(numbers, &tenant.shape.failure_groups()).clone();
+        if tenant.is_half(&stays) {
+            // A disk has left meanwhile.
+            return Ok(());
+        }
         tenant.say(|| format!("nobody answers but failure group {stays}"));
         tenant.mood.lenient.store(true, Ordering::Relaxed);
         tenant.mood.doubtful.store(true, Ordering::Relaxed);

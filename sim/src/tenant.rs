@@ -262,6 +262,14 @@ impl Tenant {
         }
     }
 
+    /// Whether half of the voters are in a failure group.
+    pub fn is_half(&self, failure_group: &str) -> bool {
+        let voting = self.group().voting();
+        let names = self.names.iter().zip(&self.shape.disks);
+        let of_it = names.filter(|(name, (group, _))| group == failure_group && voting.contains(name)).count();
+        2 * of_it >= voting.len()
+    }
+
     /// Shows a disk at another path from now on.
     pub fn move_to(&mut self, disk: &SimDisk, path: &str) {
         let index = self.index_of(disk);
