@@ -97,11 +97,13 @@ fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
         let within = numbers.below(60);
         let offset = u64::from(run.first) * membership.au_size + within * BLOCK_SIZE as u64;
         let file_page = u64::from(run.at) * membership.au_size / BLOCK_SIZE as u64 + within + 1;
+        // The membership may have been changed before.
+        let Ok(file_page) = u32::try_from(file_page) else { continue };
         let mut block = [0; BLOCK_SIZE];
         disk.peek(offset, &mut block);
         change_fields(&mut block, if numbers.below(2) == 0 { 120 } else { 4080 }, numbers);
         let write = if numbers.below(2) == 0 { numbers.draw() } else { u64::MAX };
-        page::seal(&mut block, u32::try_from(file_page).expect("small"), write);
+        page::seal(&mut block, file_page, write);
         disk.corrupt(offset, &block);
         return format!("page {file_page} of the catalog is changed and sealed");
     }
