@@ -112,3 +112,43 @@ fn readers_do_not_starve_a_writer() {
     stop.store(true, Ordering::Relaxed);
     readers.into_iter().for_each(|reader| reader.join().expect("no panic"));
 }
+
+/// Files get extents while somebody looks at all that there are: each extent is in memory once, with one set of locks.
+#[test]
+fn a_new_extent_is_in_memory_once() {
+    let lab = Lab::new(Redundancy::Normal, 256 * MIB, &["A", "B"]);
+    let group = lab.group();
+    let ended = AtomicBool::new(false);
+    let nodes: Vec<Node> = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut seen = Vec::new();
+            while !ended.load(Ordering::Relaxed) {
+                let mut from = 0;
+                while let Some((found, next)) = block_on(group.some_alive(from)).expect("the catalog is read") {
+                    from = next;
+                    seen.extend(found);
+                }
+            }
+            seen.len()
+        });
+        let write = |number| {
+            let node = lab.create_file(&format!("file{number}"));
+            lab.write(node, 0, &pattern(number, 5000));
+            lab.write(node, 5000, &pattern(number, 2 << 20));
+            node
+        };
+        let nodes = (0..40).map(write).collect();
+        ended.store(true, Ordering::Relaxed);
+        assert!(looking.join().expect("no panic") > 0);
+        nodes
+    });
+    for node in nodes {
+        let file = block_on(group.files.get(node)).expect("it is there");
+        let layout = block_on(file.data.layout.read());
+        assert_eq!(layout.extents.len(), 3);
+        for extent in layout.extents.values() {
+            let known = group.extents.get(extent.id).expect("it is in memory");
+            assert!(Arc::ptr_eq(extent, &known), "extent {} of {node:?} is there twice", extent.number);
+        }
+    }
+}

@@ -1,6 +1,12 @@
 //! Bytes that nobody wrote, anywhere on one disk.
 
 use super::*;
+use crate::catalog::{CatalogFile, Store};
+use plinth_format::{
+    membership::CatalogRun,
+    page::{self, PAGE_SIZE},
+};
+use std::cell::Cell;
 
 /// The checksum zone of one disk, or of all, is noise: a part-written extent reads right all the same.
 #[test]
@@ -209,4 +215,31 @@ fn what_is_given_to_the_catalog_twice_is_named() {
         report.problems
     );
     lab.kill();
+}
+
+/// A page of the catalog is damaged on one disk, which goes offline before it can be rewritten: who reads the page has it.
+#[test]
+fn a_page_is_read_although_its_damaged_mirror_goes() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.create_file("table");
+    lab.dismount();
+    lab.mount();
+    let group = lab.group();
+    let membership = group.voters.current();
+    let has_page = |run: &&CatalogRun| run.file == CatalogFile::Database && run.at == 0;
+    let run = membership.catalog.iter().find(has_page).expect("it has mirrors");
+    let page = PAGE_SIZE as u64;
+    let place = group.members[&run.disk].layout().au_offset(run.first) + page;
+    lab.disks[usize::from(run.disk.0)].corrupt(place, &pattern(7, PAGE_SIZE));
+    let expelled = Cell::new(false);
+    let age = |bytes: &[u8]| {
+        let age = page::written(bytes, 2);
+        if age.is_none() && !expelled.replace(true) {
+            block_on(group.voters.expel(run.disk, "it failed", false)).expect("it can be spared");
+        }
+        age
+    };
+    let read = group.store.read(CatalogFile::Database, page, PAGE_SIZE, &age).expect("the other mirrors have it");
+    assert!(expelled.get() && page::written(&read, 2).is_some());
+    assert_eq!(lab.state(run.disk.0.into()), DiskState::Offline);
 }
