@@ -1,8 +1,11 @@
 //! Memory that a disk can read into and write from without a copy.
 //!
 //! Direct I/O wants aligned memory that stays put until the device is done with
-//! it. A [`Buffer`] is owned, page aligned and zeroed; a [`Slice`] is an immutable
+//! it. A [`Buffer`] is owned and page aligned; a [`Slice`] is an immutable
 //! share of one, so that several mirrors can be written from the same bytes.
+//!
+//! Large ones are used again: fresh memory costs a page fault for each 4 KiB, which is more than copying them. What is not used
+//! for a while goes back to the system (`shed`).
 //!
 //! Invariant (R11): nobody can change bytes that a disk may still be reading,
 //! because a [`Slice`] hands out only `&[u8]` and keeps the buffer alive.
@@ -10,7 +13,7 @@
 use std::{
     fmt,
     ops::{Deref, DerefMut, Range},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -27,11 +30,78 @@ pub struct Buffer {
     length: usize,
 }
 
+/// Large buffers are of this many bytes, or less of it is used: what is copied at once when mirrors move, and the largest request of
+/// most front ends.
+const LARGE: usize = 1 << 20;
+/// From here on a buffer is large: below, the allocator has memory that it used before.
+const SMALL_MAX: usize = 128 << 10;
+/// Large buffers that are kept, at most: 64 MiB.
+const KEPT_MAX: usize = 64;
+
+/// Large buffers that nobody has.
+struct Kept {
+    buffers: Vec<Vec<Page>>,
+    /// The fewest that there were since the last look: these were not needed.
+    idle: usize,
+}
+
+static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), idle: 0 });
+
+fn kept() -> MutexGuard<'static, Kept> {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives memory back that was not used since the last call.
+pub fn shed() {
+    let mut kept = kept();
+    let left = kept.buffers.len() - kept.idle;
+    let idle = kept.buffers.split_off(left);
+    kept.idle = left;
+    // Outside the lock.
+    drop(kept);
+    drop(idle);
+}
+
 impl Buffer {
     /// A buffer of `length` zero bytes.
     #[must_use]
     pub fn zeroed(length: usize) -> Self {
-        let count = length.div_ceil(ALIGNMENT);
+        match Self::used_before(length) {
+            Some(mut buffer) => {
+                buffer.fill(0);
+                buffer
+            }
+            None => Self::fresh(length),
+        }
+    }
+
+    /// A buffer for who writes every byte of it before anybody reads one: what is in it may be anything.
+    #[must_use]
+    pub fn unfilled(length: usize) -> Self {
+        let buffer = Self::used_before(length);
+        // Whoever reads it after all shall always read the same.
+        #[cfg(any(test, feature = "testing"))]
+        let buffer = buffer.map(|mut buffer| {
+            buffer.fill(0xa5);
+            buffer
+        });
+        buffer.unwrap_or_else(|| Self::fresh(length))
+    }
+
+    /// A large buffer that somebody had.
+    fn used_before(length: usize) -> Option<Self> {
+        if !(SMALL_MAX + 1..=LARGE).contains(&length) {
+            return None;
+        }
+        let mut kept = kept();
+        let pages = kept.buffers.pop()?;
+        kept.idle = kept.idle.min(kept.buffers.len());
+        Some(Self { pages, length })
+    }
+
+    fn fresh(length: usize) -> Self {
+        let whole = if (SMALL_MAX + 1..=LARGE).contains(&length) { LARGE } else { length };
+        let count = whole.div_ceil(ALIGNMENT);
         let pages = Page::new_vec_zeroed(count).unwrap_or_else(|_| {
             // The allocator said no; there is nobody to report it to and
             // nothing half done: the same end as any failed `Vec` growth.
@@ -43,7 +113,7 @@ impl Buffer {
     /// A buffer holding a copy of `bytes`.
     #[must_use]
     pub fn copy_of(bytes: &[u8]) -> Self {
-        let mut buffer = Self::zeroed(bytes.len());
+        let mut buffer = Self::unfilled(bytes.len());
         buffer.copy_from_slice(bytes);
         buffer
     }
@@ -53,6 +123,17 @@ impl Buffer {
     pub fn share(self) -> Slice {
         let range = 0..self.length;
         Slice { buffer: Arc::new(self), range }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.pages.len() * ALIGNMENT == LARGE {
+            let mut kept = kept();
+            if kept.buffers.len() < KEPT_MAX {
+                kept.buffers.push(std::mem::take(&mut self.pages));
+            }
+        }
     }
 }
 
@@ -120,6 +201,24 @@ mod tests {
             assert_eq!(buffer.as_ptr().align_offset(ALIGNMENT), 0);
             assert!(buffer.iter().all(|byte| *byte == 0));
         }
+    }
+
+    /// Other tests use large buffers meanwhile: what is kept is theirs, too.
+    #[test]
+    fn large_buffers_are_used_again_and_never_show_what_they_held() {
+        for length in [SMALL_MAX + 1, LARGE - 5000, LARGE] {
+            let mut buffer = Buffer::zeroed(length);
+            buffer.fill(7);
+            drop(buffer);
+            assert_eq!(Buffer::zeroed(length).iter().find(|byte| **byte != 0), None);
+            let buffer = Buffer::unfilled(length);
+            assert_eq!((buffer.len(), buffer.as_ptr().align_offset(ALIGNMENT)), (length, 0));
+            assert!(!buffer.contains(&7));
+            assert_eq!(&*Buffer::copy_of(&vec![9; length]), &vec![9; length][..]);
+        }
+        let many: Vec<Buffer> = (0..KEPT_MAX + 10).map(|_| Buffer::unfilled(LARGE)).collect();
+        drop(many);
+        assert!((1..=KEPT_MAX).contains(&kept().buffers.len()));
     }
 
     #[test]

@@ -303,8 +303,10 @@ impl Group {
         self.load_sums(extent).await?;
         let start = blocks.start * BLOCK_SIZE;
         let skip = usize::try_from(inside.start).expect("inside an extent") - start;
-        let mut buffer = Buffer::zeroed(blocks.len() * BLOCK_SIZE);
+        let mut buffer = Buffer::unfilled(blocks.len() * BLOCK_SIZE);
         let tail = skip + bytes.len();
+        buffer[..skip].fill(0);
+        buffer[tail..].fill(0);
         if marked.0 && skip > 0 && !planted::has(Bug::BlockNotCompleted) {
             let old = self.read_held(extent, blocks.start, &active).await?;
             buffer[..BLOCK_SIZE].copy_from_slice(&old);

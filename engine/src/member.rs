@@ -382,7 +382,7 @@ impl Member {
 
     /// Starts a read of `length` bytes.
     pub fn start_read(&self, offset: u64, length: usize) -> Flight<'_> {
-        self.submit(Purpose::Read, offset, length, Io::Read { offset, buffer: Buffer::zeroed(length) })
+        self.submit(Purpose::Read, offset, length, Io::Read { offset, buffer: Buffer::unfilled(length) })
     }
 
     /// Starts a write.
