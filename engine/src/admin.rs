@@ -48,6 +48,18 @@ pub struct Departure {
     pub force: bool,
 }
 
+/// What a statement would do, for who asks how much that moves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Work {
+    Exchange(Exchange),
+    Resize(Vec<Resize>),
+    Convert(Conversion),
+}
+
+/// Another number of mirrors for everything in a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conversion(#[serde(with = "redundancy")] pub Redundancy);
+
 /// Which disks a statement means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Selection {

@@ -152,22 +152,30 @@ impl Disks {
 }
 
 impl Plan {
+    /// Nothing moves.
+    #[must_use]
+    pub fn none() -> Self {
+        let disks = Disks { all: Vec::new(), index: BTreeMap::new(), partners: Vec::new() };
+        Self { disks, sets: BTreeMap::new(), least: 0 }
+    }
+
     /// For the extents on each set of disks: how many there are. `are_partners` says whether two disks should mirror each other.
     ///
     /// # Errors
     /// If what there is does not fit on the disks that stay.
     pub fn new(
-        mirrors: usize,
         loads: &[Load],
         sets: impl IntoIterator<Item = (Vec<DiskNumber>, u64)>,
         are_partners: impl Fn(DiskNumber, DiskNumber) -> bool,
     ) -> Result<Self, TooSmall> {
+        let sets: Vec<(Vec<DiskNumber>, u64)> = sets.into_iter().collect();
+        let extents = sets.iter().map(|(_, count)| count).sum();
         let mut loads: Vec<&Load> = loads.iter().collect();
         loads.sort_by_key(|load| load.disk);
         let names: BTreeSet<&str> = loads.iter().map(|load| load.failure_group.as_str()).collect();
         let names: BTreeMap<&str, usize> = names.into_iter().zip(0..).collect();
         let groups: Vec<usize> = loads.iter().map(|load| names[load.failure_group.as_str()]).collect();
-        let shares = shares(mirrors, &loads, &groups, names.len())?;
+        let shares = shares(extents, &loads, &groups, names.len())?;
         let standing = |((load, group), share): ((&&Load, usize), u32)| Standing {
             number: load.disk,
             group,
@@ -516,9 +524,8 @@ const ROUNDS: u64 = 8;
 const FULL: u64 = 1 << 40;
 
 /// The shares of disks: see "What even is".
-fn shares(mirrors: usize, loads: &[&Load], groups: &[usize], count: usize) -> Result<Vec<u32>, TooSmall> {
+fn shares(cap: u64, loads: &[&Load], groups: &[usize], count: usize) -> Result<Vec<u32>, TooSmall> {
     let total: u64 = loads.iter().map(|load| u64::from(load.held)).sum();
-    let cap = total.div_ceil(mirrors.max(1) as u64);
     let at = |load: &Load, level: u64| -> u32 {
         match load.role {
             Role::Leaves => 0,

@@ -30,7 +30,7 @@ use crate::{
     buffer::{Buffer, Slice},
     error::FileError,
     event::{Event, Severity},
-    extent::{Extent, Mirror},
+    extent::{Extent, Mirror, Mirrors},
     group::Group,
     member::{Member, Settled},
     planted::{self, Bug},
@@ -89,8 +89,12 @@ fn bytes_of(blocks: usize) -> usize {
 impl Group {
     /// An extent's mirrors with their disks, in order. What a damaged catalog puts where no data lies is none.
     pub(crate) fn mirrors<'a>(&'a self, extent: &Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> + use<'a> {
-        let mirrors = extent.mirrors().into_iter();
-        let known = mirrors.filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (mirror, member)));
+        self.members_of(extent.mirrors())
+    }
+
+    fn members_of(&self, mirrors: Mirrors) -> impl Iterator<Item = (Mirror, &Arc<Member>)> {
+        let known =
+            mirrors.into_iter().filter_map(|mirror| self.members.get(&mirror.disk).map(|member| (mirror, member)));
         known.filter(|(mirror, member)| member.layout().is_data(mirror.au))
     }
 
@@ -294,7 +298,8 @@ impl Group {
         _active: &Active<'_>,
     ) -> Result<(Buffer, Compared), FileError> {
         self.load_sums(extent).await?;
-        let candidates: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
+        let (mirrors, guest) = extent.places();
+        let candidates: Vec<_> = self.members_of(mirrors).filter(|(_, member)| member.is_readable()).collect();
         let mut images = Vec::new();
         let mut zones = Vec::new();
         for (mirror, member) in &candidates {
@@ -361,7 +366,7 @@ impl Group {
             }
         }
         if copied > 0 {
-            self.write_to_guest(extent, blocks.start, &sums, &result).await?;
+            self.write_to_guest(extent, guest, blocks.start, &sums, &result).await?;
         }
         if copied > 0 && (reason == Reason::Crash || guessed) && !planted::has(Bug::RecoveryNotFlushed) {
             // What somebody has read stays so: another loss of power must not bring back what the others had.
@@ -387,15 +392,16 @@ impl Group {
         Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied }))
     }
 
-    /// Where mirrors were rewritten, the place that one of them moves to may have a copy of what was wrong.
+    /// Where mirrors were rewritten, the place that one of them moved to when that began may have a copy of what was wrong.
     async fn write_to_guest(
         &self,
         extent: &Extent,
+        guest: Option<Mirror>,
         first: usize,
         sums: &[Option<u32>],
         data: &Slice,
     ) -> Result<(), FileError> {
-        let Some(guest) = extent.guest() else { return Ok(()) };
+        let Some(guest) = guest else { return Ok(()) };
         let Some(member) = self.members.get(&guest.disk).filter(|member| member.is_writable()) else { return Ok(()) };
         for index in (0..sums.len()).filter(|index| sums[*index].is_some()) {
             let part = data.part(bytes_of(index)..bytes_of(index + 1));
@@ -473,9 +479,10 @@ impl Group {
     ) -> Result<(), FileError> {
         debug_assert!(extent.state().sums.is_some(), "sums are loaded before the first write");
         let sums: Vec<u32> = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
-        let mut targets: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_writable()).collect();
+        let (mirrors, guest) = extent.places();
+        let mut targets: Vec<_> = self.members_of(mirrors).filter(|(_, member)| member.is_writable()).collect();
         let mirrors = targets.len();
-        let guest = extent.guest().and_then(|guest| Some((guest, self.members.get(&guest.disk)?)));
+        let guest = guest.and_then(|guest| Some((guest, self.members.get(&guest.disk)?)));
         let is_written = |member: &Member| member.is_writable() && !planted::has(Bug::GuestNotWritten);
         targets.extend(guest.filter(|(_, member)| is_written(member)));
         let mut flights: Vec<_> = targets

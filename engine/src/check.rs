@@ -6,7 +6,7 @@
 //!   1. The catalog's structure is sound, and its mirrors are equal; those of its log are what memory has.
 //!   2. Every name leads to a file, link counts are true, every extent belongs to a file.
 //!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
-//!   4. Two mirrors of an extent never share a failure group.
+//!   4. An extent has as many mirrors as the group's redundancy says, or more; two never share a failure group.
 //!   5. Each slot of a shared extent belongs to one file.
 //!   6. All three copies of each header are good.
 //!   7. On every online disk, what is marked as data matches its checksum, and mirrors are equal.
@@ -264,13 +264,18 @@ impl Group {
     fn check_place(&self, extent: &Extent, owners: &mut Owners, doubles: &mut Vec<Double>, report: &mut Report) {
         let name = format!("extent {} of file {}", extent.number, extent.file);
         let mut groups = BTreeSet::new();
+        let needed = self.redundancy();
         let mirrors = extent.mirrors();
+        // One that changes meanwhile says nothing: what is more becomes fewer after it, what is fewer more before it.
+        let needed = needed.min(self.redundancy());
         if extent.is_buried() {
             // It was deleted a moment ago, and disks may have left since.
             return;
         }
         if mirrors.is_empty() {
             report.bad(format!("{name} has no mirror"));
+        } else if mirrors.len() < needed.mirrors() {
+            report.bad(format!("{name} has {} mirrors, in a group of {needed} redundancy", mirrors.len()));
         }
         for mirror in mirrors {
             let Some(member) = self.members.get(&mirror.disk) else {
@@ -290,7 +295,7 @@ impl Group {
         }
     }
 
-    async fn check_data(&self, extent: &Arc<Extent>, repair: bool, report: &mut Report) -> Result<()> {
+    pub(crate) async fn check_data(&self, extent: &Arc<Extent>, repair: bool, report: &mut Report) -> Result<()> {
         self.recover_extent(extent).await?;
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;

@@ -36,7 +36,7 @@ impl Group {
         }
         let sql = "SELECT file_number, name, extents, mirrors_left, count(*) OVER () FROM v$asm_missing_mirror ORDER BY mirrors_left, file_number";
         let found = self.query(&format!("{sql} LIMIT {FILES_NAMED}")).await?;
-        let (wanted, away) = (self.redundancy.mirrors(), away.join(", "));
+        let (wanted, away) = (self.redundancy().mirrors(), away.join(", "));
         let mut texts = Vec::new();
         let mut total = 0;
         for row in &found.rows {

@@ -14,6 +14,7 @@ use crate::{
     planted::{self, Bug},
 };
 use std::{ops::Range, sync::Arc};
+use tokio::sync::Semaphore;
 
 /// What was copied.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,18 +28,23 @@ pub(crate) struct Copied {
 const STEP: usize = 16;
 
 impl Group {
-    /// Copies every piece of an extent that holds data to its AU on a disk, while `goes_on`.
+    /// Copies every piece of an extent that holds data to its AU on a disk, while `goes_on`, a step for each permit of `gate`.
     pub(crate) async fn copy_marked(
         &self,
         extent: &Extent,
         member: &Arc<Member>,
         mirror: Mirror,
+        gate: Option<&Semaphore>,
         goes_on: impl Fn() -> bool,
     ) -> Result<Copied, FileError> {
         let mut copied = Copied::default();
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         while goes_on() {
+            let _permit = match gate {
+                Some(gate) => gate.acquire().await.ok(),
+                None => None,
+            };
             let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
             let here = self.copy_pieces(extent, member, mirror, run.start, run.end).await?;
             copied.bytes += here.bytes;

@@ -385,6 +385,7 @@ fn first_membership(world: &Arc<dyn World>, new: &NewGroup, taken: &[Taken]) -> 
         au_size: new.au_size,
         stamp: 0,
         redundancy: new.redundancy,
+        wanted: new.redundancy,
         mounted: false,
         boot: world.boot_id(),
         group_name: new.name.clone(),

@@ -17,7 +17,7 @@
 //! FORMER there, unless it was forced, when the disk may be of a history that is not in sight.
 
 use crate::{
-    admin::{AdminError, Code, Departure, Estimate, Exchange, NewDisk, Order, Selection},
+    admin::{AdminError, Code, Departure, Estimate, Exchange, NewDisk, Order, Selection, Work},
     balance::{Plan, TooSmall},
     choose::{Case, Decision, Sighting},
     create::{Taken, Wanted, check_mixture, check_names, header_of, take_disks, wipe_system_area, write_header},
@@ -81,11 +81,19 @@ impl Group {
         self.rebalance(order).await
     }
 
-    /// What [`Self::exchange`] would move. Nothing is changed.
+    /// What a statement would move. Nothing is changed.
     ///
     /// # Errors
-    /// For what the exchange would be refused.
-    pub async fn estimate(&self, exchange: &Exchange) -> Result<Estimate> {
+    /// For what the statement would be refused.
+    pub async fn estimate(&self, work: &Work) -> Result<Estimate> {
+        match work {
+            Work::Exchange(exchange) => self.estimate_exchange(exchange).await,
+            Work::Resize(resizes) => self.estimate_resize(resizes).await,
+            Work::Convert(to) => self.estimate_conversion(*to).await,
+        }
+    }
+
+    async fn estimate_exchange(&self, exchange: &Exchange) -> Result<Estimate> {
         let _one_at_a_time = self.exchanging.lock().await;
         let (taken, leaving) = self.look_at(exchange).await?;
         let entries: Vec<MemberDisk> = taken.into_iter().map(|one| one.entry).collect();
@@ -224,11 +232,11 @@ impl Group {
         let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !leaving.contains(&disk.number);
         let disks = membership.disks.iter().chain(new).filter(stays);
         let groups: BTreeSet<&str> = disks.map(|disk| disk.failure_group.as_str()).collect();
-        let needed = self.redundancy.mirrors();
+        let wanted = self.voters.current().wanted;
+        let needed = wanted.mirrors();
         if groups.len() < needed {
             let text = format!(
-                "{} redundancy needs {needed} failure groups with data, {} would stay in disk group {}",
-                self.redundancy,
+                "{wanted} redundancy needs {needed} failure groups with data, {} would stay in disk group {}",
                 groups.len(),
                 self.name
             );

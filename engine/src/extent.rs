@@ -77,6 +77,15 @@ impl Mirrors {
         self.all[self.count] = mirror;
         self.count += 1;
     }
+
+    /// Takes one out; the others keep their order.
+    fn remove(&mut self, index: usize) -> Mirror {
+        let old = self.all[index];
+        self.all.copy_within(index + 1..self.count, index);
+        self.count -= 1;
+        self.all[self.count] = Mirror { disk: DiskNumber(0), au: 0 };
+        old
+    }
 }
 
 impl std::ops::Deref for Mirrors {
@@ -104,6 +113,46 @@ struct Places {
     /// The guest is on its way in, not out.
     arriving: bool,
     moves: u64,
+}
+
+/// What becomes of the mirrors of an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The guest takes the place of the mirror on a disk.
+    Move { guest: Mirror, from: DiskNumber },
+    /// The guest is one mirror more.
+    Add { guest: Mirror },
+    /// The mirror on a disk is one no more.
+    Remove { from: DiskNumber },
+}
+
+/// A change that was made in memory.
+struct Changed {
+    /// The mirror that is none any more: it is the guest now.
+    old: Option<Mirror>,
+    before: (Mirrors, Option<Mirror>, bool),
+}
+
+impl Places {
+    /// The mirrors after a change, and which of them is none any more. `None`: the guest was sent away, that mirror is gone or the last one, or
+    /// there is no room for one more.
+    fn after(&self, change: Change) -> Option<(Mirrors, Option<Mirror>)> {
+        let is_here = |guest| self.arriving && self.guest == Some(guest);
+        let mut next = self.mirrors;
+        let index = |from| self.mirrors.iter().position(|mirror| mirror.disk == from);
+        let old = match change {
+            Change::Move { guest, from } if is_here(guest) => {
+                Some(std::mem::replace(&mut next.all[index(from)?], guest))
+            }
+            Change::Add { guest } if is_here(guest) && next.count < MIRRORS_MAX => {
+                next.push(guest);
+                None
+            }
+            Change::Remove { from } if self.guest.is_none() && next.count > 1 => Some(next.remove(index(from)?)),
+            _ => return None,
+        };
+        Some((next, old))
+    }
 }
 
 /// An extent. See the module's description.
@@ -158,32 +207,39 @@ impl Extent {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn places(&self) -> MutexGuard<'_, Places> {
+    fn lock_places(&self) -> MutexGuard<'_, Places> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where its mirrors are now.
     #[must_use]
     pub fn mirrors(&self) -> Mirrors {
-        self.places().mirrors
+        self.lock_places().mirrors
     }
 
     /// What is written with the mirrors, and not read: the place that a mirror moves to, or has just left.
     #[must_use]
     pub fn guest(&self) -> Option<Mirror> {
-        self.places().guest
+        self.lock_places().guest
+    }
+
+    /// All that is written: the mirrors, and the guest. Asked for one after the other, one of them might be missing when a mirror moves in between.
+    #[must_use]
+    pub fn places(&self) -> (Mirrors, Option<Mirror>) {
+        let places = self.lock_places();
+        (places.mirrors, places.guest)
     }
 
     /// Grows whenever a mirror has moved.
     #[must_use]
     pub fn moves(&self) -> u64 {
-        self.places().moves
+        self.lock_places().moves
     }
 
     /// Begins a move: what is written from now on is written there, too. False: another is under way.
     #[must_use]
     pub fn receive(&self, guest: Mirror) -> bool {
-        let mut places = self.places();
+        let mut places = self.lock_places();
         let is_free = places.guest.is_none();
         if is_free {
             places.guest = Some(guest);
@@ -192,45 +248,32 @@ impl Extent {
         is_free
     }
 
-    /// The guest becomes the mirror that was on `from`, which is the guest from now on. `None`: it was turned away, or that mirror is gone.
-    fn change_places(&self, guest: Mirror, from: DiskNumber) -> Option<Mirror> {
-        let mut places = self.places();
-        let index = places.mirrors.iter().position(|mirror| mirror.disk == from)?;
-        if !places.arriving || places.guest != Some(guest) {
-            return None;
-        }
-        let old = std::mem::replace(&mut places.mirrors.all[index], guest);
-        places.guest = Some(old);
-        places.arriving = false;
-        places.moves += 1;
-        Some(old)
-    }
-
-    /// Undoes [`Self::change_places`] when the row did not take it: both places were written meanwhile.
-    fn change_back(&self, guest: Mirror, old: Mirror) {
-        let mut places = self.places();
-        if let Some(index) = places.mirrors.iter().position(|mirror| *mirror == guest) {
-            places.mirrors.all[index] = old;
-            places.guest = Some(guest);
-            places.arriving = true;
-            places.moves += 1;
-        }
-    }
-
-    /// The mirrors as they will be when the guest has taken the place of the one on `from`. `None`: the guest was sent away, or that
-    /// mirror is gone.
+    /// The mirrors as they will be after a change. `None`: it cannot be made, see [`Places::after`].
     #[must_use]
-    pub fn with_guest(&self, guest: Mirror, from: DiskNumber) -> Option<Mirrors> {
-        let places = self.places();
-        let mut next = places.mirrors;
-        let index = next.iter().position(|mirror| mirror.disk == from)?;
-        next.all[index] = guest;
-        (places.arriving && places.guest == Some(guest)).then_some(next)
+    pub fn after(&self, change: Change) -> Option<Mirrors> {
+        self.lock_places().after(change).map(|(next, _)| next)
+    }
+
+    /// Makes a change. Returns what was; `None`: it cannot be made, and nothing is changed.
+    fn change(&self, change: Change) -> Option<Changed> {
+        let mut places = self.lock_places();
+        let (next, old) = places.after(change)?;
+        let before = (places.mirrors, places.guest, places.arriving);
+        (places.mirrors, places.guest, places.arriving) = (next, old, false);
+        places.moves += 1;
+        Some(Changed { old, before })
+    }
+
+    /// Undoes [`Self::change`] when the row did not take it: every place was written meanwhile.
+    fn change_back(&self, changed: &Changed) {
+        let mut places = self.lock_places();
+        (places.mirrors, places.guest, places.arriving) = changed.before;
+        places.moves += 1;
     }
 
     /// A guest is written no more by those who begin now.
     pub fn dismiss(&self, guest: Mirror) {
-        let mut places = self.places();
+        let mut places = self.lock_places();
         if places.guest == Some(guest) {
             places.guest = None;
         }
@@ -239,7 +282,7 @@ impl Extent {
     /// Ends a move that cannot go on. False: it is no guest, or not one that arrives.
     #[must_use]
     pub fn turn_away(&self, guest: Mirror) -> bool {
-        let mut places = self.places();
+        let mut places = self.lock_places();
         let arrives = places.arriving && places.guest == Some(guest);
         if arrives {
             places.guest = None;
@@ -250,7 +293,7 @@ impl Extent {
     /// Whether something is written there on its behalf.
     #[must_use]
     pub fn is_at(&self, mirror: Mirror) -> bool {
-        let places = self.places();
+        let places = self.lock_places();
         places.guest == Some(mirror) || places.mirrors.contains(&mirror)
     }
 
@@ -394,20 +437,19 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
     Ok(())
 }
 
-/// Makes a guest the mirror that was on `from` inside a job, and returns that: memory first, for a guest may be turned away at any time
-/// before. `None`: it was, or that mirror is gone, and nothing has changed.
+/// Changes the mirrors of an extent inside a job, and returns which is none any more: memory first, for a guest may be turned away at any time
+/// before. `None`: it was, or the change cannot be made, and nothing has changed.
 ///
 /// # Errors
 /// What the catalog says; nothing has changed.
-pub fn move_in(
+pub fn change_mirrors(
     connection: &Connection,
     extent: &Extent,
-    guest: Mirror,
-    from: DiskNumber,
-) -> rusqlite::Result<Option<Mirror>> {
-    let Some(old) = extent.change_places(guest, from) else { return Ok(None) };
-    store_mirrors(connection, extent.id, &extent.mirrors()).inspect_err(|_| extent.change_back(guest, old))?;
-    Ok(Some(old))
+    change: Change,
+) -> rusqlite::Result<Option<Option<Mirror>>> {
+    let Some(changed) = extent.change(change) else { return Ok(None) };
+    store_mirrors(connection, extent.id, &extent.mirrors()).inspect_err(|_| extent.change_back(&changed))?;
+    Ok(Some(changed.old))
 }
 
 /// Writes where an extent's mirrors are.
@@ -614,7 +656,8 @@ mod tests {
         assert!(extent.receive(guest));
         let writer = Arc::clone(&extent);
         connection.update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.turn_away(guest))).expect("a hook");
-        let old = move_in(&connection, &extent, guest, DiskNumber(1)).expect("the catalog takes it");
+        let change = Change::Move { guest, from: DiskNumber(1) };
+        let old = change_mirrors(&connection, &extent, change).expect("the catalog takes it").expect("it is there");
         let row = load(&connection, 7).expect("read").expect("there");
         assert_eq!(*row.mirrors(), *extent.mirrors());
         assert_eq!(old, Some(at(1, 11)));
@@ -624,9 +667,38 @@ mod tests {
         extent.dismiss(at(1, 11));
         assert!(extent.receive(guest));
         connection.execute_batch("ALTER TABLE extent RENAME TO gone").expect("no table");
-        assert!(move_in(&connection, &extent, guest, DiskNumber(0)).is_err());
-        assert_eq!(*extent.mirrors(), [at(0, 11), at(2, 11)]);
+        let changes = [Change::Move { guest, from: DiskNumber(0) }, Change::Add { guest }];
+        for change in changes {
+            assert!(change_mirrors(&connection, &extent, change).is_err());
+            assert_eq!(*extent.mirrors(), [at(0, 11), at(2, 11)]);
+        }
         assert!(extent.turn_away(guest), "it is a guest that arrives, as before");
+        assert!(change_mirrors(&connection, &extent, Change::Remove { from: DiskNumber(2) }).is_err());
+        assert_eq!((extent.mirrors(), extent.guest()), (Mirrors::new(&[at(0, 11), at(2, 11)]), None));
+    }
+
+    #[test]
+    fn mirrors_are_added_and_removed_one_at_a_time_and_never_the_last() {
+        let at = |disk| Mirror { disk: DiskNumber(disk), au: 11 };
+        let extent = Extent::new(7, 300, 0, &[at(0), at(1)]);
+        assert_eq!(extent.after(Change::Add { guest: at(2) }), None, "it is no guest");
+        assert!(extent.receive(at(2)));
+        assert_eq!(extent.after(Change::Remove { from: DiskNumber(0) }), None, "another change is under way");
+        assert!(extent.change(Change::Add { guest: at(2) }).is_some_and(|changed| changed.old.is_none()));
+        assert_eq!((extent.mirrors(), extent.guest()), (Mirrors::new(&[at(0), at(1), at(2)]), None));
+        assert!(extent.receive(at(3)));
+        assert_eq!(extent.after(Change::Add { guest: at(3) }), None, "there are as many as there can be");
+        assert!(extent.turn_away(at(3)));
+        for (from, left) in [(1, vec![at(0), at(2)]), (0, vec![at(2)])] {
+            let changed = extent.change(Change::Remove { from: DiskNumber(from) }).expect("it is there");
+            assert_eq!(
+                (extent.mirrors().to_vec(), extent.guest()),
+                (left, changed.old),
+                "written until that is durable"
+            );
+            extent.dismiss(at(from));
+        }
+        assert_eq!(extent.after(Change::Remove { from: DiskNumber(2) }), None, "it is the last one");
     }
 
     #[test]

@@ -40,9 +40,7 @@ use crate::{
     voters::Voters,
     world::{Timestamp, World},
 };
-use plinth_format::{
-    BLOCK_SIZE, DiskNumber, GroupId, MembershipId, Redundancy, layout::PIECE_SIZE, membership::DiskState,
-};
+use plinth_format::{BLOCK_SIZE, DiskNumber, GroupId, MembershipId, layout::PIECE_SIZE, membership::DiskState};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -75,7 +73,6 @@ pub struct Group {
     pub(crate) world: Arc<dyn World>,
     pub(crate) id: GroupId,
     pub(crate) name: String,
-    pub(crate) redundancy: Redundancy,
     pub(crate) au_size: u64,
     /// When the group was created, and mounted: nanoseconds since 1970.
     pub(crate) created: Timestamp,
@@ -129,7 +126,6 @@ pub(crate) struct Parts {
     pub world: Arc<dyn World>,
     pub id: GroupId,
     pub name: String,
-    pub redundancy: Redundancy,
     pub au_size: u64,
     pub created: Timestamp,
     pub mounted: Timestamp,
@@ -199,7 +195,6 @@ impl Group {
             world: parts.world,
             id: parts.id,
             name: parts.name,
-            redundancy: parts.redundancy,
             au_size: parts.au_size,
             created: parts.created,
             mounted: parts.mounted,
@@ -319,6 +314,7 @@ impl Group {
         }
         if purpose == Purpose::Serve {
             let leaves = self.voters.current().disks.iter().any(|disk| disk.leaving || disk.target.is_some());
+            let leaves = leaves || self.is_converting();
             let default = (rebalance::POWER_DEFAULT, Phases::default());
             if let Some((power, phases)) = rebalance.or(leaves.then_some(default)) {
                 self.resume_rebalance(power, phases);
@@ -371,6 +367,7 @@ impl Group {
             self.tell(Severity::Warning, None, format!("file times are not stored: {error}"));
         }
         self.drop_cached_sums();
+        crate::buffer::shed();
         self.extents.shed();
         self.drop_overdue();
     }
@@ -687,7 +684,7 @@ impl Group {
         };
         let units = self.au_size / BLOCK_SIZE as u64;
         let slots = self.slots().free() as u64 * (PIECE_SIZE / BLOCK_SIZE as u64);
-        let mirrors = self.redundancy.mirrors() as u64;
+        let mirrors = placement.mirrors() as u64;
         crate::api::FileSystemSpace {
             block_size: BLOCK_SIZE as u32,
             blocks: total * units / mirrors,

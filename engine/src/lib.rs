@@ -32,6 +32,7 @@ mod check_missing;
 mod check_space;
 pub mod choose;
 pub mod completion;
+mod convert;
 mod copy;
 mod create;
 mod disks;

@@ -24,7 +24,7 @@ impl Group {
                 sector: sectors.map_or(512, |sectors| sectors.physical),
                 au_size: au,
                 state: "MOUNTED".to_owned(),
-                redundancy: self.redundancy.to_string(),
+                redundancy: self.redundancy().to_string(),
                 total: usable.total * au,
                 free: usable.free * au,
                 required_mirror_free: usable.required_mirror_free * au,

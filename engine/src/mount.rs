@@ -336,7 +336,6 @@ async fn mount_disks(
     let group = Group::assemble(Parts {
         id: decision.group,
         name: name.to_owned(),
-        redundancy: found.redundancy,
         au_size: found.au_size,
         created: found.created,
         mounted: world.now(),
@@ -570,10 +569,13 @@ fn build_space(
 }
 
 impl Group {
-    /// What a header says of its disk that is not so: its name or its size. While it is resized both sizes are right.
+    /// What a header says of its disk that is not so: its name, its size or the group's redundancy. While it is resized both sizes are right.
     pub(crate) fn outdated(&self, member: &Member, header: &DiskHeader) -> Option<String> {
         if *header.name != *member.name() {
             return Some(format!("calls it {}", header.name));
+        }
+        if header.redundancy != self.redundancy() {
+            return Some(format!("says that the group is of {} redundancy", header.redundancy));
         }
         let size = header.layout.size();
         let target = self.voters.current().disk(member.number).and_then(|entry| entry.target);
@@ -595,6 +597,7 @@ impl Group {
             let mut renewed = DiskHeader { sequence: header.best.sequence + 1, ..header.best };
             if is_outdated {
                 (renewed.name, renewed.layout) = (member.name().to_string(), member.layout());
+                renewed.redundancy = self.redundancy();
             }
             return write_header(member, &renewed, &renewed.layout.header_places()).await;
         }

@@ -1,4 +1,6 @@
-//! Moving one mirror of an extent to another disk, while the extent is read and written.
+//! Mirrors of an extent that come and go, while it is read and written: one moves to another disk, one more is made, one is taken.
+//!
+//! To move one:
 //!
 //!   1. Take an AU there. It becomes the extent's *guest*: what is written from now on is written there, too, and no read goes
 //!      there. Who began before has ended, and marked what he wrote, when the whole range has been held once.
@@ -8,30 +10,36 @@
 //!      durable: whichever row a crash leaves, nothing acknowledged is missing where it points.
 //!   5. The old AU is free when nobody reads there any more (`reclaim.rs`).
 //!
-//! A crash before 4 leaves an AU that is nobody's, and a mirror where it was. A crash after it finds the region listed, and compares the
-//! mirrors. Nothing else is to be remembered: a move is done, or was never begun.
+//! One more is made in the same way; there is no old place. To take one:
+//!
+//!   1. Compare all mirrors, and mend what is wrong: what only the one that goes still shows is on the others then. Flush their disks.
+//!   2. Steps 3 to 5, with the mirror that goes as the guest. One of those that stay is on an ONLINE disk.
+//!
+//! A crash before 4 leaves an AU that is nobody's, and the mirrors as they were. A crash after it finds the region listed, and compares the
+//! mirrors. Nothing else is to be remembered: a change is made, or was never begun.
 //!
 //! A disk that fails on the way ends the move, and nothing else. When the old mirror's disk fails the move goes on: the extent is read from the
 //! others, and has all its mirrors again when it is done.
 
 use crate::{
+    admin::Report,
     catalog::CommitNumber,
     copy::Copied,
     error::FileError,
-    extent::{self, Extent, Mirror},
+    extent::{self, Change, Extent, Mirror},
     extents::Freed,
     group::Group,
     member::{Member, Settled},
     planted::{self, Bug},
+    space::Space,
 };
 use plinth_format::DiskNumber;
 use std::sync::Arc;
 
-/// A move that was made.
+/// A change that was made.
 struct Changed {
-    bytes: u64,
-    /// The place that the mirror has left, by this commit.
-    old: Mirror,
+    /// The place that a mirror has left.
+    old: Option<Mirror>,
     commit: CommitNumber,
 }
 
@@ -54,6 +62,9 @@ impl Arrival {
     }
 }
 
+/// What must be so, still, when the row changes.
+type Proviso = Box<dyn FnOnce() -> bool + Send>;
+
 impl Group {
     /// Moves the mirror of an extent that is on disk `from`, to an AU before `before` if that is given. Returns bytes copied. `None`: it is still where it was, or is not there; the
     /// extent was deleted, the disk has no room, or was lost.
@@ -67,19 +78,76 @@ impl Group {
         to: &Arc<Member>,
         before: Option<u32>,
     ) -> Result<Option<u64>, FileError> {
+        let take = |space: &mut Space| match before {
+            Some(before) => space.allocate_before(to.number, before),
+            None => space.allocate_on(to.number),
+        };
+        let change = |guest| Change::Move { guest, from };
+        self.settle_in(extent, to, take, change, before.is_some()).await
+    }
+
+    /// Makes one mirror more of an extent, on a disk. Returns bytes copied. `None`: as in [`Self::move_mirror`].
+    ///
+    /// # Errors
+    /// As [`Self::move_mirror`].
+    pub(crate) async fn add_mirror(&self, extent: &Arc<Extent>, to: &Arc<Member>) -> Result<Option<u64>, FileError> {
+        let take = |space: &mut Space| space.allocate_on(to.number);
+        self.settle_in(extent, to, take, |guest| Change::Add { guest }, false).await
+    }
+
+    /// Takes the mirror of an extent that is on disk `from`. False: it was not taken, or is not there; those that stay could not be flushed, none is on
+    /// an ONLINE disk, or the extent was deleted.
+    ///
+    /// # Errors
+    /// As [`Self::move_mirror`].
+    pub(crate) async fn remove_mirror(&self, extent: &Arc<Extent>, from: DiskNumber) -> Result<bool, FileError> {
+        if !planted::has(Bug::MirrorTakenUnread) {
+            self.check_data(extent, true, &mut Report::default()).await?;
+        }
+        let stay: Vec<Arc<Member>> = {
+            let others = extent.disks().filter(|disk| *disk != from);
+            others.filter_map(|disk| self.members.get(&disk).cloned()).collect()
+        };
+        for member in stay.iter().filter(|member| member.is_readable()) {
+            let flushed = member.flush().await;
+            if !flushed.is_ok() {
+                self.give_up(member, &flushed).await?;
+                return Ok(false);
+            }
+        }
+        let one_is_current = Box::new(move || stay.iter().any(|member| member.is_readable()));
+        match self.change_places(extent, Change::Remove { from }, one_is_current).await? {
+            Some(changed) => {
+                self.leave(extent, changed);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Brings a guest in: to an AU that `take` takes on a disk, as `change` says. `is_choice`: the extent may as well stay as it is.
+    async fn settle_in(
+        &self,
+        extent: &Arc<Extent>,
+        to: &Arc<Member>,
+        take: impl Fn(&mut Space) -> Option<u32>,
+        change: impl FnOnce(Mirror) -> Change,
+        is_choice: bool,
+    ) -> Result<Option<u64>, FileError> {
         self.recover_extent(extent).await?;
         let _in_hand = self.take_in_hand();
-        let au = match before {
-            Some(before) => self.space().allocate_before(to.number, before),
-            None => self.space().allocate_on(to.number),
-        };
+        let mut au = take(&mut self.space());
+        if au.is_none() && self.reclaim(true).await? {
+            au = take(&mut self.space());
+        }
         let Some(guest) = au.map(|au| Mirror { disk: to.number, au }) else { return Ok(None) };
-        let is_choice = before.is_some();
-        let arrived =
-            if extent.receive(guest) { self.bring_over(extent, from, to, guest, is_choice).await } else { Ok(None) };
-        if let Ok(Some(Changed { bytes, old, commit })) = arrived {
-            extent.dismiss(old);
-            self.note_freed(commit, Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() });
+        let arrived = if extent.receive(guest) {
+            self.bring_over(extent, to, guest, change(guest), is_choice).await
+        } else {
+            Ok(None)
+        };
+        if let Ok(Some((bytes, changed))) = arrived {
+            self.leave(extent, changed);
             return Ok(Some(bytes));
         }
         if extent.mirrors().contains(&guest) {
@@ -93,21 +161,30 @@ impl Group {
         arrived.map(|_| None)
     }
 
-    /// Steps 1 to 4, with the guest there. `is_choice`: it may as well stay.
+    /// Step 5, if there is an old place.
+    fn leave(&self, extent: &Arc<Extent>, Changed { old, commit }: Changed) {
+        if let Some(old) = old {
+            extent.dismiss(old);
+            self.note_freed(commit, Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() });
+        }
+    }
+
+    /// Steps 1 to 4, with the guest there. Returns bytes copied, too.
     async fn bring_over(
         &self,
         extent: &Arc<Extent>,
-        from: DiskNumber,
         to: &Arc<Member>,
         guest: Mirror,
+        change: Change,
         is_choice: bool,
-    ) -> Result<Option<Changed>, FileError> {
+    ) -> Result<Option<(u64, Changed)>, FileError> {
         let arrival = Arrival::new(to);
         if !planted::has(Bug::MoveOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
         let goes_on = || arrival.is_good() && !extent.is_buried();
-        let Copied { bytes, lost } = self.copy_marked(extent, to, guest, goes_on).await?;
+        let gate = self.rebalance.gate();
+        let Copied { bytes, lost } = self.copy_marked(extent, to, guest, gate.as_deref(), goes_on).await?;
         if lost && is_choice {
             // What cannot be read now may be read later, where it is.
             return Ok(None);
@@ -117,49 +194,61 @@ impl Group {
             self.give_up(to, &flushed).await?;
             return Ok(None);
         }
+        let changed = self.change_places(extent, change, Box::new(move || arrival.is_good())).await?;
+        Ok(changed.map(|changed| (bytes, changed)))
+    }
+
+    /// Steps 3 and 4. `None`: the change cannot be made.
+    async fn change_places(
+        &self,
+        extent: &Arc<Extent>,
+        change: Change,
+        proviso: Proviso,
+    ) -> Result<Option<Changed>, FileError> {
         // Listed from before the row changes until its checksums are in the new place. Nobody waits for a range with this.
         let _active = self.activate(extent).await?;
         self.load_sums(extent).await?;
         let before: Vec<DiskNumber> = extent.disks().collect();
-        let Some(after) = extent.with_guest(guest, from) else { return Ok(None) };
+        let Some(after) = extent.after(change) else { return Ok(None) };
         let after = || after.into_iter().map(|mirror| mirror.disk);
         // From here on these are not expelled if the extent would lose by it; what was decided before is in force when the voters are settled.
         self.mirror_sets.add(after());
         self.voters.settled().await;
-        let changed = self.change_row(extent, from, guest, arrival).await;
+        let changed = self.change_row(extent, change, proviso).await;
         match &changed {
             Ok(Some(_)) => self.mirror_sets.remove(before.into_iter()),
             Ok(None) => self.mirror_sets.remove(after()),
             Err(_) => {}
         }
-        Ok(changed?.map(|(old, commit)| Changed { bytes, old, commit }))
+        changed
     }
 
-    /// Step 4. `None`: the guest is not, or not any more, what it should be.
+    /// Step 4. `None`: something is not, or not any more, what it should be.
     async fn change_row(
         &self,
         extent: &Arc<Extent>,
-        from: DiskNumber,
-        guest: Mirror,
-        arrival: Arrival,
-    ) -> Result<Option<(Mirror, CommitNumber)>, FileError> {
+        change: Change,
+        proviso: Proviso,
+    ) -> Result<Option<Changed>, FileError> {
         let moving = Arc::clone(extent);
         let job = move |connection: &rusqlite::Connection| {
-            if !arrival.is_good() || moving.is_buried() {
+            if !proviso() || moving.is_buried() {
                 return Ok(None);
             }
-            let Some(old) = extent::move_in(connection, &moving, guest, from)? else { return Ok(None) };
+            let Some(old) = extent::change_mirrors(connection, &moving, change)? else { return Ok(None) };
             {
                 let mut state = moving.state();
                 // Its checksums are written there when the region closes.
                 state.dirty |= state.sums.is_some();
             }
-            if planted::has(Bug::OldPlaceLeft) {
+            if let Some(old) = old
+                && planted::has(Bug::OldPlaceLeft)
+            {
                 moving.dismiss(old);
             }
             Ok(Some(old))
         };
         let (old, commit) = self.catalog.release(true, job).await?;
-        Ok(old.map(|old| (old, commit)))
+        Ok(old.map(|old| Changed { old, commit }))
     }
 }

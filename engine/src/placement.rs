@@ -194,7 +194,7 @@ impl Placement {
                 state: disk.state,
             })
             .collect();
-        Self::new(membership.redundancy, &disks)
+        Self::new(membership.wanted, &disks)
     }
 
     /// Mirrors of an extent.
@@ -272,6 +272,28 @@ impl Placement {
             }
         }
         firsts
+    }
+
+    /// The disk for one mirror more of an extent whose mirrors are on disks `mirrors`, of those that `is_apart` from them: ONLINE, the one
+    /// with most of these among its partners, and of such the emptiest. `None`: there is no room on any.
+    #[must_use]
+    pub fn next_to(
+        &self,
+        mirrors: &[DiskNumber],
+        is_apart: impl Fn(DiskNumber) -> bool,
+        space: &Space,
+    ) -> Option<DiskNumber> {
+        let partnered = |place: &Place| {
+            place.partners.iter().filter(|partner| mirrors.contains(&self.disks[**partner].number)).count()
+        };
+        let used = |place: &Place| {
+            (u64::from(place.units - space.free(place.number).min(place.units)) << 32) / u64::from(place.units.max(1))
+        };
+        let open = self
+            .disks
+            .iter()
+            .filter(|place| place.state == DiskState::Online && space.free(place.number) > 0 && is_apart(place.number));
+        open.min_by_key(|place| (std::cmp::Reverse(partnered(place)), used(place))).map(|place| place.number)
     }
 
     /// How many more extents can be allocated, exactly.

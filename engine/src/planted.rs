@@ -119,6 +119,8 @@ bugs! {
         "the row names a mirror's new place before what was copied there is flushed"
     OldPlaceLeft "old-place-left-early"
         "the place that a mirror leaves is not written any more while the commit may still be lost"
+    MirrorTakenUnread "mirror-taken-unread"
+        "a mirror is taken although nobody has looked whether those that stay are good"
     MovedPlaceReused "old-place-reused-early"
         "the place that a mirror has left is free while I/O on it is in flight (R8)"
 }

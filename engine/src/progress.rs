@@ -1,7 +1,12 @@
 //! How far a long operation is: a resync, a rebalance.
 
 use crate::admin::Operation;
-use std::time::Duration;
+use std::{collections::VecDeque, time::Duration};
+
+/// The rate is that of so long a time before now: what was hours ago says little about when it ends.
+const WINDOW: Duration = Duration::from_secs(30);
+/// How far apart the moments are at which it is noted how far it was.
+const STEP: Duration = Duration::from_secs(1);
 
 /// How far it is. What is counted is the operation's own: extents, or mirrors.
 #[derive(Debug, Clone)]
@@ -10,7 +15,10 @@ pub struct Progress {
     pub so_far: u64,
     pub work: u64,
     pub bytes: u64,
-    began: Duration,
+    /// How far it was at moments within the window, and at the last one before it: oldest first.
+    was: VecDeque<(Duration, u64)>,
+    /// When it was last one further.
+    last: Duration,
     pub error: Option<String>,
 }
 
@@ -18,22 +26,62 @@ impl Progress {
     /// Of one that begins now.
     #[must_use]
     pub fn begin(now: Duration) -> Self {
-        Self { state: "RUN", so_far: 0, work: 0, bytes: 0, began: now, error: None }
+        Self { state: "RUN", so_far: 0, work: 0, bytes: 0, was: VecDeque::from([(now, 0)]), last: now, error: None }
+    }
+
+    /// One more is done, for which so many bytes were copied.
+    pub fn advance(&mut self, now: Duration, bytes: u64) {
+        self.so_far += 1;
+        self.bytes += bytes;
+        self.last = now;
+        if self.was.back().is_none_or(|(last, _)| now.saturating_sub(*last) >= STEP) {
+            self.was.push_back((now, self.so_far));
+            while self.was.get(1).is_some_and(|(next, _)| now.saturating_sub(*next) >= WINDOW) {
+                self.was.pop_front();
+            }
+        }
     }
 
     /// As `V$ASM_OPERATION` shows it.
     #[must_use]
     pub fn operation(&self, pass: &str, power: u32, now: Duration) -> Operation {
-        let millis = u64::try_from(now.saturating_sub(self.began).as_millis()).unwrap_or(u64::MAX).max(1);
+        // One that has ended keeps the rate that it had.
+        let now = if matches!(self.state, "RUN" | "WAIT") { now } else { self.last };
+        // The oldest moment that is no more than the window ago, or the last before it.
+        let recent = self.was.iter().rev().find(|(at, _)| now.saturating_sub(*at) >= WINDOW);
+        let (since, was) = recent.or(self.was.front()).copied().unwrap_or((now, self.so_far));
+        let millis = u64::try_from(now.saturating_sub(since).as_millis()).unwrap_or(u64::MAX).max(1);
         Operation {
             pass: pass.to_owned(),
             state: self.state.to_owned(),
             power,
             so_far: self.so_far,
             work: self.work.max(self.so_far),
-            rate: self.so_far * 60_000 / millis,
+            rate: (self.so_far - was) * 60_000 / millis,
             bytes: self.bytes,
             error: self.error.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An hour at one a second, then ten a second: what comes next is told by the last half minute.
+    #[test]
+    fn the_rate_is_that_of_the_last_half_minute() {
+        let at = |seconds: f64| Duration::from_secs_f64(seconds);
+        let mut progress = Progress::begin(at(0.0));
+        (1..=3600).for_each(|second| progress.advance(at(f64::from(second)), 1));
+        assert_eq!(progress.operation("REBALANCE", 8, at(3600.0)).rate, 60);
+        (1..=400).for_each(|tenth| progress.advance(at(3600.0 + f64::from(tenth) / 10.0), 1));
+        assert!((595..=605).contains(&progress.operation("REBALANCE", 8, at(3640.0)).rate));
+        assert_eq!(progress.operation("REBALANCE", 8, at(3640.0)).bytes, 4000);
+        assert!(progress.was.len() < 40, "nothing is kept for ever");
+        // It is paused.
+        assert_eq!(progress.operation("REBALANCE", 0, at(9000.0)).rate, 0);
+        let fresh = Progress::begin(at(5.0));
+        assert_eq!(fresh.operation("REBALANCE", 8, at(5.0)).rate, 0);
     }
 }

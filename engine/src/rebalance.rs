@@ -6,6 +6,9 @@
 //! there then. So a statement that comes while one runs changes the goal, and what has moved and would go on is moved once; and a
 //! crash repeats no more than what was on its way.
 //!
+//! First comes what restores: mirrors on disks that leave and cannot be read, of the extents with fewest others before the rest. Then
+//! extents get as many mirrors as are wanted (`convert.rs`).
+//!
 //! What is in AUs that a disk is to give up (`resize.rs`) moves in passes of its own, which look at nothing else: to where the plan sends
 //! something from that disk, and else to other AUs of it.
 //!
@@ -31,7 +34,10 @@ use crate::{
     resize::Resized,
     store,
 };
-use futures::stream::{self, StreamExt};
+use futures::{
+    channel::oneshot,
+    future::{self, Either},
+};
 use plinth_format::{
     DiskNumber, Layout,
     membership::{DiskState, MemberDisk, Membership},
@@ -44,11 +50,19 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::Semaphore;
 
 /// The highest power: mirrors on their way at once.
 pub const POWER_MAX: u32 = 1024;
 /// The power of a statement that names none.
 pub const POWER_DEFAULT: u32 = 8;
+
+/// Of so many mirrors that move one copies at least, or as many as there are disks.
+const COPIES: usize = 8;
+
+/// Mirrors that one task moves at once: their checksums are verified by one processor. And tasks, at most.
+const MOVES_PER_TASK: usize = 8;
+const TASKS_MAX: usize = 32;
 
 /// What is left of all mirrors when they are even enough: one in so many.
 const EVEN_ENOUGH: u64 = 100;
@@ -64,7 +78,12 @@ const PAUSES_FOR_ROOM: u32 = 20;
 
 /// What operators want, and how far it is.
 #[derive(Debug, Default)]
-pub struct Rebalance(Mutex<Orders>);
+pub struct Rebalance {
+    orders: Mutex<Orders>,
+    /// So many of the mirrors that are on their way copy at the same time: what is read is written while the processor's cache still
+    /// has it, and no disk is asked for more than it is good for.
+    gate: Mutex<Option<Arc<Semaphore>>>,
+}
 
 #[derive(Debug, Clone, Default)]
 struct Orders {
@@ -80,13 +99,28 @@ struct Orders {
 
 impl Rebalance {
     fn lock(&self) -> MutexGuard<'_, Orders> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What copies wait for.
+    pub fn gate(&self) -> Option<Arc<Semaphore>> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn open_gate(&self, copies: usize) {
+        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(Semaphore::new(copies)));
     }
 
     fn progress(&self, change: impl FnOnce(&mut Progress)) {
         if let Some(progress) = &mut self.lock().progress {
             change(progress);
         }
+    }
+
+    /// Whether one has stopped, with something left to do.
+    pub fn has_stopped(&self) -> bool {
+        let orders = self.lock();
+        !orders.is_running && orders.progress.as_ref().is_some_and(|progress| progress.state == "ERRS")
     }
 
     /// What `V$ASM_OPERATION` shows of it.
@@ -110,8 +144,22 @@ struct Scan {
     batch: VecDeque<Arc<Extent>>,
 }
 
+/// A pass that several tasks carry out together.
+struct Pass {
+    /// `None`: it cannot go on.
+    scan: tokio::sync::Mutex<Option<Scan>>,
+    asked: u64,
+    moved: AtomicU64,
+    /// Why one did not move: the last reason.
+    trouble: Mutex<Option<FileError>>,
+}
+
 /// What a pass is for.
 enum Focus {
+    /// Only mirrors on these disks, which leave and cannot be read, of extents that have no more than so many others that can.
+    Restore { lost: Vec<DiskNumber>, left: usize },
+    /// Only how many mirrors each extent has.
+    Convert { wanted: usize },
     /// What the plan says.
     Balance,
     /// Only what is in barred AUs.
@@ -120,16 +168,31 @@ enum Focus {
     Compact(BTreeMap<DiskNumber, u32>),
 }
 
-/// A mirror goes from a disk to a disk, perhaps the same one; there before an AU, if one is given.
+/// What is done with one mirror of an extent.
 #[derive(Debug, Clone, Copy)]
-struct Step {
-    from: DiskNumber,
-    to: DiskNumber,
-    before: Option<u32>,
+enum Step {
+    /// It goes from a disk to a disk, perhaps the same one; there before an AU, if one is given.
+    Move { from: DiskNumber, to: DiskNumber, before: Option<u32> },
+    /// It is made, wherever there is room.
+    Add,
+    /// It is taken, wherever there is most in use.
+    Remove,
 }
 
-/// An extent, and which of its mirrors go where.
+/// An extent, and what is done with its mirrors.
 type Steps = (Arc<Extent>, Vec<Step>);
+
+impl Focus {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Restore { .. } => "restore",
+            Self::Convert { .. } => "convert",
+            Self::Balance => "balance",
+            Self::Barred => "resize",
+            Self::Compact(_) => "compact",
+        }
+    }
+}
 
 /// Why no pass can go on.
 enum Stuck {
@@ -223,7 +286,7 @@ impl Group {
         }
     }
 
-    async fn make_passes(&self) -> Result<(), Stuck> {
+    async fn make_passes(self: &Arc<Self>) -> Result<(), Stuck> {
         let (mut in_vain, mut pauses, mut passes) = (0, 0, 0);
         let mut compacted = None;
         loop {
@@ -235,7 +298,10 @@ impl Group {
                 self.world.sleep(PAUSE).await;
                 continue;
             }
-            let barred = self.barred_mirrors();
+            let (barred, odd) = (self.barred_mirrors(), self.mirrors_to_convert());
+            if odd == 0 {
+                self.finish_conversion().await?;
+            }
             let waits = match if barred == 0 { self.finish_resizes().await? } else { Resized::Nothing } {
                 Resized::Nothing => false,
                 // What is even is another question now.
@@ -249,17 +315,26 @@ impl Group {
             // What has to leave where it is counts for what has to go anyway.
             let balances = phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving);
             // Where nothing of that can move, others have to make room for it.
-            let makes_room = barred > 0 && in_vain > 0 && plan.work() > 0;
-            let work = if balances || makes_room { plan.work().max(barred) } else { barred };
+            let makes_room = barred + odd > 0 && in_vain > 0 && plan.work() > 0;
+            let work = odd + if balances || makes_room { plan.work().max(barred) } else { barred };
             self.rebalance.progress(|progress| progress.work = progress.so_far + work);
-            if work > 0 && (barred > 0 || !self.is_even_enough(work, passes)) {
-                self.tell(Severity::Note, None, format!("rebalance, pass {}: {work} mirrors to move", passes + 1));
-                let focus = if barred > 0 && !makes_room { Focus::Barred } else { Focus::Balance };
+            if work > 0 && (barred + odd > 0 || !self.is_even_enough(work, passes)) {
+                let focus = match self.most_exposed() {
+                    Some(focus) if in_vain == 0 => focus,
+                    _ if makes_room => Focus::Balance,
+                    _ if odd > 0 => Focus::Convert { wanted: self.voters.current().wanted.mirrors() },
+                    _ if barred > 0 => Focus::Barred,
+                    _ => Focus::Balance,
+                };
+                let text = format!("rebalance, pass {} ({}): {work} mirrors to move", passes + 1, focus.name());
+                self.tell(Severity::Note, None, text);
                 let (moved, trouble) = self.carry_out(plan, focus, asked, power).await?;
                 passes += 1;
                 in_vain = if moved == 0 { in_vain + 1 } else { 0 };
                 if in_vain == TRIES {
-                    let why = trouble.map_or_else(String::new, |error| format!(": {error}"));
+                    let reason = trouble.map(|error| error.to_string());
+                    let reason = reason.or_else(|| (odd > 0).then(|| self.why_not_converted()));
+                    let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
                     return Err(Stuck::Because(format!("{work} mirrors should move, and none can{why}")));
                 }
                 if moved == 0 {
@@ -375,49 +450,95 @@ impl Group {
             .collect();
         let placement = self.placement();
         let are_partners = |one: DiskNumber, other: DiskNumber| placement.partners(one).any(|partner| partner == other);
-        Plan::new(self.redundancy.mirrors(), &loads, sets, are_partners)
+        Plan::new(&loads, sets, are_partners)
     }
 
     /// One pass. Returns how many mirrors were moved, and why one was not.
     async fn carry_out(
-        &self,
+        self: &Arc<Self>,
         plan: Plan,
         focus: Focus,
         asked: u64,
         power: u32,
     ) -> Result<(u64, Option<FileError>), FileError> {
-        let (moved, trouble) = (AtomicU64::new(0), Mutex::new(None));
         let scan = Scan { plan, asked, focus, from: 0, batch: VecDeque::new() };
-        let next = |scan: Option<Scan>| async move {
-            let mut scan = scan?;
-            match self.next_to_move(&mut scan).await {
-                Ok(None) => None,
-                Ok(Some(found)) => {
-                    let is_off = || self.is_stopping() || self.rebalance.lock().asked != asked;
-                    let moving = self.pace.admit(&*self.world, is_off).await;
-                    Some((Ok((found, moving)), Some(scan)))
-                }
-                Err(error) => Some((Err(error), None)),
-            }
-        };
-        // What is on its way goes on while the next is looked for: it holds pieces that others wait for.
-        let moves = stream::unfold(Some(scan), next).for_each_concurrent(power as usize, |found| async {
-            let made = match found {
-                Ok(((extent, steps), _moving)) => self.move_mirrors(extent, steps).await,
-                Err(error) => Err(error),
+        let pass = Arc::new(Pass {
+            scan: tokio::sync::Mutex::new(Some(scan)),
+            asked,
+            moved: AtomicU64::new(0),
+            trouble: Mutex::new(None),
+        });
+        let power = power.max(1) as usize;
+        let disks = self.voters.current().disks.iter().filter(|disk| !disk.quorum).count();
+        self.rebalance.open_gate(disks.max(power / COPIES).min(power));
+        let tasks = power.div_ceil(MOVES_PER_TASK).min(TASKS_MAX);
+        let share = |task: usize| power / tasks + usize::from(task < power % tasks);
+        let mut others = Vec::new();
+        for task in 1..tasks {
+            let (sender, receiver) = oneshot::channel();
+            others.push(receiver);
+            let (group, pass, share) = (Arc::clone(self), Arc::clone(&pass), share(task));
+            let moves = async move {
+                group.make_moves(&pass, share).await;
+                let _ = sender.send(());
             };
-            match made {
-                Ok(count) => _ = moved.fetch_add(count, Ordering::Relaxed),
-                // The others go on; what did not move is planned again.
-                Err(error) => *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+            self.world.spawn("rebalance", Box::pin(moves));
+        }
+        let (ended, mut end) = oneshot::channel::<()>();
+        let moves = async {
+            self.make_moves(&pass, share(0)).await;
+            for other in others {
+                let _ = other.await;
+            }
+            drop(ended);
+        };
+        // What has left its place is discarded beside that, and makes room for what comes. It is never given up half way.
+        let discards = async {
+            while let Either::Left(_) = future::select(self.world.sleep(PAUSE), &mut end).await {
+                self.reclaim(true).await?;
+            }
+            Ok::<(), FileError>(())
+        };
+        let ((), discarded) = future::join(moves, discards).await;
+        discarded?;
+        self.reclaim(true).await?;
+        let trouble = pass.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match trouble {
+            Some(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => Err(error),
+            trouble => Ok((pass.moved.load(Ordering::Relaxed), trouble)),
+        }
+    }
+
+    /// Moves what a pass says, so many at once, until there is nothing more.
+    async fn make_moves(&self, pass: &Pass, at_once: usize) {
+        let moves = (0..at_once).map(|_| async {
+            while let Some(made) = self.make_next_move(pass).await {
+                match made {
+                    Ok(count) => _ = pass.moved.fetch_add(count, Ordering::Relaxed),
+                    // The others go on; what did not move is planned again.
+                    Err(error) => {
+                        *pass.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    }
+                }
             }
         });
-        moves.await;
-        self.reclaim(true).await?;
-        match trouble.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => Err(error),
-            trouble => Ok((moved.into_inner(), trouble)),
-        }
+        future::join_all(moves).await;
+    }
+
+    /// Moves what of the next extent moves. What is on its way goes on while it is looked for: that holds pieces for which others wait.
+    async fn make_next_move(&self, pass: &Pass) -> Option<Result<u64, FileError>> {
+        let mut scanning = pass.scan.lock().await;
+        let (extent, steps) = match self.next_to_move(scanning.as_mut()?).await {
+            Ok(found) => found?,
+            Err(error) => {
+                *scanning = None;
+                return Some(Err(error));
+            }
+        };
+        let is_off = || self.is_stopping() || self.rebalance.lock().asked != pass.asked;
+        let _moving = self.pace.admit(&*self.world, is_off).await;
+        drop(scanning);
+        Some(self.move_mirrors(extent, steps).await)
     }
 
     /// The next extent of a pass of which something moves; from where to where.
@@ -427,8 +548,6 @@ impl Group {
                 return Ok(None);
             }
             let Some(extent) = scan.batch.pop_front() else {
-                // What has left its place makes room for what comes.
-                self.reclaim(true).await?;
                 let Some((extents, next)) = self.some_alive(scan.from).await? else { return Ok(None) };
                 (scan.batch, scan.from) = (extents.into(), next);
                 continue;
@@ -443,9 +562,19 @@ impl Group {
     /// Which mirrors of an extent move from where to where in this pass.
     fn steps_of(&self, scan: &mut Scan, extent: &Extent) -> Vec<Step> {
         let disks: Vec<DiskNumber> = extent.disks().collect();
-        let step = |one: &Move| Step { from: disks[one.mirror], to: one.to, before: None };
-        let within = |(disk, before)| Step { from: disk, to: disk, before };
+        let step = |one: &Move| Step::Move { from: disks[one.mirror], to: one.to, before: None };
+        let within = |(disk, before)| Step::Move { from: disk, to: disk, before };
         match &scan.focus {
+            Focus::Restore { lost, left } => {
+                if self.readable(&disks) > *left || disks.iter().all(|disk| !lost.contains(disk)) {
+                    return Vec::new();
+                }
+                scan.plan.next_from(&disks, lost).iter().map(step).collect()
+            }
+            Focus::Convert { wanted } => {
+                let step = if disks.len() < *wanted { Step::Add } else { Step::Remove };
+                vec![step; disks.len().abs_diff(*wanted)]
+            }
             Focus::Balance => scan.plan.next(&disks).iter().map(step).collect(),
             Focus::Barred => {
                 let barred: Vec<DiskNumber> = {
@@ -457,7 +586,8 @@ impl Group {
                     return Vec::new();
                 }
                 let mut steps: Vec<Step> = scan.plan.next_from(&disks, &barred).iter().map(step).collect();
-                let stay = barred.into_iter().filter(|disk| steps.iter().all(|step| step.from != *disk));
+                let goes = |step: &Step, disk| matches!(step, Step::Move { from, .. } if *from == disk);
+                let stay = barred.into_iter().filter(|disk| !steps.iter().any(|step| goes(step, *disk)));
                 let stay: Vec<_> = stay.map(|disk| within((disk, None))).collect();
                 steps.extend(stay);
                 steps
@@ -472,7 +602,13 @@ impl Group {
     }
 
     /// Fills the gaps of disks with what lies at their ends.
-    async fn make_compact(&self, plan: Plan, phases: Phases, asked: u64, power: u32) -> Result<(), FileError> {
+    async fn make_compact(
+        self: &Arc<Self>,
+        plan: Plan,
+        phases: Phases,
+        asked: u64,
+        power: u32,
+    ) -> Result<(), FileError> {
         let membership = self.voters.current();
         let is_wanted = |member: &Member| {
             phases.compact.unwrap_or_else(|| member.disk().is_some_and(|disk| disk.rotates())) && member.is_readable()
@@ -511,17 +647,42 @@ impl Group {
         self.resizing().into_iter().map(of).sum()
     }
 
-    /// Moves mirrors of one extent, one after the other. Returns how many.
+    /// How many of these disks can be read.
+    fn readable(&self, disks: &[DiskNumber]) -> usize {
+        disks.iter().filter(|disk| self.members.get(disk).is_some_and(|member| member.is_readable())).count()
+    }
+
+    /// The pass for those mirrors on disks that leave and cannot be read whose extents have fewest others. `None`: there are none.
+    fn most_exposed(&self) -> Option<Focus> {
+        let membership = self.voters.current();
+        let is_lost = |disk: &&MemberDisk| disk.leaving && self.readable(&[disk.number]) == 0;
+        let lost: Vec<DiskNumber> = membership.disks.iter().filter(is_lost).map(|disk| disk.number).collect();
+        let sets = self.mirror_sets.counts();
+        // One that has more than are wanted loses that one instead.
+        let exposed = sets
+            .iter()
+            .map(|(set, _)| set)
+            .filter(|set| set.len() <= membership.wanted.mirrors() && set.iter().any(|disk| lost.contains(disk)));
+        let left = exposed.map(|set| self.readable(set)).min()?;
+        Some(Focus::Restore { lost, left })
+    }
+
+    /// Does what is to be done with the mirrors of one extent, one after the other. Returns with how many.
     async fn move_mirrors(&self, extent: Arc<Extent>, steps: Vec<Step>) -> Result<u64, FileError> {
         let mut moved = 0;
-        for Step { from, to, before } in steps {
-            let Some(to) = self.members.get(&to) else { continue };
-            if let Some(bytes) = self.move_mirror(&extent, from, to, before).await? {
+        for step in steps {
+            let made = match step {
+                Step::Move { from, to, before } => match self.members.get(&to) {
+                    Some(to) => self.move_mirror(&extent, from, to, before).await?,
+                    None => None,
+                },
+                Step::Add => self.give_mirror(&extent).await?,
+                Step::Remove => self.take_mirror(&extent).await?.then_some(0),
+            };
+            if let Some(bytes) = made {
                 moved += 1;
-                self.rebalance.progress(|progress| {
-                    progress.so_far += 1;
-                    progress.bytes += bytes;
-                });
+                let now = self.world.monotonic();
+                self.rebalance.progress(|progress| progress.advance(now, bytes));
             }
         }
         Ok(moved)

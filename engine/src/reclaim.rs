@@ -190,7 +190,9 @@ impl Group {
             // From here on these disks are not expelled; what was decided before is in force when the voters are settled.
             taken.iter().for_each(|mirrors| self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk)));
             self.voters.settled().await;
-            if taken.iter().all(|mirrors| self.has_current(mirrors)) {
+            // A conversion that began meanwhile counts on it that what comes later has as many mirrors as it wants.
+            let as_wanted = placement.mirrors() == self.voters.current().wanted.mirrors();
+            if as_wanted && taken.iter().all(|mirrors| self.has_current(mirrors)) {
                 return Ok(taken);
             }
             taken.iter().for_each(|mirrors| self.unallocate(mirrors));
@@ -254,6 +256,9 @@ impl Group {
         self.extents.rest(extents.iter().map(|extent| extent.id));
         moved.iter().for_each(|extent| self.extents.have_moved(extent));
         let early = planted::has(Bug::DiscardBehindReuse);
+        // What was on a disk that leaves is not discarded: it goes back whole, or not at all.
+        let membership = self.voters.current();
+        let stays = |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| !disk.leaving);
         for (disk, au) in &settled {
             if early {
                 lock(&self.space).freed(*disk, *au);
@@ -262,6 +267,7 @@ impl Group {
                 && member.is_writable()
                 && member.can_discard()
                 && self.attributes().discard
+                && stays(*disk)
             {
                 // A discard that fails leaves the AU as it is, which is as good.
                 let _ = member.start_discard(member.layout().au_offset(*au), self.au_size).settle().await;

@@ -141,7 +141,7 @@ impl Group {
     ///
     /// # Errors
     /// For what it would be refused.
-    pub async fn estimate_resize(&self, resizes: &[Resize]) -> Result<Estimate> {
+    pub(crate) async fn estimate_resize(&self, resizes: &[Resize]) -> Result<Estimate> {
         let _one_at_a_time = self.exchanging.lock().await;
         let targets = self.find_targets(resizes)?;
         let plan = self.check_targets(&targets)?;

@@ -248,10 +248,11 @@ impl Group {
         self.copy_and_promote(member, losses).await;
         let membership = self.voters.current();
         let entry = membership.disk(member.number).filter(|entry| entry.state == DiskState::Online);
-        if entry.is_some_and(|entry| entry.target.is_some())
+        // What could not move without it can now.
+        if entry.is_some_and(|entry| entry.target.is_some() || self.rebalance.has_stopped())
             && let Err(error) = self.rebalance(Order { power: None, phases: None }).await
         {
-            let text = format!("the resize of disk {} does not go on: {error}", member.name());
+            let text = format!("disk {} is back, but the rebalance does not go on: {error}", member.name());
             self.tell(Severity::Alarm, Some(member.number), text);
         }
     }
@@ -368,8 +369,7 @@ impl Group {
                     Ok(bytes) => {
                         let mut resyncs = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner);
                         if let Some(progress) = resyncs.get_mut(&member.number) {
-                            progress.so_far += 1;
-                            progress.bytes += bytes;
+                            progress.advance(self.world.monotonic(), bytes);
                         }
                     }
                     Err(error) => *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
@@ -439,7 +439,7 @@ impl Group {
         if !planted::has(Bug::ResyncOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
         }
-        let copied = self.copy_marked(extent, member, mirror, || member.state() == DiskState::Syncing).await?;
+        let copied = self.copy_marked(extent, member, mirror, None, || member.state() == DiskState::Syncing).await?;
         Ok(copied.bytes)
     }
 

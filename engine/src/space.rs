@@ -319,6 +319,12 @@ impl Space {
         self.disks.get(&disk).map_or(0, |space| space.total - space.free + space.barred_in_use())
     }
 
+    /// AUs that somebody has.
+    #[must_use]
+    pub fn held(&self, disk: DiskNumber) -> u32 {
+        self.used(disk) - self.disks.get(&disk).map_or(0, |space| space.pending)
+    }
+
     /// AUs that were freed and are not free yet.
     #[cfg(test)]
     pub fn pending(&self, disk: DiskNumber) -> u32 {

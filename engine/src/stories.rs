@@ -1,5 +1,6 @@
 //! Whole groups on disks in memory: what happens to a database's bytes when things go wrong.
 
+mod convert;
 mod crowd;
 mod endings;
 mod exchange;

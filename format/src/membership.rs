@@ -23,7 +23,8 @@ pub const AU_SIZE: Range<usize> = 96..104; //        bytes
 pub const STAMP_COUNTER: Range<usize> = 104..112; // the stamp's counter when this was recorded
 pub const REDUNDANCY: Range<usize> = 112..113; //    1 external, 2 normal, 3 high
 pub const MOUNTED: Range<usize> = 113..114; //       1: an engine was using the group
-//                                 114..116
+pub const WANTED: Range<usize> = 114..115; //        the redundancy that it is converted to: as above; 0: it is not converted
+//                                 115..116
 pub const DISK_COUNT: Range<usize> = 116..120;
 pub const RUN_COUNT: Range<usize> = 120..124; //     catalog runs
 pub const ANCESTOR_COUNT: Range<usize> = 124..128; // youngest first
@@ -131,7 +132,10 @@ pub struct Membership {
     pub created: i64,
     pub au_size: u64,
     pub stamp: u64,
+    /// Every extent has this many mirrors, at least.
     pub redundancy: Redundancy,
+    /// New extents have this many. More than `redundancy`, while the group is converted to it: then the others are being given theirs.
+    pub wanted: Redundancy,
     /// An engine was using the group: it did not stop in good order unless this is false.
     pub mounted: bool,
     pub boot: [u8; 16],
@@ -164,6 +168,7 @@ impl Membership {
         put(&mut bytes, STAMP_COUNTER, &self.stamp.to_le_bytes());
         put(&mut bytes, REDUNDANCY, &[self.redundancy as u8]);
         put(&mut bytes, MOUNTED, &[u8::from(self.mounted)]);
+        put(&mut bytes, WANTED, &[if self.wanted == self.redundancy { 0 } else { self.wanted as u8 }]);
         put(&mut bytes, DISK_COUNT, &count(self.disks.len()));
         put(&mut bytes, RUN_COUNT, &count(self.catalog.len()));
         put(&mut bytes, ANCESTOR_COUNT, &count(self.ancestors.len()));
@@ -203,13 +208,19 @@ impl Membership {
             return Err(FormatError::Length { found: record.len(), limit: end });
         }
         let au_size = get_u64(record, AU_SIZE);
+        let redundancy = Redundancy::decode(record[REDUNDANCY.start])?;
         let membership = Self {
             generation: get_u64(record, GENERATION),
             id: MembershipId(get(record, ID)),
             created: get_i64(record, CREATED),
             au_size,
             stamp: get_u64(record, STAMP_COUNTER),
-            redundancy: Redundancy::decode(record[REDUNDANCY.start])?,
+            redundancy,
+            wanted: match record[WANTED.start] {
+                0 => redundancy,
+                wanted if wanted > redundancy as u8 => Redundancy::decode(wanted)?,
+                wanted => return Err(FormatError::Field { field: "redundancy that is wanted", value: wanted.into() }),
+            },
             mounted: record[MOUNTED.start] != 0,
             boot: get(record, BOOT),
             group_name: get_text(record, GROUP_NAME, "group name")?,

@@ -72,8 +72,8 @@ fn in_the_code() -> BTreeMap<String, Fields> {
         (
             "membership",
             fields!(
-                membership: GENERATION, ID, CREATED, AU_SIZE, STAMP_COUNTER, REDUNDANCY, MOUNTED, DISK_COUNT,
-                RUN_COUNT, ANCESTOR_COUNT, BOOT, GROUP_NAME,
+                membership: GENERATION, ID, CREATED, AU_SIZE, STAMP_COUNTER, REDUNDANCY, MOUNTED, WANTED,
+                DISK_COUNT, RUN_COUNT, ANCESTOR_COUNT, BOOT, GROUP_NAME,
             ),
         ),
         (

@@ -170,6 +170,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
         au_size,
         stamp: 77,
         redundancy: Redundancy::Normal,
+        wanted: [Redundancy::Normal, Redundancy::High][disks.len() % 2],
         mounted: true,
         boot: random.id(),
         group_name: "DATA".into(),

@@ -71,7 +71,7 @@ pub fn allowed(fault: Fault) -> &'static [State] {
         F::OldImage | F::CloneShown | F::Shrunk | F::Blank => &[Whole, Degraded, Full],
         F::DropAndCreate | F::KilledInRepair => &[Whole, Full],
         F::Full => &[Whole, Degraded, Moving],
-        F::DisksExchanged => &[Whole, Degraded, Recovering, Full, Moving],
+        F::DisksExchanged | F::RedundancyConverted => &[Whole, Degraded, Recovering, Full, Moving],
     }
 }
 
@@ -112,7 +112,7 @@ impl Coverage {
     /// Pairs of the table that were never met.
     pub fn missing(&self) -> Vec<String> {
         let drawn = Fault::ALL.iter().filter(|(.., weight)| *weight > 0).map(|(fault, ..)| *fault);
-        let moves = drawn.clone().any(|fault| fault == Fault::DisksExchanged);
+        let moves = drawn.clone().any(|fault| matches!(fault, Fault::DisksExchanged | Fault::RedundancyConverted));
         let all = drawn.flat_map(|fault| allowed(fault).iter().map(move |state| (fault, *state)));
         all.filter(|(_, state)| moves || *state != State::Moving)
             .filter(|pair| !self.0.contains_key(pair))

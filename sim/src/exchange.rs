@@ -1,4 +1,4 @@
-//! Disks come and go: added, dropped, both in one statement; and the engine may die in that.
+//! Disks come and go, added, dropped, both in one statement; mirrors become more or fewer; and the engine may die in that.
 
 use crate::{
     disk::SimDisk,
@@ -7,10 +7,10 @@ use crate::{
     tenant::{AT_ONCE, Ill, words},
 };
 use plinth_engine::{
-    admin::{Departure, Exchange, NewDisk, Selection},
+    admin::{AdminError, Conversion, Departure, Exchange, NewDisk, Selection},
     testing::Numbers,
 };
-use plinth_format::{layout::MIB, membership::DiskState};
+use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
@@ -39,12 +39,42 @@ impl Story {
             let place = tenant.disks.iter().rev().find(|disk| tenant.path_of(disk) == new.path);
             place.expect("made above").faults(|faults| faults.slow = slow);
         }
+        let group = Arc::clone(tenant.group());
+        self.tell_engine(g, async move { group.exchange(exchange, Some(power)).await }, numbers).await
+    }
+
+    /// Everything gets another number of mirrors. What cannot be done is refused, and changes nothing.
+    pub async fn convert(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let tenant = &mut self.tenants[g];
+        let all = [Redundancy::External, Redundancy::Normal, Redundancy::High];
+        // One that survives what is wrong already.
+        let to = *pick(numbers, &all[tenant.count_ill().min(2)..]);
+        let most = 1 << numbers.below(4);
+        let power = u32::try_from(1 + numbers.below(most)).expect("small");
+        tenant.say(|| format!("from {} to {to} redundancy, power {power}", tenant.shape.redundancy));
+        // Nobody can count on more from now on, whether it comes to that or not; what it came to is asked for later.
+        tenant.shape.redundancy = tenant.shape.redundancy.min(to);
+        if numbers.below(3) == 0 {
+            let slow = Duration::from_millis(numbers.below(40));
+            pick(numbers, &tenant.disks).faults(|faults| faults.slow = slow);
+        }
+        let group = Arc::clone(tenant.group());
+        self.tell_engine(g, async move { group.convert(Conversion(to), Some(power)).await }, numbers).await
+    }
+
+    /// An engine is told something that moves mirrors, and may end in that, or while they move.
+    async fn tell_engine(
+        &mut self,
+        g: usize,
+        statement: impl Future<Output = Result<(), AdminError>> + Send + 'static,
+        numbers: &mut Numbers,
+    ) -> Result<(), Failure> {
+        let tenant = &mut self.tenants[g];
         let dies = numbers.below(4) == 0;
         if dies {
             self.core.fuse(tenant.process(), Some(moment(numbers)));
         }
-        let group = Arc::clone(tenant.group());
-        match tenant.inside(async move { group.exchange(exchange, Some(power)).await }).await? {
+        match tenant.inside(statement).await? {
             Some(Err(error)) => tenant.say(|| format!("refused: {}", words(&error))),
             Some(Ok(())) => {}
             None => tenant.say(|| "the engine is killed in that".to_owned()),

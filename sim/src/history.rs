@@ -177,6 +177,7 @@ impl Story {
         for tenant in &mut self.tenants {
             tenant.failure()?;
             tenant.replace_if_stopped().await?;
+            tenant.note_redundancy();
         }
         *lock(&self.counts.operations) = self.done();
         Ok(())

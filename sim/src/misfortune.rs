@@ -132,6 +132,7 @@ impl Story {
             F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors => {
                 !lenient && self.can_lose(g)
             }
+            F::RedundancyConverted => !lenient && tenant.may_convert(),
             F::PowerCutAgain | F::Subset | F::Halves | F::HostileBytes | F::Frozen => !lenient,
             _ => true,
         }
@@ -287,6 +288,7 @@ impl Story {
             }
             Fault::KilledInRepair => self.killed_in_repair(g, numbers).await,
             Fault::DisksExchanged => self.exchange(g, numbers).await,
+            Fault::RedundancyConverted => self.convert(g, numbers).await,
         }
     }
 

@@ -185,6 +185,8 @@ faults! {
     KilledInRepair "killed-in-repair" 2,
     /// Disks are added, or dropped, or both.
     DisksExchanged "disks-exchanged" 6,
+    /// The group gets another redundancy.
+    RedundancyConverted "redundancy-converted" 5,
 }
 
 impl Fault {
@@ -243,7 +245,9 @@ impl Plan {
         let step = |_| {
             // What does not last is met by what follows at once.
             let at_once = match last {
-                Fault::Return | Fault::Full | Fault::DisksExchanged => numbers.below(4) > 0,
+                Fault::Return | Fault::Full | Fault::DisksExchanged | Fault::RedundancyConverted => {
+                    numbers.below(4) > 0
+                }
                 _ => numbers.below(3) == 0,
             };
             let after = if at_once { 0 } else { share / 2 + numbers.below(share.max(1)) };

@@ -173,6 +173,19 @@ impl Tenant {
         self.core.tell(|| format!("{}: {}", self.name, line()));
     }
 
+    /// What the engine says that can be counted on.
+    pub fn note_redundancy(&mut self) {
+        if let Some(group) = &self.group {
+            self.shape.redundancy = group.redundancy();
+        }
+    }
+
+    /// Whether another redundancy loses nothing: a mirror that is taken may be the only good one where nobody has noticed yet.
+    pub fn may_convert(&self) -> bool {
+        let is_strange = self.silent || self.lossy || self.forgetful || self.beyond || !self.undo.is_empty();
+        !is_strange && !self.ill.values().any(|ill| *ill == Ill::Doubtful)
+    }
+
     /// How many failure groups may be ill at the same time.
     pub fn budget(&self) -> usize {
         self.shape.redundancy.mirrors() - 1

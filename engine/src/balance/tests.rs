@@ -52,7 +52,7 @@ impl World {
     }
 
     fn plan(&self) -> Result<Plan, TooSmall> {
-        Plan::new(self.mirrors, &self.loads, self.sets(), |_, _| true)
+        Plan::new(&self.loads, self.sets(), |_, _| true)
     }
 
     fn sets(&self) -> BTreeMap<Vec<DiskNumber>, u64> {

@@ -40,6 +40,7 @@ fn root(disks: u16) -> Membership {
         au_size: MIB,
         stamp: STAMP,
         redundancy: Redundancy::Normal,
+        wanted: Redundancy::Normal,
         mounted: false,
         boot: [0; 16],
         group_name: "DATA".to_owned(),

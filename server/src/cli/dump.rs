@@ -201,6 +201,9 @@ fn membership(disk: &Disk<'_>, out: &mut String) {
             line(out, "parent", members.ancestors.first().map_or_else(|| "none".into(), ToString::to_string));
             line(out, "created", rfc3339(members.created));
             line(out, "redundancy", members.redundancy);
+            if members.wanted != members.redundancy {
+                line(out, "converted to", members.wanted);
+            }
             line(out, "AU size", format_args!("{} bytes", members.au_size));
             line(out, "stamp", members.stamp);
             line(out, "in use", members.mounted);

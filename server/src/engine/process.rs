@@ -345,16 +345,10 @@ impl Engine {
             Request::Exchange { exchange, order } => {
                 done(self.mounted().and_then(|group| block_on(group.exchange(exchange, order))))
             }
-            Request::Estimate(exchange) => match self.mounted().and_then(|group| block_on(group.estimate(&exchange))) {
+            Request::Estimate(work) => match self.mounted().and_then(|group| block_on(group.estimate(&work))) {
                 Ok(estimate) => Answer::Estimate(estimate),
                 Err(error) => Answer::Refused(error),
             },
-            Request::EstimateResize(resizes) => {
-                match self.mounted().and_then(|group| block_on(group.estimate_resize(&resizes))) {
-                    Ok(estimate) => Answer::Estimate(estimate),
-                    Err(error) => Answer::Refused(error),
-                }
-            }
             Request::Replace { replacements, power } => done(self.mounted().and_then(|group| {
                 power.into_iter().for_each(|power| group.set_resync_power(power));
                 block_on(group.replace(&replacements))
@@ -363,6 +357,7 @@ impl Engine {
             Request::Resize { resizes, order } => {
                 done(self.mounted().and_then(|group| block_on(group.resize_disks(&resizes, order))))
             }
+            Request::Convert { to, order } => done(self.mounted().and_then(|group| block_on(group.convert(to, order)))),
             Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
             Request::Rebalance(order) => done(self.mounted().and_then(|group| block_on(group.rebalance(order)))),
             Request::Check { repair } => match self.mounted().and_then(|group| block_on(check(&group, repair))) {

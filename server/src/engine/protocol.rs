@@ -2,8 +2,8 @@
 
 use plinth_engine::{
     admin::{
-        AdminError, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement, Report, Resize, Selection,
-        Value,
+        AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement, Report, Resize,
+        Selection, Value, Work,
     },
     api::Kind,
 };
@@ -43,10 +43,8 @@ pub enum Request {
         exchange: Exchange,
         order: Order,
     },
-    /// What an exchange would move.
-    Estimate(Exchange),
-    /// What a resize would move.
-    EstimateResize(Vec<Resize>),
+    /// What something would move.
+    Estimate(Work),
     Undrop,
     Replace {
         replacements: Vec<Replacement>,
@@ -55,6 +53,10 @@ pub enum Request {
     Rename(Renaming),
     Resize {
         resizes: Vec<Resize>,
+        order: Order,
+    },
+    Convert {
+        to: Conversion,
         order: Order,
     },
     Rebalance(Order),

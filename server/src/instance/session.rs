@@ -18,8 +18,8 @@ use crate::{
     users,
 };
 use plinth_engine::admin::{
-    AdminError, Code, Departure, Estimate, Exchange, HeaderStatus, NewDisk, NewGroup, Replacement, Report, Rows,
-    Selection, Survey, Value,
+    self, AdminError, Code, Conversion, Departure, Estimate, Exchange, HeaderStatus, NewDisk, NewGroup, Replacement,
+    Report, Rows, Selection, Survey, Value,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -187,6 +187,12 @@ impl Context {
                 renamed.map_err(|error| Refusal::from(error).or_at(*at))?;
                 Ok(Outcome::Done)
             }
+            Statement::Convert { group, to, rebalance, at } => {
+                let request = Request::Convert { to: Conversion(*to), order: rebalance.order() };
+                self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(*at))?;
+                self.wait_for_rebalance(group, *rebalance, cancel)?;
+                Ok(Outcome::Done)
+            }
             Statement::Resize { group, resizes, rebalance, at } => {
                 let request = Request::Resize { resizes: resizes.clone(), order: rebalance.order() };
                 self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(*at))?;
@@ -249,7 +255,7 @@ impl Context {
             if cancel.is_cancelled() {
                 return Err(Refusal::canceled().hint(format!("{what} goes on; v$asm_operation shows it")));
             }
-            thread::sleep(Duration::from_millis(100));
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -370,15 +376,16 @@ impl Context {
 
     /// `EXPLAIN WORK`.
     fn explain(&self, id: &str, group: &At<String>, work: &Work, at: usize, notices: &mut Vec<Notice>) -> Result<()> {
-        let (request, places) = match work {
+        let (asked, places) = match work {
             Work::Exchange(add, drop) => {
                 let (exchange, places) = self.disks_of(add, drop)?;
-                (Request::Estimate(exchange), places)
+                (admin::Work::Exchange(exchange), places)
             }
-            Work::Resize(resizes) => (Request::EstimateResize(resizes.clone()), Places::new()),
+            Work::Resize(resizes) => (admin::Work::Resize(resizes.clone()), Places::new()),
+            Work::Convert(to) => (admin::Work::Convert(Conversion(*to)), Places::new()),
         };
         let engine = self.engine(group)?;
-        let estimate = engine.estimate(&request).map_err(|error| at_disk(error, &places, at))?;
+        let estimate = engine.estimate(&Request::Estimate(asked)).map_err(|error| at_disk(error, &places, at))?;
         let Estimate { work, least, au_size } = estimate;
         let size = work.saturating_mul(au_size) >> 20;
         notices.push(note(format!("{work} AUs would move, {size} MiB at most; the least possible is {least} AUs")));

@@ -242,21 +242,34 @@ impl Parser<'_> {
     }
 
     fn redundancy(&mut self) -> Result<Redundancy> {
-        let redundancy = if self.take("EXTERNAL") {
-            Redundancy::External
-        } else if self.take("NORMAL") {
-            Redundancy::Normal
-        } else if self.take("HIGH") {
-            Redundancy::High
-        } else if self.is("FLEX") || self.is("EXTENDED") {
-            return Err(self.later("FLEX and EXTENDED REDUNDANCY").hint("use EXTERNAL, NORMAL or HIGH REDUNDANCY"));
-        } else if self.is("QUORUM") || self.is("REGULAR") || self.is("FAILGROUP") || self.is("DISK") {
+        if let Some(redundancy) = self.kind_of_redundancy()? {
+            self.need("REDUNDANCY")?;
+            return Ok(redundancy);
+        }
+        if self.is("QUORUM") || self.is("REGULAR") || self.is("FAILGROUP") || self.is("DISK") {
             return Ok(Redundancy::Normal);
-        } else {
-            return Err(self.expected("EXTERNAL, NORMAL or HIGH REDUNDANCY, FAILGROUP or DISK"));
-        };
+        }
+        Err(self.expected("EXTERNAL, NORMAL or HIGH REDUNDANCY, FAILGROUP or DISK"))
+    }
+
+    /// `EXTERNAL`, `NORMAL` or `HIGH`, if one of them is there.
+    fn kind_of_redundancy(&mut self) -> Result<Option<Redundancy>> {
+        if self.is("FLEX") || self.is("EXTENDED") {
+            let refusal = self.later("FLEX and EXTENDED REDUNDANCY");
+            return Err(refusal.hint("use EXTERNAL, NORMAL or HIGH REDUNDANCY"));
+        }
+        let kinds = [("EXTERNAL", Redundancy::External), ("NORMAL", Redundancy::Normal), ("HIGH", Redundancy::High)];
+        Ok(kinds.into_iter().find(|(keyword, _)| self.take(keyword)).map(|(_, redundancy)| redundancy))
+    }
+
+    /// `CONVERT REDUNDANCY TO {EXTERNAL|NORMAL|HIGH} [REDUNDANCY] [REBALANCE ...]`, behind its first word.
+    fn convert(&mut self, group: At<String>, at: usize) -> Result<Statement> {
         self.need("REDUNDANCY")?;
-        Ok(redundancy)
+        self.need("TO")?;
+        let Some(to) = self.kind_of_redundancy()? else { return Err(self.expected("EXTERNAL, NORMAL or HIGH")) };
+        self.take("REDUNDANCY");
+        let rebalance = if self.is("REBALANCE") { self.rebalance()? } else { Rebalance::default() };
+        Ok(Statement::Convert { group, to, rebalance, at })
     }
 
     /// `[QUORUM|REGULAR] [FAILGROUP f] DISK ...`
@@ -422,6 +435,9 @@ impl Parser<'_> {
         if self.take("RESIZE") {
             return self.resize(group, at);
         }
+        if self.take("CONVERT") {
+            return self.convert(group, at);
+        }
         if self.take("OFFLINE") {
             let which = self.selection(false)?;
             let drop_after = self.drop_after()?;
@@ -454,12 +470,12 @@ impl Parser<'_> {
             let (name, value) = self.attribute()?;
             return Ok(Statement::SetAttribute { group, name, value });
         }
-        const LATER: [&str; 7] = ["MODIFY", "SCRUB", "CONVERT", "MOVE", "ENABLE", "DISABLE", "ALTER"];
+        const LATER: [&str; 6] = ["MODIFY", "SCRUB", "MOVE", "ENABLE", "DISABLE", "ALTER"];
         if let Some(keyword) = LATER.iter().find(|keyword| self.is(keyword)) {
             return Err(self.later(&format!("ALTER DISKGROUP ... {keyword}")));
         }
         Err(self.expected(
-            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, RESIZE, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE",
+            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, RESIZE, CONVERT, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE",
         ))
     }
 
@@ -699,10 +715,16 @@ impl Parser<'_> {
             Statement::Resize { group, resizes, at, .. } => {
                 Ok(Statement::ExplainWork { id, group, work: Work::Resize(resizes), at })
             }
+            Statement::Convert { group, to, at, .. } => {
+                Ok(Statement::ExplainWork { id, group, work: Work::Convert(to), at })
+            }
             Statement::Rebalance { group, .. } => {
                 Ok(Statement::ExplainWork { id, group, work: Work::Exchange(Vec::new(), Vec::new()), at })
             }
-            _ => Err(Refusal::syntax(at, "this statement moves nothing").hint("ADD, DROP, RESIZE and REBALANCE do")),
+            _ => {
+                Err(Refusal::syntax(at, "this statement moves nothing")
+                    .hint("ADD, DROP, RESIZE, CONVERT and REBALANCE do"))
+            }
         }
     }
 

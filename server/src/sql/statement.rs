@@ -73,6 +73,13 @@ pub enum Statement {
         rebalance: Rebalance,
         at: usize,
     },
+    /// Another redundancy.
+    Convert {
+        group: At<String>,
+        to: Redundancy,
+        rebalance: Rebalance,
+        at: usize,
+    },
     Rebalance {
         group: At<String>,
         rebalance: Rebalance,
@@ -152,6 +159,7 @@ pub struct Rebalance {
 pub enum Work {
     Exchange(Vec<DiskClause>, Vec<Drop>),
     Resize(Vec<Resize>),
+    Convert(Redundancy),
 }
 
 impl Default for Rebalance {
@@ -191,6 +199,7 @@ impl Statement {
             | Self::Replace { .. }
             | Self::Rename { .. }
             | Self::Resize { .. }
+            | Self::Convert { .. }
             | Self::Rebalance { .. }
             | Self::Check { .. }
             | Self::SetAttribute { .. } => "ALTER DISKGROUP",

@@ -64,6 +64,17 @@ fn alter_diskgroup_says_all_it_can_say() {
         matches!(one("ALTER DISKGROUP d RESIZE DISK a SIZE 1G, b, DISKS IN FAILGROUP f SIZE 3G REBALANCE POWER 9 WAIT"),
         Statement::Resize { resizes, rebalance: statement::Rebalance { power: Some(9), wait: Some(true), .. }, .. } if resizes == some)
     );
+    for (to, redundancy) in
+        [("external", Redundancy::External), ("NORMAL", Redundancy::Normal), ("HIGH REDUNDANCY", Redundancy::High)]
+    {
+        assert!(matches!(one(&format!("ALTER DISKGROUP d CONVERT REDUNDANCY TO {to} REBALANCE POWER 3")),
+            Statement::Convert { to, rebalance: statement::Rebalance { power: Some(3), .. }, .. } if to == redundancy));
+        assert!(matches!(one(&format!("EXPLAIN WORK FOR ALTER DISKGROUP d CONVERT REDUNDANCY TO {to}")),
+            Statement::ExplainWork { work: statement::Work::Convert(to), .. } if to == redundancy));
+    }
+    for wrong in ["CONVERT REDUNDANCY TO FLEX", "CONVERT REDUNDANCY TO MIRROR", "CONVERT REDUNDANCY HIGH", "CONVERT"] {
+        assert!(parse(&format!("ALTER DISKGROUP d {wrong}")).is_err(), "{wrong}");
+    }
     assert!(matches!(one("ALTER DISKGROUP d OFFLINE QUORUM DISK d_0001 NOWAIT"),
         Statement::Offline { which: Selection::Disks(names), .. } if names == ["D_0001"]));
     assert!(matches!(

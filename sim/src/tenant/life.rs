@@ -26,6 +26,10 @@ impl Tenant {
     pub async fn create(&mut self) -> Result<(), Failure> {
         self.world = self.host.process();
         self.names = default_names(self.name, self.disks.len());
+        if self.is_external() {
+            // Each disk is a failure group of its own, and that counts when there are to be more mirrors.
+            self.shape.disks.iter_mut().zip(&self.names).for_each(|((group, _), name)| group.clone_from(name));
+        }
         let groups = self.shape.disks.iter().map(|(name, _)| name.as_str());
         let mut new =
             new_group(self.shape.redundancy, self.shape.au_size, self.paths.iter().map(String::as_str).zip(groups));
@@ -62,6 +66,7 @@ impl Tenant {
                     self.core.fuse(self.process(), None);
                     self.group = Some(group);
                     self.part_with_former();
+                    self.note_redundancy();
                     self.lives += 1;
                     self.explained.store(0, Ordering::Relaxed);
                     return Ok(true);

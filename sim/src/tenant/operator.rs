@@ -3,7 +3,7 @@
 use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, Tenant, words};
 use crate::history::Failure;
 use plinth_engine::{
-    admin::{AdminError, Report, Selection},
+    admin::{AdminError, Conversion, Report, Selection},
     api::{Allocate, Caller, NewFile, ROOT, SetXattr},
     error::FileError,
     session::Session,
@@ -87,8 +87,9 @@ impl Tenant {
             let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
             let stuck = group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state == "ERRS");
             if stuck && !away {
-                // What is left on a disk that leaves finds no place: it stays after all.
-                return group.undrop().await.map(|()| false);
+                // What is left on a disk that leaves finds no place, or mirrors that are wanted do not: all stays as it was.
+                group.undrop().await?;
+                return group.convert(Conversion(group.redundancy()), None).await.map(|()| false);
             }
             if away {
                 group.online(Selection::All).await.map(|()| false)

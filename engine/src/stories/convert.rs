@@ -1,0 +1,246 @@
+//! Groups that get another redundancy while they are used.
+
+use super::*;
+use crate::admin::{AdminError, Conversion, Work};
+use plinth_format::header::DiskHeader;
+
+const KINDS: [Redundancy; 3] = [Redundancy::External, Redundancy::Normal, Redundancy::High];
+
+impl Lab {
+    fn convert(&self, to: Redundancy) -> Result<(), AdminError> {
+        block_on(self.group().convert(Conversion(to), Some(4)))
+    }
+
+    fn estimate_conversion(&self, to: Redundancy) -> u64 {
+        block_on(self.group().estimate(&Work::Convert(Conversion(to)))).expect("it can be converted").work
+    }
+
+    /// How many extents there are with each number of mirrors: none, one, two, three.
+    fn mirrors(&self) -> [u64; 4] {
+        let mut counts = [0; 4];
+        self.group().mirror_sets.counts().iter().for_each(|(set, count)| counts[set.len()] += count);
+        counts
+    }
+
+    fn header(&self, disk: usize) -> DiskHeader {
+        block_on(crate::identify::read_header(&*self.world(), &*self.disks[disk].open())).expect("it has one").best
+    }
+
+    /// All of it is of one redundancy, and says so.
+    fn is_of(&self, redundancy: Redundancy) {
+        let counts = self.mirrors();
+        let right = counts[redundancy.mirrors()];
+        assert_eq!(counts.iter().sum::<u64>(), right, "{counts:?}");
+        assert_eq!(self.group().redundancy(), redundancy);
+        (0..self.disks.len()).for_each(|disk| assert_eq!(self.header(disk).redundancy, redundancy));
+        self.check();
+    }
+
+    /// Small files, and a large one.
+    fn fill(&self) -> Node {
+        let node = self.create_file("table");
+        self.write(node, 0, &pattern(1, 20 << 20));
+        (0..30).for_each(|number| self.write(self.create_file(&format!("small{number}")), 0, &pattern(number, 5000)));
+        self.sync(node);
+        node
+    }
+
+    fn has_small_files(&self) {
+        for number in 0..30 {
+            assert_eq!(self.read(self.find(&format!("small{number}")), 0, 9999), pattern(number, 5000));
+        }
+    }
+}
+
+/// From each redundancy to each other one, while files are written and made: what is copied is what was estimated, the disks are even
+/// at the end, and files that come later have as many mirrors as those that were there.
+#[test]
+fn every_redundancy_becomes_every_other() {
+    for from in KINDS {
+        for to in KINDS.into_iter().filter(|to| *to != from) {
+            let mut lab = Lab::new(from, 128 * MIB, &["A", "B", "C", "D"]);
+            let node = lab.fill();
+            let estimate = lab.estimate_conversion(to);
+            let extents: u64 = lab.mirrors().iter().sum();
+            assert_eq!(estimate, to.mirrors().saturating_sub(from.mirrors()) as u64 * extents);
+            lab.convert(to).expect("it can be");
+            let session = lab.session();
+            let writer = std::thread::spawn(move || {
+                for round in 0..20 {
+                    block_on(session.write(node, round << 20, &pattern(100 + round, 1 << 20), false)).expect("written");
+                }
+                let made = session.create(ROOT, b"made meanwhile", NewFile::Regular, 0o644, ROOT_CALLER);
+                let made = block_on(made).expect("made").node;
+                block_on(session.write(made, 0, &pattern(7, 3 << 20), false)).expect("written");
+                block_on(session.sync(node, true)).expect("synced");
+            });
+            let changed = lab.rebalanced();
+            writer.join().expect("no panic");
+            let most = from.mirrors().abs_diff(to.mirrors()) as u64 * (extents + 4);
+            assert!((most.saturating_sub(8)..=most + 8).contains(&changed), "{from} to {to}: {changed} of {most}");
+            lab.is_of(to);
+            let held = lab.held();
+            assert!(held.iter().max().expect("4") - held.iter().min().expect("4") <= 2 + 24, "{held:?}");
+            lab.kill();
+            lab.mount();
+            lab.is_of(to);
+            for round in 0..20 {
+                assert!(lab.read(node, round << 20, 1 << 20) == pattern(100 + round, 1 << 20));
+            }
+            assert!(lab.read(lab.find("made meanwhile"), 0, 3 << 20) == pattern(7, 3 << 20));
+            lab.has_small_files();
+        }
+    }
+}
+
+/// The engine is killed, or the power goes, again and again while the redundancy is changed there and back; each mount goes on.
+#[test]
+fn killed_while_the_redundancy_changes() {
+    let mut lab = Lab::new(Redundancy::Normal, 160 * MIB, &["A", "B", "C"]);
+    let node = lab.fill();
+    lab.write(lab.create_file("much"), 0, &pattern(2, 80 << 20));
+    let goals = [Redundancy::High, Redundancy::External, Redundancy::Normal, Redundancy::High, Redundancy::Normal];
+    let mut kills = 0;
+    for to in goals {
+        // Whatever was under way is given up for this.
+        block_on(lab.group().convert(Conversion(to), Some(1))).expect("it can be");
+        for round in 0..40 {
+            let fuse = crate::testing::Fuse::new(6 + kills * 7 % 50);
+            lab.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
+            let ended = || lab.group().operations().iter().all(|one| one.pass != "REBALANCE" || one.state == "DONE");
+            lab.wait_for("a kill or the end", || fuse.is_blown() || ended());
+            let is_blown = fuse.is_blown();
+            if is_blown {
+                if kills % 2 == 0 {
+                    lab.kill()
+                } else {
+                    lab.cut_power(kills)
+                }
+                kills += 1;
+            }
+            let none = crate::testing::Fuse::new(1 << 40);
+            lab.disks.iter().for_each(|disk| disk.put_fuse(&none));
+            if is_blown {
+                lab.mount();
+                assert!(lab.read(lab.find("table"), 0, 20 << 20) == pattern(1, 20 << 20));
+            }
+            if !is_blown || round == 7 {
+                break;
+            }
+        }
+    }
+    lab.wait_for("the end", || !lab.group().is_converting());
+    lab.wait_for_the_end();
+    lab.is_of(Redundancy::Normal);
+    assert!(kills > 20, "{kills}");
+    assert!(lab.read(node, 0, 20 << 20) == pattern(1, 20 << 20));
+    lab.has_small_files();
+}
+
+/// A mirror has rotted where nobody has looked for long, and the good one is to be taken: it is mended first, and that is on its disk before.
+#[test]
+fn what_stays_is_mended_before_a_mirror_is_taken() {
+    for damaged in 0..2 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let node = lab.create_file("table");
+        let bytes = pattern(1, 8 << 20);
+        lab.write(node, 0, &bytes);
+        lab.sync(node);
+        lab.dismount();
+        lab.mount();
+        for extent in block_on(lab.group().some_alive(0)).expect("read").expect("some").0 {
+            let mirror = extent.mirrors()[damaged];
+            let member = lab.group().members.get(&mirror.disk).expect("it is there");
+            let offset = Group::offset(member, mirror, 17);
+            lab.disks[usize::from(mirror.disk.0)].corrupt(offset, &[0xbd; 4096]);
+        }
+        lab.convert(Redundancy::External).expect("it can be");
+        lab.rebalanced();
+        lab.cut_power(damaged as u64);
+        lab.mount();
+        assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes, "mirror {damaged}");
+        lab.is_of(Redundancy::External);
+    }
+}
+
+/// A disk is away: what is on it is what goes when there are to be fewer mirrors, and a new one waits until it is back.
+#[test]
+fn a_disk_is_away_while_the_redundancy_changes() {
+    let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.fill();
+    lab.silence(1);
+    lab.write(node, 5000, b"notices that it is away");
+    lab.wait_for("its end", || lab.state(1) == DiskState::Offline);
+    let missed = lab.read(node, 0, 20 << 20);
+    lab.convert(Redundancy::Normal).expect("it can be");
+    lab.rebalanced();
+    assert_eq!(lab.held()[1], 0, "what could not be read went");
+    let refused = lab.convert(Redundancy::High).expect_err("too few failure groups are there");
+    assert_eq!(refused.code, Code::NotEnoughFailureGroups);
+    lab.disks[1].heal();
+    lab.online_all();
+    lab.is_of(Redundancy::Normal);
+    lab.convert(Redundancy::High).expect("it is back");
+    lab.silence(2);
+    lab.write(node, 5000, b"notices that another one is");
+    lab.wait_for_the_end();
+    if lab.rebalance().state == "ERRS" {
+        assert!(lab.rebalance().error.expect("a reason").contains("not ONLINE: DATA_0002"));
+    }
+    lab.disks[2].heal();
+    lab.online_all();
+    lab.wait_for("the rest", || !lab.group().is_converting());
+    lab.wait_for_the_end();
+    lab.is_of(Redundancy::High);
+    let now = lab.read(node, 0, 20 << 20);
+    assert!(now[..5000] == missed[..5000] && now[5100..] == missed[5100..]);
+}
+
+/// What cannot be is refused, says why, and changes nothing; so do drops that the redundancy that is wanted does not allow.
+#[test]
+fn what_does_not_fit_is_refused() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 70 << 20));
+    lab.sync(node);
+    let membership = lab.group().voters.current();
+    let refused = lab.convert(Redundancy::High).expect_err("it does not fit");
+    assert_eq!((refused.code, refused.message.contains("AUs too few")), (Code::NoSpace, true), "{refused}");
+    assert!(block_on(lab.group().estimate(&Work::Convert(Conversion(Redundancy::High)))).is_err());
+    assert_eq!(lab.group().voters.current().id, membership.id, "nothing is recorded");
+    lab.convert(Redundancy::Normal).expect("it is that already");
+    assert!(lab.group().operations().iter().all(|one| one.pass != "REBALANCE"));
+    block_on(lab.session().unlink(ROOT, b"table")).expect("removed");
+    lab.convert(Redundancy::High).expect("it fits now");
+    let refused = lab.exchange(&[], &["DATA_0002"], false).expect_err("three failure groups are wanted");
+    assert_eq!(refused.code, Code::NotEnoughFailureGroups);
+    lab.rebalanced();
+    lab.is_of(Redundancy::High);
+    lab.convert(Redundancy::External).expect("it can be");
+    lab.exchange(&[], &["DATA_0002"], false).expect("one is enough");
+    lab.rebalanced();
+    lab.exchange(&[], &["DATA_0001"], false).expect("one is enough");
+    lab.rebalanced();
+    let refused = lab.convert(Redundancy::Normal).expect_err("there is one");
+    assert_eq!(refused.code, Code::NotEnoughFailureGroups);
+    lab.disks.truncate(1);
+    lab.is_of(Redundancy::External);
+}
+
+/// A conversion is taken back half way: what had been made goes again, what had been taken is made again.
+#[test]
+fn a_conversion_is_taken_back() {
+    for (from, to) in [(Redundancy::Normal, Redundancy::High), (Redundancy::High, Redundancy::Normal)] {
+        let lab = Lab::new(from, 96 * MIB, &["A", "B", "C"]);
+        let node = lab.fill();
+        for _ in 0..3 {
+            lab.convert(to).expect("it can be");
+            lab.wait_for("the first", || lab.rebalance().so_far > 3 || lab.rebalance().state != "RUN");
+            lab.convert(from).expect("it was that");
+        }
+        lab.rebalanced();
+        lab.is_of(from);
+        assert!(lab.read(node, 0, 20 << 20) == pattern(1, 20 << 20));
+        lab.has_small_files();
+    }
+}
