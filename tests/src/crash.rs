@@ -49,7 +49,8 @@ pub enum Between {
     Stops,
     /// A disk is taken offline; it is brought back while the last third runs.
     Absence,
-    /// The last disk takes the place of the first one, disks get other names, and all are made smaller, while loads run.
+    /// The last disk takes the place of the first one, disks get other names, all are made smaller, and half of all mirrors are
+    /// taken and made again, while loads run.
     Movement,
 }
 
@@ -145,6 +146,9 @@ impl Story {
                 let size = size / 8 * 7;
                 instance
                     .sql(&format!("ALTER DISKGROUP data RESIZE ALL SIZE {size} REBALANCE WITH BALANCE, COMPACT WAIT"));
+                for redundancy in ["EXTERNAL", "NORMAL"] {
+                    instance.sql(&format!("ALTER DISKGROUP data CONVERT REDUNDANCY TO {redundancy} REBALANCE WAIT"));
+                }
             }
         });
         loads.iter().for_each(|(load, _)| load.finish());

@@ -53,7 +53,7 @@ fn a_resync_survives_a_loss_of_power() {
     }
 }
 
-/// While a disk comes and another one goes, while disks get other names and other sizes.
+/// While a disk comes and another one goes, while disks get other names and other sizes, while the redundancy changes.
 #[test]
 fn a_movement_survives_a_loss_of_power() {
     let seed = seed();

@@ -70,6 +70,45 @@ fn killed_during_a_rebalance() {
     instance.check("DATA");
 }
 
+/// A group under pgbench gets a third mirror of everything, loses two of the three, and gets one back: no transaction fails, and what is copied
+/// is what was estimated. An engine that is killed on the way is followed by one that goes on.
+#[test]
+fn the_redundancy_is_changed_under_pgbench() {
+    let mut instance = Instance::new();
+    ["f0d0", "f1d0", "f2d0"].into_iter().for_each(|name| _ = instance.add_loop_disk(name, scaled(GIB, 3 * GIB), 4096));
+    instance.create_group("data", "NORMAL", &[&[0], &[0], &[0]], "");
+    let mount = instance.mount("DATA");
+    let postgres = Postgres::new(&mount, "pg");
+    postgres.fill(scaled(2, 10));
+    let bench = postgres.bench(4, scaled(24, 90));
+    thread::sleep(Duration::from_secs(2));
+    let kind = || instance.text("SELECT type FROM v$asm_diskgroup");
+    for (to, shown) in [("HIGH", "HIGH"), ("EXTERNAL", "EXTERN"), ("NORMAL", "NORMAL")] {
+        let statement = format!("ALTER DISKGROUP data CONVERT REDUNDANCY TO {to} REBALANCE POWER 16");
+        instance.sql(&format!("EXPLAIN WORK SET STATEMENT_ID = '{to}' FOR {statement}"));
+        let estimate = instance.number(&format!("SELECT bytes FROM v$asm_estimate WHERE statement_id = '{to}'"));
+        instance.sql(&format!("{statement} WAIT"));
+        let bytes = instance.number("SELECT bytes FROM v$asm_operation WHERE pass = 'REBALANCE'");
+        println!("to {to}: {bytes} bytes copied; estimated {estimate} at most");
+        // To take mirrors nothing is copied; the last few that make the disks even are.
+        let least = if to == "EXTERNAL" { 0.0 } else { 100.0 * MIB as f64 };
+        assert!(bytes <= estimate * 1.25 + 40.0 * MIB as f64 && estimate >= least, "{bytes} of {estimate}");
+        assert_eq!(kind(), shown);
+    }
+    bench.finish().must_not_have_noticed();
+    // Two mirrors are two mirrors: either is enough.
+    instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
+    postgres.verify();
+    instance.sql("ALTER DISKGROUP data ONLINE ALL WAIT");
+    postgres.stop_and_verify_pages();
+    instance.sql("ALTER DISKGROUP data CONVERT REDUNDANCY TO HIGH REBALANCE POWER 1 NOWAIT");
+    instance.kill_engine("DATA");
+    wait_for("the rest", || is_mounted(&instance) && kind() == "HIGH");
+    instance.check("DATA");
+    let refused = instance.refused("ALTER DISKGROUP data CONVERT REDUNDANCY TO FLEX");
+    assert!(refused.contains("use EXTERNAL, NORMAL or HIGH"), "{refused}");
+}
+
 /// A disk is lost for good; another takes its place, and gets all that it had.
 #[test]
 fn a_disk_is_replaced() {
