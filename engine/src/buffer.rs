@@ -78,14 +78,15 @@ impl Buffer {
     /// A buffer for who writes every byte of it before anybody reads one: what is in it may be anything.
     #[must_use]
     pub fn unfilled(length: usize) -> Self {
-        let buffer = Self::used_before(length);
-        // Whoever reads it after all shall always read the same.
+        let buffer = Self::used_before(length).unwrap_or_else(|| Self::fresh(length));
+        // Whoever reads it after all shall always read the same, and nothing that looks right.
         #[cfg(any(test, feature = "testing"))]
-        let buffer = buffer.map(|mut buffer| {
+        let buffer = {
+            let mut buffer = buffer;
             buffer.fill(0xa5);
             buffer
-        });
-        buffer.unwrap_or_else(|| Self::fresh(length))
+        };
+        buffer
     }
 
     /// A large buffer that somebody had.

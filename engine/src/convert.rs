@@ -186,6 +186,8 @@ impl Group {
         if current.wanted == current.redundancy {
             return Ok(());
         }
+        // What was removed and is not counted any more may come back with a loss of power before that is durable.
+        self.catalog.durable_point().await?;
         let _nobody_compares = self.renaming.lock().await;
         let recorded = self.voters.change(|next| {
             let is_done = self.mirror_sets.counts().iter().all(|(set, _)| set.len() >= next.wanted.mirrors());

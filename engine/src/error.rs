@@ -46,6 +46,11 @@ pub enum FileError {
     Disk(#[from] DiskError),
     #[error("disk {disk}: {reason}; it stays online, because {why}")]
     Refused { disk: String, reason: String, why: String },
+    /// A mirror is the only one that may be good.
+    #[error(
+        "a mirror on disk {disk} is not taken, because others are not as they should be: {problem}; restore that file, or bring all disks ONLINE"
+    )]
+    NotMended { disk: String, problem: String },
     #[error("catalog: {0}")]
     Catalog(#[from] rusqlite::Error),
     #[error("the catalog has stopped: {0}; dismount the disk group and mount it again")]
@@ -80,6 +85,7 @@ impl FileError {
             | Self::ExtentLost { .. }
             | Self::Disk(_)
             | Self::Refused { .. }
+            | Self::NotMended { .. }
             | Self::Catalog(_)
             | Self::CatalogStopped(_) => libc::EIO,
         }

@@ -43,7 +43,7 @@ struct Changed {
     commit: CommitNumber,
 }
 
-/// What a disk was when a move to it began. It must not have changed when it ends.
+/// What a disk was when a move to it, or from others to leave it as one of few, began. It must not have changed when it ends.
 #[derive(Clone)]
 struct Arrival {
     to: Arc<Member>,
@@ -101,21 +101,36 @@ impl Group {
     /// # Errors
     /// As [`Self::move_mirror`].
     pub(crate) async fn remove_mirror(&self, extent: &Arc<Extent>, from: DiskNumber) -> Result<bool, FileError> {
-        if !planted::has(Bug::MirrorTakenUnread) {
-            self.check_data(extent, true, &mut Report::default()).await?;
+        let others = self.mirrors(extent).filter(|(mirror, _)| mirror.disk != from);
+        let stay: Vec<Arrival> = others
+            .map(|(_, member)| member)
+            .filter(|member| member.is_readable() && !member.is_hung())
+            .map(Arrival::new)
+            .collect();
+        if stay.is_empty() {
+            return Ok(false);
         }
-        let stay: Vec<Arc<Member>> = {
-            let others = extent.disks().filter(|disk| *disk != from);
-            others.filter_map(|disk| self.members.get(&disk).cloned()).collect()
-        };
-        for member in stay.iter().filter(|member| member.is_readable()) {
+        let mut found = Report::default();
+        if !planted::has(Bug::MirrorTakenUnread) {
+            self.check_data(extent, true, &mut found).await?;
+        }
+        if !found.problems.is_empty() {
+            // What could not be mended may be on this mirror alone.
+            let mut left = Report::default();
+            self.check_data(extent, false, &mut left).await?;
+            if let Some(problem) = left.problems.into_iter().next() {
+                let disk = self.members.get(&from).map_or_else(|| from.to_string(), |member| member.name().to_string());
+                return Err(FileError::NotMended { disk, problem: problem.text });
+            }
+        }
+        for Arrival { to: member, .. } in &stay {
             let flushed = member.flush().await;
             if !flushed.is_ok() {
                 self.give_up(member, &flushed).await?;
                 return Ok(false);
             }
         }
-        let one_is_current = Box::new(move || stay.iter().any(|member| member.is_readable()));
+        let one_is_current = Box::new(move || stay.iter().any(Arrival::is_good));
         match self.change_places(extent, Change::Remove { from }, one_is_current).await? {
             Some(changed) => {
                 self.leave(extent, changed);
@@ -163,9 +178,13 @@ impl Group {
 
     /// Step 5, if there is an old place.
     fn leave(&self, extent: &Arc<Extent>, Changed { old, commit }: Changed) {
-        if let Some(old) = old {
-            extent.dismiss(old);
-            self.note_freed(commit, Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() });
+        match old {
+            Some(old) => {
+                extent.dismiss(old);
+                self.note_freed(commit, Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() });
+            }
+            // Who has read its row before shall find it in memory, with all its mirrors.
+            None => self.extents.have_moved(extent),
         }
     }
 

@@ -288,6 +288,7 @@ impl Group {
 
     async fn make_passes(self: &Arc<Self>) -> Result<(), Stuck> {
         let (mut in_vain, mut pauses, mut passes) = (0, 0, 0);
+        let mut last_asked = 0;
         let mut compacted = None;
         loop {
             if self.is_stopping() {
@@ -297,6 +298,9 @@ impl Group {
             if power == 0 {
                 self.world.sleep(PAUSE).await;
                 continue;
+            }
+            if std::mem::replace(&mut last_asked, asked) != asked {
+                (in_vain, passes) = (0, 0);
             }
             let (barred, odd) = (self.barred_mirrors(), self.mirrors_to_convert());
             if odd == 0 {
@@ -311,11 +315,15 @@ impl Group {
                 }
                 Resized::Waits => true,
             };
-            let plan = self.plan_moves()?;
+            let plan = match self.plan_moves() {
+                // To take mirrors may be the remedy.
+                Err(_) if odd > 0 && in_vain == 0 => Plan::none(),
+                plan => plan?,
+            };
             // What has to leave where it is counts for what has to go anyway.
             let balances = phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving);
             // Where nothing of that can move, others have to make room for it.
-            let makes_room = barred + odd > 0 && in_vain > 0 && plan.work() > 0;
+            let makes_room = barred + odd > 0 && in_vain % 2 == 1 && plan.work() > 0;
             let work = odd + if balances || makes_room { plan.work().max(barred) } else { barred };
             self.rebalance.progress(|progress| progress.work = progress.so_far + work);
             if work > 0 && (barred + odd > 0 || !self.is_even_enough(work, passes)) {
@@ -330,8 +338,10 @@ impl Group {
                 self.tell(Severity::Note, None, text);
                 let (moved, trouble) = self.carry_out(plan, focus, asked, power).await?;
                 passes += 1;
-                in_vain = if moved == 0 { in_vain + 1 } else { 0 };
-                if in_vain == TRIES {
+                // That there is room now says nothing yet.
+                in_vain = if moved == 0 || makes_room { in_vain + 1 } else { 0 };
+                if in_vain >= TRIES && moved == 0 {
+                    self.let_go_of_leaving().await?;
                     let reason = trouble.map(|error| error.to_string());
                     let reason = reason.or_else(|| (odd > 0).then(|| self.why_not_converted()));
                     let why = reason.map_or_else(String::new, |reason| format!(": {reason}"));
@@ -659,10 +669,10 @@ impl Group {
         let lost: Vec<DiskNumber> = membership.disks.iter().filter(is_lost).map(|disk| disk.number).collect();
         let sets = self.mirror_sets.counts();
         // One that has more than are wanted loses that one instead.
-        let exposed = sets
-            .iter()
-            .map(|(set, _)| set)
-            .filter(|set| set.len() <= membership.wanted.mirrors() && set.iter().any(|disk| lost.contains(disk)));
+        let exposed = sets.iter().map(|(set, _)| set).filter(|set| {
+            let kept = set.iter().filter(|disk| !lost.contains(disk)).count();
+            kept < set.len() && kept < membership.wanted.mirrors()
+        });
         let left = exposed.map(|set| self.readable(set)).min()?;
         Some(Focus::Restore { lost, left })
     }

@@ -163,6 +163,36 @@ fn what_stays_is_mended_before_a_mirror_is_taken() {
     }
 }
 
+/// A disk that has become the only one of some extents fails, so that it has to stay: no other mirror is taken for it.
+#[test]
+fn nothing_is_taken_from_a_disk_that_is_good_for_one_that_is_not() {
+    let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    let bytes = pattern(1, 40 << 20);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    lab.dismount();
+    lab.mount();
+    block_on(lab.group().convert(Conversion(Redundancy::External), Some(1))).expect("it can be");
+    lab.wait_for("some that are on one disk", || lab.mirrors()[1] > 3);
+    block_on(lab.group().rebalance(Some(0))).expect("it is paused");
+    lab.wait_for("the pause", || lab.rebalance().state == "WAIT");
+    std::thread::sleep(Duration::from_millis(300));
+    let [_, alone, both, _] = lab.mirrors();
+    assert!(both > 5, "{alone} {both}");
+    // Whichever goes on being asked, it cannot be read any more where data lies.
+    lab.disks[0].faults(|faults| faults.bad.push(20 * MIB..96 * MIB));
+    block_on(lab.group().rebalance(Some(1))).expect("it goes on");
+    lab.wait_for_the_end();
+    lab.disks[0].heal();
+    lab.kill();
+    lab.mount();
+    assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes, "what was on the other disk alone is there");
+    lab.wait_for("the rest", || !lab.group().is_converting());
+    lab.wait_for_the_end();
+    lab.is_of(Redundancy::External);
+}
+
 /// A disk is away: what is on it is what goes when there are to be fewer mirrors, and a new one waits until it is back.
 #[test]
 fn a_disk_is_away_while_the_redundancy_changes() {
