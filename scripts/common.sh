@@ -54,8 +54,24 @@ has() {
     case $1 in
     # PostgreSQL's programs are not in the path on Debian.
     initdb | pgbench | pg_amcheck | pg_checksums) [ -x "$(pg_bin)/$1" ] ;;
+    # Drivers have no programs.
+    psycopg) /usr/bin/python3 -c 'import psycopg' 2>/dev/null ;;
+    pgjdbc) [ -e /usr/share/java/postgresql.jar ] ;;
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null ;;
     esac
+}
+
+# node_postgres DIR: node and node-postgres, from Debian; into DIR by npm where node came from elsewhere.
+node_postgres() {
+    has node || need node nodejs "to run the test of node-postgres"
+    [ -d /usr/share/nodejs/pg ] || [ -d "$1/node_modules/pg" ] && return
+    if ! has npm; then
+        note "node-postgres is missing: package node-pg, to test it"
+        DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends node-pg >/dev/null && return
+        fail "apt-get could not install node-pg; install it, or npm"
+    fi
+    note "node-postgres is missing: npm puts it into $1"
+    mkdir -p "$1" && npm install --silent --no-audit --no-fund --prefix "$1" pg@8 >/dev/null || fail "npm could not install pg"
 }
 
 # Where the newest PostgreSQL's programs are.

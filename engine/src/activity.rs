@@ -32,6 +32,7 @@
 use crate::{
     bits::Bits,
     buffer::Buffer,
+    counters::IoClient,
     error::FileError,
     event::Severity,
     extent::Extent,
@@ -39,6 +40,7 @@ use crate::{
     member::{Member, Settled},
     planted::{self, Bug},
     stale,
+    troubles::Trouble,
     voters::Refusal,
 };
 use event_listener::Event;
@@ -544,7 +546,7 @@ impl Group {
             .collect();
         loop {
             let writes = mirrors.iter().filter(|(member, _)| member.is_writable()).map(|(member, offset)| async move {
-                (member, member.start_write(*offset, bytes.clone()).settle().await)
+                (member, member.start_write(*offset, bytes.clone()).of(IoClient::Checksums).settle().await)
             });
             let mut again = false;
             for (member, settled) in futures::future::join_all(writes).await {
@@ -567,11 +569,11 @@ impl Group {
         match self.voters.expel(member.number, reason, false).await {
             Ok(()) => self.wait_settled(member).await,
             Err(Refusal::Closing) => Err(FileError::Dismounted),
-            Err(refusal) => Err(FileError::Refused {
-                disk: member.name().to_string(),
-                reason: reason.to_owned(),
-                why: refusal.to_string(),
-            }),
+            Err(refusal) => {
+                let why = refusal.to_string();
+                member.note(Trouble::Refused, None, format!("{reason}: {why}"));
+                Err(FileError::Refused { disk: member.name().to_string(), reason: reason.to_owned(), why })
+            }
         }
     }
 }

@@ -66,6 +66,123 @@ pub enum Selection {
     All,
     Disks(Vec<String>),
     FailureGroups(Vec<String>),
+    /// What any of these names.
+    Several(Vec<Selection>),
+}
+
+/// What a CHECK or a SCRUB looks at.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Scope {
+    #[default]
+    All,
+    /// What has a mirror there.
+    Disks(Selection),
+    /// Names, as statements write them.
+    Files(Vec<String>),
+}
+
+/// What a SCRUB is told. By default it looks at everything, and changes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ScrubOrder {
+    pub scope: Scope,
+    pub repair: bool,
+    pub power: ScrubPower,
+    /// Also while mirrors move or are made again.
+    pub force: bool,
+}
+
+/// How fast a SCRUB reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum ScrubPower {
+    /// It rests as long as it reads, and longer where reads take long.
+    #[default]
+    Auto,
+    /// It rests nine times as long as it reads.
+    Low,
+    /// It does not rest.
+    High,
+    /// It does not rest, and reads several extents at once.
+    Max,
+}
+
+/// What some of those who use the host may do with a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Permission {
+    None,
+    ReadOnly,
+    ReadWrite,
+}
+
+/// A user or a user group of a disk group: one of the host's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Principal {
+    /// The host's number.
+    pub number: u32,
+    pub name: String,
+}
+
+/// What becomes of users and user groups, owners and permissions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AccessChange {
+    AddUsers(Vec<Principal>),
+    DropUsers {
+        users: Vec<String>,
+        /// Their files go with them.
+        cascade: bool,
+    },
+    /// The old name of each, and the new user.
+    ReplaceUsers(Vec<(String, Principal)>),
+    AddUserGroup {
+        group: Principal,
+        members: Vec<String>,
+    },
+    ModifyUserGroup {
+        name: String,
+        add: bool,
+        members: Vec<String>,
+    },
+    DropUserGroup(String),
+    SetPermission {
+        owner: Option<Permission>,
+        usergroup: Option<Permission>,
+        other: Option<Permission>,
+        files: Vec<String>,
+    },
+    SetOwnership {
+        owner: Option<String>,
+        usergroup: Option<String>,
+        files: Vec<String>,
+    },
+}
+
+/// What becomes of volumes. Names are upper case, sizes bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum VolumeChange {
+    Add {
+        name: String,
+        size: u64,
+        /// Of each extent; `None`: as the group.
+        mirrors: Option<u8>,
+        stripe_width: u64,
+        stripe_columns: u64,
+    },
+    Modify {
+        name: String,
+        mount_path: Option<String>,
+        usage: Option<String>,
+    },
+    Resize {
+        name: String,
+        size: u64,
+    },
+    Drop {
+        name: String,
+    },
+    Enable {
+        /// `None`: all of them.
+        volumes: Option<Vec<String>>,
+        enable: bool,
+    },
 }
 
 /// A stable code for each kind of refusal. `docs/sql.md` lists them.
@@ -80,6 +197,16 @@ pub enum Code {
     UnknownDisk,
     /// No disk or failure group of this name in the group.
     NoSuchDisk,
+    /// No user or user group of this name in the group, or on the host.
+    NoSuchUser,
+    /// A user or a user group that is there already.
+    UserExists,
+    /// A user that has files, or a user group that has some.
+    UserInUse,
+    NoSuchVolume,
+    VolumeExists,
+    /// The group is mounted RESTRICTED.
+    Restricted,
     /// The disk belongs to a group, or something else lives on it.
     DiskInUse,
     DiskTooSmall,
@@ -101,6 +228,18 @@ pub enum Code {
     NotSupported,
     NoSpace,
     Io,
+    /// No file, directory or alias of this name.
+    NoSuchFile,
+    /// A file, directory or alias has this name.
+    NameExists,
+    /// A directory with something in it.
+    NotEmpty,
+    /// The system made this name.
+    SystemName,
+    NoSuchTemplate,
+    TemplateExists,
+    /// A template of the system.
+    SystemTemplate,
     /// The catalog or another structure is damaged.
     Damaged,
 }
@@ -302,13 +441,38 @@ pub enum Renaming {
 }
 
 /// What a statement would move: the answer to `EXPLAIN WORK`. In mirrors, of one AU each.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     pub work: u64,
     /// No plan that ends even could move fewer.
     pub least: u64,
     /// Bytes of an AU.
     pub au_size: u64,
+    /// What `work` is the sum of.
+    #[serde(default)]
+    pub steps: Vec<PlannedStep>,
+    /// How fast mirrors moved lately, if that is known.
+    #[serde(default)]
+    pub rate: Option<Rate>,
+}
+
+/// Mirrors that go one way.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedStep {
+    /// `RESTORE`, `BALANCE`, `RESIZE`, `CONVERT`.
+    pub pass: String,
+    /// Names of disks; `None`: it is decided on the way.
+    pub from: Option<String>,
+    pub to: Option<String>,
+    pub mirrors: u64,
+    pub why: String,
+}
+
+/// How fast mirrors moved, at which power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    pub per_minute: u64,
+    pub power: u32,
 }
 
 mod redundancy {

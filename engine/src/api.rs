@@ -1,6 +1,6 @@
 //! The words in which front ends and the engine talk about files.
 
-use crate::world::Timestamp;
+use crate::{files::types::FileType, world::Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A file's number in its group: the inode number. Never reused with the same generation.
@@ -70,6 +70,12 @@ pub struct Attributes {
     pub modified: Timestamp,
     pub changed: Timestamp,
     pub created: Timestamp,
+    /// What it is to its database. `None`: no regular file, or of a time when that was not stored.
+    pub file_type: Option<FileType>,
+    /// Mirrors of each of its extents; 0: as the group.
+    pub mirrors: u8,
+    /// Striped in chunks over several extents.
+    pub fine: bool,
 }
 
 /// What `chmod`, `chown`, `truncate` and `utimensat` change. Set-id bits are

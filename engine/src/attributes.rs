@@ -3,6 +3,8 @@
 //! Names and values are those of ASM where it has them. They live in the catalog's
 //! `attribute` table; the ones the engine acts on are parsed here, once.
 
+mod refused;
+
 use crate::{
     admin::{AdminError, Code, Phases},
     error::FileError,
@@ -24,6 +26,13 @@ pub struct Attributes {
     pub discard: bool,
     /// What front ends are promised while mirrors move.
     pub latency_target: Option<Duration>,
+    /// Permission bits that new regular files do not get, if access control is on.
+    pub umask: u32,
+    pub access_control: bool,
+    /// Extents that a scrub reads at once.
+    pub scrub_async_limit: u32,
+    /// Whether a scrub of the whole group reads its metadata as well.
+    pub scrub_metadata: bool,
 }
 
 impl Default for Attributes {
@@ -34,23 +43,36 @@ impl Default for Attributes {
             failgroup_repair_time: 24 * 3600,
             discard: true,
             latency_target: None,
+            umask: 0o066,
+            access_control: false,
+            scrub_async_limit: 1,
+            scrub_metadata: true,
         }
     }
 }
 
 /// Every attribute that can be set, with its default; in the order of `V$ASM_ATTRIBUTE`.
 pub const SETTABLE: &[(&str, &str)] = &[
+    ("access_control.enabled", "false"),
+    ("access_control.umask", "066"),
+    ("compatible.advm", "19.0.0.0.0"),
     ("compatible.asm", "19.0.0.0.0"),
     ("compatible.rdbms", "10.1.0.0.0"),
+    ("content.check", "true"),
     ("content.type", "data"),
+    ("content_hardcheck.enabled", "false"),
     ("disk_repair_time", "12h"),
     ("disk_timeout", "5"),
     ("failgroup_repair_time", "24h"),
+    ("preferred_read.enabled", "false"),
+    ("rebalance.latency_target", "none"),
+    ("scrub_async_limit", "1"),
+    ("scrub_metadata.enabled", "true"),
     ("thin_provisioned", "true"),
 ];
 
-/// More that can be set, and is not unless somebody does.
-pub const OPTIONAL: &[&str] = &["rebalance.latency_target"];
+/// What every group has, and nobody can set.
+pub const FIXED: &[(&str, &str)] = &[("phys_meta_replicated", "true")];
 
 /// Seconds for which a disk can be waited for: 136 years, as in ASM.
 pub const REPAIR_TIME_MAX: u64 = 136 * 366 * 24 * 3600;
@@ -103,7 +125,28 @@ fn boolean(name: &str, value: &str) -> Result<bool, AdminError> {
     }
 }
 
+/// An attribute that can only be what it is.
+fn only(name: &str, value: &str, is: bool, because: &str) -> Result<(), AdminError> {
+    if boolean(name, value)? == is {
+        return Ok(());
+    }
+    Err(AdminError::new(Code::NotSupported, format!("attribute '{name}' cannot be '{value}': {because}")))
+}
+
+/// Three digits of 0, 2 and 6: as in ASM.
+fn umask(name: &str, value: &str) -> Result<u32, AdminError> {
+    let is_mask = value.len() == 3 && value.bytes().all(|digit| matches!(digit, b'0' | b'2' | b'6'));
+    let mask = u32::from_str_radix(value, 8).ok().filter(|_| is_mask);
+    mask.ok_or_else(|| invalid(name, value, "three digits, for owner, group and others, each 0, 2 or 6, such as 066"))
+}
+
 impl Attributes {
+    /// Permission bits that new regular files do not get.
+    #[must_use]
+    pub fn creation_mask(&self) -> u32 {
+        if self.access_control { self.umask } else { 0 }
+    }
+
     /// Takes one attribute over.
     ///
     /// # Errors
@@ -126,19 +169,27 @@ impl Attributes {
                     return Err(invalid(name, value, "data, recovery or system"));
                 }
             }
-            "compatible.asm" | "compatible.rdbms" => {
+            "access_control.enabled" => self.access_control = boolean(name, value)?,
+            "access_control.umask" => self.umask = umask(name, value)?,
+            "scrub_async_limit" => {
+                let limit = value.parse().ok().filter(|limit| (1..=1024).contains(limit));
+                self.scrub_async_limit = limit.ok_or_else(|| invalid(name, value, "a number from 1 to 1024"))?;
+            }
+            "scrub_metadata.enabled" => self.scrub_metadata = boolean(name, value)?,
+            "content.check" => only(name, value, true, "whatever is copied is verified against its checksums")?,
+            "content_hardcheck.enabled" => {
+                only(name, value, false, "HARD is about Oracle's blocks; every block here has a checksum")?;
+            }
+            "preferred_read.enabled" => only(name, value, false, "there are no sites; reads go round the mirrors")?,
+            "compatible.asm" | "compatible.rdbms" | "compatible.advm" => {
                 let is_version = !value.is_empty() && value.split('.').all(|part| part.parse::<u16>().is_ok());
                 if !is_version {
                     return Err(invalid(name, value, "a version such as 19.0"));
                 }
             }
-            "au_size" | "sector_size" => {
-                return Err(AdminError::new(Code::Invalid, format!("attribute '{name}' is fixed at creation"))
-                    .hint("make a new disk group"));
-            }
+            _ if let Some(refusal) = refused::refusal(name) => return Err(refusal),
             _ => {
-                let settable = SETTABLE.iter().map(|(name, _)| name);
-                let known: Vec<_> = settable.chain(OPTIONAL).copied().collect();
+                let known: Vec<_> = SETTABLE.iter().map(|(name, _)| *name).collect();
                 return Err(AdminError::new(Code::Invalid, format!("there is no attribute '{name}'"))
                     .hint(format!("attributes are {}", known.join(", "))));
             }
@@ -299,6 +350,10 @@ mod tests {
             attributes.set(name, value).expect("defaults can be set");
         }
         assert_eq!(attributes, Attributes::default());
+        attributes.set("access_control.umask", "026").expect("as in ASM");
+        assert_eq!(attributes.creation_mask(), 0, "it is off");
+        attributes.set("access_control.enabled", "TRUE").expect("as in ASM");
+        assert_eq!(attributes.creation_mask(), 0o026);
         attributes.set("disk_repair_time", "3.6h").expect("as in ASM");
         assert_eq!(attributes.disk_repair_time, 12960);
         attributes.set("disk_repair_time", "30M").expect("minutes");
@@ -317,6 +372,13 @@ mod tests {
             ("rebalance.latency_target", "NaNms"),
             ("au_size", "4M"),
             ("nonsense", "1"),
+            ("access_control.umask", "077"),
+            ("access_control.umask", "0066"),
+            ("content.check", "false"),
+            ("preferred_read.enabled", "true"),
+            ("scrub_async_limit", "0"),
+            ("cell.smart_scan_capable", "true"),
+            ("_rebalance_compact", "FALSE"),
         ] {
             assert!(attributes.set(name, value).is_err(), "{name} = {value}");
         }

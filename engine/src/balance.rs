@@ -221,6 +221,20 @@ impl Plan {
             .sum()
     }
 
+    /// From which disk to which disk how many mirrors go: what [`Self::work`] is the sum of.
+    #[must_use]
+    pub fn routes(&self) -> Vec<(DiskNumber, DiskNumber, u64)> {
+        let mut ways: BTreeMap<(DiskNumber, DiskNumber), u64> = BTreeMap::new();
+        for (set, of) in &self.sets {
+            for (to, outcome) in of.to.iter().filter(|(to, outcome)| *to != set && outcome.planned > 0) {
+                for Move { mirror, to } in self.moves(set, set, to) {
+                    *ways.entry((self.disks.all[set[mirror]].number, to)).or_default() += outcome.planned;
+                }
+            }
+        }
+        ways.into_iter().map(|((from, to), count)| (from, to, count)).collect()
+    }
+
     /// AUs that should move, and for which there is no way.
     #[must_use]
     pub fn stuck(&self) -> u64 {

@@ -28,12 +28,14 @@ pub(crate) mod cases;
 use crate::{
     activity::Active,
     buffer::{Buffer, Slice},
+    counters::IoClient,
     error::FileError,
     event::{Event, Severity},
     extent::{Extent, Mirror, Mirrors},
     group::Group,
     member::{Member, Settled},
     planted::{self, Bug},
+    troubles::Trouble,
     voters::Refusal,
 };
 use cases::{Case, Evidence, Reason};
@@ -157,7 +159,7 @@ impl Group {
         let (mut silent, mut wrong) = (Vec::new(), false);
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
             let (offset, length) = member.layout().sums_of(mirror.au);
-            let mut flight = member.start_read(offset, length);
+            let mut flight = member.start_read(offset, length).of(IoClient::Checksums);
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(Some(buffer))) => return (Some(self.sums_in(&buffer)), wrong),
                 Some(_) => wrong = true,
@@ -189,12 +191,19 @@ impl Group {
     /// The stored checksums of one mirror.
     pub(crate) async fn read_zone(&self, member: &Member, mirror: Mirror) -> Option<Box<[u32]>> {
         let (offset, length) = member.layout().sums_of(mirror.au);
-        let Settled::Ok(Some(buffer)) = member.start_read(offset, length).settle().await else { return None };
+        let Settled::Ok(Some(buffer)) = member.start_read(offset, length).of(IoClient::Checksums).settle().await else {
+            return None;
+        };
         Some(self.sums_in(&buffer))
     }
 
     /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must look.
-    pub(crate) async fn try_read(&self, extent: &Extent, blocks: Range<usize>) -> Result<Option<Read>, FileError> {
+    pub(crate) async fn try_read(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        client: IoClient,
+    ) -> Result<Option<Read>, FileError> {
         let candidates: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
         if candidates.is_empty() {
             return Err(self.lost(extent, 0));
@@ -206,7 +215,8 @@ impl Group {
         let mut read = None;
         for step in 0..candidates.len() {
             let (mirror, member) = candidates[(turn + step) % candidates.len()];
-            let mut flight = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
+            let start = Self::offset(member, mirror, blocks.start);
+            let mut flight = member.start_read(start, bytes_of(blocks.len())).of(client);
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(Some(buffer))) => {
                     let verdict = self.judge(extent, &blocks, &buffer);
@@ -216,6 +226,9 @@ impl Group {
                     }
                     if verdict == Verdict::Refuted {
                         member.counters.mismatches.fetch_add(1, Ordering::Relaxed);
+                        let place = (Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()) as u64);
+                        let text = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
+                        member.note(Trouble::Checksum, Some(place), text);
                     }
                     wrong = true;
                 }
@@ -349,10 +362,17 @@ impl Group {
                 let offset = Self::offset(member, *mirror, blocks.start + index);
                 copied += BLOCK_SIZE as u64;
                 if !self.rewrite(member, offset, part).await? {
+                    if member.is_writable()
+                        && let Some(extent) = self.extents.get(extent.id)
+                    {
+                        self.repairs.add_later(&extent, blocks.start + index);
+                    }
                     continue;
                 }
                 if reason == Reason::Repair {
                     member.counters.repaired.fetch_add(1, Ordering::Relaxed);
+                    let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
+                    member.note(Trouble::Repaired, Some((offset, BLOCK_SIZE as u64)), place);
                     let text = format!(
                         "repaired 4 KiB at offset {offset} of disk {} ({}): AU {}, extent {} of file {}",
                         member.name(),
@@ -435,7 +455,7 @@ impl Group {
     /// One mirror's blocks as they are, `None` where they cannot be read.
     async fn read_all(&self, member: &Arc<Member>, mirror: Mirror, blocks: Range<usize>) -> Vec<Option<Box<[u8]>>> {
         let whole = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
-        match whole.settle().await {
+        match whole.of(IoClient::Checks).settle().await {
             Settled::Ok(Some(buffer)) => buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect(),
             Settled::Overdue => {
                 self.expel_in_background(member, Settled::Overdue.reason());
@@ -444,7 +464,8 @@ impl Group {
             _ => {
                 let mut image = Vec::with_capacity(blocks.len());
                 for block in blocks {
-                    let one = member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).settle().await;
+                    let one = member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Checks);
+                    let one = one.settle().await;
                     image.push(match one {
                         Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
                         _ => None,
@@ -457,7 +478,7 @@ impl Group {
 
     /// Rewrites a block of one mirror; false if the disk went offline instead.
     async fn rewrite(&self, member: &Arc<Member>, offset: u64, part: Slice) -> Result<bool, FileError> {
-        let settled = member.start_write(offset, part).settle().await;
+        let settled = member.start_write(offset, part).of(IoClient::Checks).settle().await;
         if settled.is_ok() {
             return Ok(true);
         }
@@ -550,11 +571,11 @@ impl Group {
                     extent.state().forget_sums(first, sums.len());
                     return Err(match refusal {
                         Refusal::Closing => FileError::Dismounted,
-                        other => FileError::Refused {
-                            disk: member.name().to_string(),
-                            reason: failure,
-                            why: other.to_string(),
-                        },
+                        other => {
+                            let why = other.to_string();
+                            member.note(Trouble::Refused, None, format!("{failure}: {why}"));
+                            FileError::Refused { disk: member.name().to_string(), reason: failure, why }
+                        }
                     });
                 }
             }

@@ -4,12 +4,15 @@
 //! it. A [`Buffer`] is owned and page aligned; a [`Slice`] is an immutable
 //! share of one, so that several mirrors can be written from the same bytes.
 //!
-//! Large ones are used again: fresh memory costs a page fault for each 4 KiB, which is more than copying them. What is not used
-//! for a while goes back to the system (`shed`).
+//! Large ones are huge pages (`large.rs`) and are used again: fresh memory costs page faults, which is more than copying. What is not
+//! used for a while goes back to the system (`shed`).
 //!
 //! Invariant (R11): nobody can change bytes that a disk may still be reading,
 //! because a [`Slice`] hands out only `&[u8]` and keeps the buffer alive.
 
+mod large;
+
+use large::Large;
 use std::{
     fmt,
     ops::{Deref, DerefMut, Range},
@@ -26,21 +29,24 @@ struct Page([u8; ALIGNMENT]);
 
 /// Owned, page-aligned bytes.
 pub struct Buffer {
-    pages: Vec<Page>,
+    memory: Memory,
     length: usize,
 }
 
-/// Large buffers are of this many bytes, or less of it is used: what is copied at once when mirrors move, and the largest request of
-/// most front ends.
-const LARGE: usize = 1 << 20;
+enum Memory {
+    Small(Vec<Page>),
+    /// `None`: it was given back.
+    Large(Option<Large>),
+}
+
 /// From here on a buffer is large: below, the allocator has memory that it used before.
 const SMALL_MAX: usize = 128 << 10;
 /// Large buffers that are kept, at most: 64 MiB.
-const KEPT_MAX: usize = 64;
+const KEPT_MAX: usize = 32;
 
 /// Large buffers that nobody has.
 struct Kept {
-    buffers: Vec<Vec<Page>>,
+    buffers: Vec<Large>,
     /// The fewest that there were since the last look: these were not needed.
     idle: usize,
 }
@@ -91,24 +97,26 @@ impl Buffer {
 
     /// A large buffer that somebody had.
     fn used_before(length: usize) -> Option<Self> {
-        if !(SMALL_MAX + 1..=LARGE).contains(&length) {
+        if !is_large(length) {
             return None;
         }
         let mut kept = kept();
-        let pages = kept.buffers.pop()?;
+        let large = kept.buffers.pop()?;
         kept.idle = kept.idle.min(kept.buffers.len());
-        Some(Self { pages, length })
+        Some(Self { memory: Memory::Large(Some(large)), length })
     }
 
     fn fresh(length: usize) -> Self {
-        let whole = if (SMALL_MAX + 1..=LARGE).contains(&length) { LARGE } else { length };
-        let count = whole.div_ceil(ALIGNMENT);
+        if is_large(length) {
+            return Self { memory: Memory::Large(Some(Large::zeroed())), length };
+        }
+        let count = length.div_ceil(ALIGNMENT);
         let pages = Page::new_vec_zeroed(count).unwrap_or_else(|_| {
             // The allocator said no; there is nobody to report it to and
             // nothing half done: the same end as any failed `Vec` growth.
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<Page>())
         });
-        Self { pages, length }
+        Self { memory: Memory::Small(pages), length }
     }
 
     /// A buffer holding a copy of `bytes`.
@@ -127,12 +135,16 @@ impl Buffer {
     }
 }
 
+fn is_large(length: usize) -> bool {
+    (SMALL_MAX + 1..=large::SIZE).contains(&length)
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if self.pages.len() * ALIGNMENT == LARGE {
+        if let Memory::Large(large) = &mut self.memory {
             let mut kept = kept();
             if kept.buffers.len() < KEPT_MAX {
-                kept.buffers.push(std::mem::take(&mut self.pages));
+                kept.buffers.extend(large.take());
             }
         }
     }
@@ -141,13 +153,19 @@ impl Drop for Buffer {
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.pages.as_slice().as_bytes()[..self.length]
+        match &self.memory {
+            Memory::Small(pages) => &pages.as_slice().as_bytes()[..self.length],
+            Memory::Large(large) => large.as_ref().map_or(&[], |large| &large[..self.length]),
+        }
     }
 }
 
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.pages.as_mut_slice().as_mut_bytes()[..self.length]
+        match &mut self.memory {
+            Memory::Small(pages) => &mut pages.as_mut_slice().as_mut_bytes()[..self.length],
+            Memory::Large(large) => large.as_mut().map_or(&mut [], |large| &mut large[..self.length]),
+        }
     }
 }
 
@@ -207,7 +225,7 @@ mod tests {
     /// Other tests use large buffers meanwhile: what is kept is theirs, too.
     #[test]
     fn large_buffers_are_used_again_and_never_show_what_they_held() {
-        for length in [SMALL_MAX + 1, LARGE - 5000, LARGE] {
+        for length in [SMALL_MAX + 1, large::SIZE - 5000, large::SIZE] {
             let mut buffer = Buffer::zeroed(length);
             buffer.fill(7);
             drop(buffer);
@@ -217,7 +235,7 @@ mod tests {
             assert!(!buffer.contains(&7));
             assert_eq!(&*Buffer::copy_of(&vec![9; length]), &vec![9; length][..]);
         }
-        let many: Vec<Buffer> = (0..KEPT_MAX + 10).map(|_| Buffer::unfilled(LARGE)).collect();
+        let many: Vec<Buffer> = (0..KEPT_MAX + 10).map(|_| Buffer::unfilled(large::SIZE)).collect();
         drop(many);
         assert!((1..=KEPT_MAX).contains(&kept().buffers.len()));
     }

@@ -6,21 +6,25 @@
 //!   1. The catalog's structure is sound, and its mirrors are equal; those of its log are what memory has.
 //!   2. Every name leads to a file, link counts are true, every extent belongs to a file.
 //!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
-//!   4. An extent has as many mirrors as the group's redundancy says, or more; two never share a failure group.
+//!   4. An extent has as many mirrors as its file or the group's redundancy says, or more; two never share a failure group.
 //!   5. Each slot of a shared extent belongs to one file.
 //!   6. All three copies of each header are good.
 //!   7. On every online disk, what is marked as data matches its checksum, and mirrors are equal.
 //!   8. The free space in memory is what the catalog leaves free.
-//!   9. Each voter holds the membership in force, which gives the catalog each AU once, on online disks.
+//!   9. Templates, and what files took from them, are such as the group can have; the system's names are files' and directories'.
+//!  10. Each voter holds the membership in force, which gives the catalog each AU once, on online disks.
 
 use crate::{
     admin::{Problem, Report},
     blocks::BLOCKS_PER_PIECE,
+    counters::IoClient,
     error::FileError,
     extent::{Extent, Mirror},
     group::Group,
     identify,
     member::{Member, Settled},
+    mirror_sets::mirrors_wanted,
+    part::Part,
     store,
 };
 use plinth_format::{
@@ -41,7 +45,7 @@ const STEP: usize = 16;
 type Result<T> = std::result::Result<T, FileError>;
 
 /// What is wrong with names and files: each query finds what breaks one rule.
-const RULES: &[(&str, &str)] = &[
+pub(crate) const RULES: &[(&str, &str)] = &[
     (
         "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.node WHERE f.number IS NULL",
         "directory {0} has an entry for file {1}, which does not exist",
@@ -62,6 +66,10 @@ const RULES: &[(&str, &str)] = &[
         "directory {0} has {1} links by its count, and another number of subdirectories",
     ),
     (
+        "SELECT x.id, x.file FROM extent x LEFT JOIN file f ON f.number = x.file WHERE x.mirrors <> coalesce(f.mirrors, 0)",
+        "extent {0} has other mirrors than file {1} asks for, or they are shared",
+    ),
+    (
         "SELECT x.id, x.file FROM extent x LEFT JOIN file f ON f.number = x.file WHERE x.file <> 0 AND f.number IS NULL",
         "extent {0} belongs to file {1}, which does not exist",
     ),
@@ -74,6 +82,23 @@ const RULES: &[(&str, &str)] = &[
         "SELECT a.number, b.number FROM file a JOIN file b ON a.shared_extent = b.shared_extent AND a.slot = b.slot \
          AND a.number < b.number",
         "files {0} and {1} share one slot",
+    ),
+    (
+        "SELECT number, mirrors FROM template WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) OR system NOT IN (0, 1)",
+        "template number {0} asks for what no file can have, {1} mirrors or something else",
+    ),
+    (
+        "SELECT count(*), 26 FROM template WHERE system = 1 HAVING count(*) <> 26",
+        "the system has {0} templates, and {1} types of files",
+    ),
+    (
+        "SELECT number, mirrors FROM file WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) \
+         OR (kind <> 32768 AND (mirrors <> 0 OR fine <> 0 OR type IS NOT NULL))",
+        "file {0} is said to have {1} mirrors, or a type or stripes that it cannot have",
+    ),
+    (
+        "SELECT parent, node FROM entry WHERE system <> 0 AND (system <> 1 OR kind NOT IN (16384, 32768))",
+        "directory {0} has a name of the system's for {1}, which is neither a file nor a directory",
     ),
 ];
 
@@ -97,21 +122,26 @@ enum Remedy {
 }
 
 impl Group {
-    pub(crate) async fn check_all(&self, repair: bool) -> Result<Report> {
+    /// Of a part: headers of its disks, and its extents; what holds of the group as a whole only if it is that.
+    pub(crate) async fn check_part(&self, part: &Part, repair: bool) -> Result<Report> {
         let mut report = Report::default();
-        self.check_catalog_mirrors(&mut report, repair).await?;
-        for complaint in self.catalog.verify().await? {
-            report.bad(format!("catalog: {complaint}"));
+        if part.is_all() {
+            self.check_catalog_mirrors(&mut report, repair).await?;
+            for complaint in self.catalog.verify().await? {
+                report.bad(format!("catalog: {complaint}"));
+            }
+            self.check_rules(&mut report).await?;
         }
-        self.check_rules(&mut report).await?;
-        self.check_headers(&mut report, repair).await;
-        self.check_membership(&mut report, repair).await;
+        self.check_headers(part, &mut report, repair).await;
+        if part.is_all() {
+            self.check_membership(&mut report, repair).await;
+        }
         let mut owners: Owners =
             store::units(&self.voters.current()).into_iter().map(|unit| (unit, Owner::Catalog)).collect();
         let mut doubles = Vec::new();
         let mut from = 0;
         loop {
-            let Some((extents, next)) = self.some_alive(from).await? else { break };
+            let Some((extents, next)) = self.some_of(part, from).await? else { break };
             from = next;
             for extent in extents {
                 self.check_place(&extent, &mut owners, &mut doubles, &mut report);
@@ -119,7 +149,7 @@ impl Group {
                 report.extents_checked += 1;
             }
         }
-        if doubles.is_empty() {
+        if doubles.is_empty() && part.is_all() {
             self.check_space(&mut report).await?;
         }
         self.check_doubles(doubles, &mut report).await?;
@@ -140,6 +170,16 @@ impl Group {
             from = next;
         }
         report.problems.extend(self.catalog.compare_log(repair).await?);
+        Ok(())
+    }
+
+    /// Invariants 1 and 6: the catalog and its mirrors, and the headers of all disks.
+    pub(crate) async fn check_metadata(&self, repair: bool, report: &mut Report) -> Result<()> {
+        self.check_catalog_mirrors(report, repair).await?;
+        for complaint in self.catalog.verify().await? {
+            report.bad(format!("catalog: {complaint}"));
+        }
+        self.check_headers(&Part::All, report, repair).await;
         Ok(())
     }
 
@@ -184,8 +224,8 @@ impl Group {
         Ok(())
     }
 
-    async fn check_headers(&self, report: &mut Report, repair: bool) {
-        for member in self.members.values() {
+    async fn check_headers(&self, part: &Part, report: &mut Report, repair: bool) {
+        for member in self.members.values().filter(|member| part.has_disk(member.number)) {
             if self.header_trouble(member).await.is_none() {
                 continue;
             }
@@ -229,12 +269,15 @@ impl Group {
 
     /// Takes a disk offline that cannot be read at its beginning, and that nobody has asked for anything since it fails.
     async fn expel_if_it_fails(&self, member: &Member) -> bool {
-        let Settled::Failed(error) = member.start_read(HEADER_PLACE, BLOCK_SIZE).settle().await else { return false };
+        let Settled::Failed(error) = member.start_read(HEADER_PLACE, BLOCK_SIZE).of(IoClient::Checks).settle().await
+        else {
+            return false;
+        };
         let reason = format!("its header: {error}");
         self.voters.expel(member.number, &reason, false).await.is_ok() && member.state() == DiskState::Offline
     }
 
-    /// Rule 9. A change that waits for voters has been told already.
+    /// Rule 10. A change that waits for voters has been told already.
     async fn check_membership(&self, report: &mut Report, repair: bool) {
         let Some((membership, without)) = self.voters.audit().await else { return };
         if !without.is_empty() {
@@ -268,6 +311,9 @@ impl Group {
         let mirrors = extent.mirrors();
         // One that changes meanwhile says nothing: what is more becomes fewer after it, what is fewer more before it.
         let needed = needed.min(self.redundancy());
+        // One whose file asks for more gets it, and keeps it, at once; but not while a conversion is under way.
+        let own =
+            if self.is_converting() { needed.mirrors() } else { mirrors_wanted(extent.own, &self.voters.current()) };
         if extent.is_buried() {
             // It was deleted a moment ago, and disks may have left since.
             return;
@@ -276,6 +322,8 @@ impl Group {
             report.bad(format!("{name} has no mirror"));
         } else if mirrors.len() < needed.mirrors() {
             report.bad(format!("{name} has {} mirrors, in a group of {needed} redundancy", mirrors.len()));
+        } else if mirrors.len() < own {
+            report.bad(format!("{name} has {} mirrors, and its file has HIGH redundancy", mirrors.len()));
         }
         for mirror in mirrors {
             let Some(member) = self.members.get(&mirror.disk) else {
@@ -333,7 +381,8 @@ impl Group {
             let offset = Self::offset(member, mirror, blocks.start);
             let place = format!("disk {} ({}), AU {}", member.name(), member.path(), mirror.au);
             let owner = format!("extent {} of file {}", extent.number, extent.file);
-            let buffer = match member.start_read(offset, blocks.len() * BLOCK_SIZE).settle().await {
+            let buffer = match member.start_read(offset, blocks.len() * BLOCK_SIZE).of(IoClient::Checks).settle().await
+            {
                 Settled::Ok(Some(buffer)) => buffer,
                 bad => {
                     wrong.push(format!("{place}: {}; {owner}", bad.reason()));

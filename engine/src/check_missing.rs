@@ -7,7 +7,7 @@ use crate::{
     group::Group,
     member::Member,
 };
-use plinth_format::membership::DiskState;
+use plinth_format::{Redundancy, membership::DiskState};
 use std::sync::Arc;
 
 /// Files that a check names; the rest is counted.
@@ -31,24 +31,41 @@ impl Group {
     pub async fn missing_mirrors(&self) -> Result<Vec<String>, AdminError> {
         let away = |member: &&Arc<Member>| !member.quorum && member.state() != DiskState::Online;
         let away: Vec<_> = self.members.values().filter(away).map(|member| member.name().to_string()).collect();
-        if away.is_empty() {
+        let lacks = |(set, own, _): &(Vec<_>, u8, u64)| set.len() < usize::from(*own);
+        let reduced = self.redundancy() == Redundancy::Normal && self.mirror_sets.wishes().iter().any(lacks);
+        if away.is_empty() && !reduced {
             return Ok(Vec::new());
         }
-        let sql = "SELECT file_number, name, extents, mirrors_left, count(*) OVER () FROM v$asm_missing_mirror ORDER BY mirrors_left, file_number";
+        let sql = "SELECT file_number, name, extents, mirrors_left, redundancy, count(*) OVER () FROM v$asm_missing_mirror ORDER BY mirrors_left, file_number";
         let found = self.query(&format!("{sql} LIMIT {FILES_NAMED}")).await?;
-        let (wanted, away) = (self.redundancy().mirrors(), away.join(", "));
+        let away = if away.is_empty() {
+            "too few failure groups".to_owned()
+        } else {
+            format!("not ONLINE: {}", away.join(", "))
+        };
         let mut texts = Vec::new();
         let mut total = 0;
         for row in &found.rows {
-            let [Value::Integer(number), name, Value::Integer(extents), Value::Integer(left), Value::Integer(all)] =
-                &row[..]
+            let [
+                Value::Integer(number),
+                name,
+                Value::Integer(extents),
+                Value::Integer(left),
+                redundancy,
+                Value::Integer(all),
+            ] = &row[..]
             else {
                 continue;
+            };
+            let wanted = match redundancy {
+                Value::Text(word) if word == "HIGH" => 3,
+                Value::Text(word) if word == "MIRROR" => 2,
+                _ => 1,
             };
             total = usize::try_from(*all).unwrap_or(0);
             let name = if let Value::Text(name) = name { name } else { "a file that is not in any directory" };
             texts.push(format!(
-                "{name} (file {number}): of {extents} extents mirrors are missing, {left} of {wanted} are left; not ONLINE: {away}"
+                "{name} (file {number}): of {extents} extents mirrors are missing, {left} of {wanted} are left; {away}"
             ));
         }
         if total > texts.len() {

@@ -13,7 +13,7 @@
 //! A completion is awaited on the thread that submitted it: a real disk's ring is
 //! driven by that thread alone.
 
-use crate::buffer::Buffer;
+use crate::{buffer::Buffer, world::World};
 use std::{
     fmt,
     future::Future,
@@ -21,6 +21,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 /// The end of one I/O.
@@ -40,6 +41,35 @@ struct State {
     overdue: bool,
     waker: Option<Waker>,
     change: Option<Change>,
+    timer: Timer,
+}
+
+/// How long the I/O takes, whoever waits for it, and whenever.
+#[derive(Default)]
+enum Timer {
+    #[default]
+    Off,
+    Runs {
+        clock: Arc<dyn World>,
+        began: Duration,
+    },
+    Stopped(Took),
+}
+
+/// When an I/O ended, by the monotonic clock, and how long it took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Took {
+    pub at: Duration,
+    pub time: Duration,
+}
+
+impl Timer {
+    fn stop(&mut self) {
+        if let Self::Runs { clock, began } = self {
+            let at = clock.monotonic();
+            *self = Self::Stopped(Took { at, time: at.saturating_sub(*began) });
+        }
+    }
 }
 
 /// What is made of the end of an I/O before anybody sees it.
@@ -102,6 +132,24 @@ impl Completion {
         self
     }
 
+    /// Measures how long the I/O takes, which was submitted at `began`.
+    pub fn measure(&self, clock: &Arc<dyn World>, began: Duration) {
+        let mut state = self.0.lock();
+        state.timer = Timer::Runs { clock: Arc::clone(clock), began };
+        if state.ended {
+            state.timer.stop();
+        }
+    }
+
+    /// How long it took, if it has ended and was measured.
+    #[must_use]
+    pub fn took(&self) -> Option<Took> {
+        match &self.0.lock().timer {
+            Timer::Stopped(took) => Some(*took),
+            _ => None,
+        }
+    }
+
     /// A handle by which this I/O can be declared overdue.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
@@ -154,6 +202,7 @@ impl Completer {
                 None => {
                     state.done = Some(done);
                     state.ended = true;
+                    state.timer.stop();
                     break state.waker.take();
                 }
             }

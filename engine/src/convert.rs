@@ -14,11 +14,13 @@
 //! gives its AUs back if that has changed; so 3 misses nobody.
 
 use crate::{
-    admin::{AdminError, Code, Conversion, Estimate, Order},
+    admin::{AdminError, Code, Conversion, Estimate, Order, PlannedStep},
     error::FileError,
     event::Severity,
     extent::{Extent, Mirror},
     group::Group,
+    member::Member,
+    mirror_sets::mirrors_wanted,
     voters::Refusal,
 };
 use plinth_format::{
@@ -78,10 +80,15 @@ impl Group {
     pub(crate) async fn estimate_conversion(&self, Conversion(to): Conversion) -> Result<Estimate> {
         let _one_at_a_time = self.exchanging.lock().await;
         self.check_conversion(to)?;
-        let lacking = |(set, count): (Vec<DiskNumber>, u64)| to.mirrors().saturating_sub(set.len()) as u64 * count;
+        let next = Membership { wanted: to, ..(*self.voters.current()).clone() };
+        let lacking = |(set, own, count): (Vec<DiskNumber>, u8, u64)| {
+            mirrors_wanted(own, &next).saturating_sub(set.len()) as u64 * count
+        };
         // One AU for each mirror that is made; those that are taken cost nothing.
-        let work = self.mirror_sets.counts().into_iter().map(lacking).sum();
-        Ok(Estimate { work, least: work, au_size: self.au_size })
+        let work = self.mirror_sets.wishes().into_iter().map(lacking).sum();
+        let why = format!("{to} redundancy has {} mirrors of each extent", to.mirrors());
+        let step = |mirrors| PlannedStep { pass: "CONVERT".to_owned(), from: None, to: None, mirrors, why };
+        Ok(self.estimate_of((work > 0).then(|| step(work)).into_iter().collect(), work))
     }
 
     /// Whether the group can have as many mirrors of everything.
@@ -100,12 +107,16 @@ impl Group {
             return Err(AdminError::new(Code::NotEnoughFailureGroups, text)
                 .hint("add disks in other failure groups, or bring those ONLINE that are away"));
         }
-        let extents: u64 = self.mirror_sets.counts().iter().map(|(_, count)| count).sum();
-        let missing = (extents * needed as u64).saturating_sub(self.most_mirrors(&membership, extents));
-        if needed > membership.wanted.mirrors() && missing > 0 {
+        let next = Membership { wanted: to, ..(*membership).clone() };
+        let wishes = self.mirror_sets.wishes();
+        let extents: u64 = wishes.iter().map(|(.., count)| count).sum();
+        let mirrors: u64 = wishes.iter().map(|(_, own, count)| mirrors_wanted(*own, &next) as u64 * count).sum();
+        let missing = mirrors.saturating_sub(self.most_mirrors(&membership, extents));
+        if to.mirrors() > membership.wanted.mirrors() && missing > 0 {
             let text = format!(
-                "disk group {} has too little space for {needed} mirrors of each extent: {missing} AUs too few",
-                self.name
+                "disk group {} has too little space for {} mirrors of each extent: {missing} AUs too few",
+                self.name,
+                to.mirrors()
             );
             return Err(AdminError::new(Code::NoSpace, text).hint("add disks first, or remove files"));
         }
@@ -135,8 +146,11 @@ impl Group {
 
     /// Mirrors that are to be made or taken.
     pub(crate) fn mirrors_to_convert(&self) -> u64 {
-        let wanted = self.voters.current().wanted.mirrors();
-        self.mirror_sets.counts().iter().map(|(set, count)| set.len().abs_diff(wanted) as u64 * count).sum()
+        let membership = self.voters.current();
+        let odd = |(set, own, count): &(Vec<DiskNumber>, u8, u64)| {
+            set.len().abs_diff(mirrors_wanted(*own, &membership)) as u64 * count
+        };
+        self.mirror_sets.wishes().iter().map(odd).sum()
     }
 
     /// Makes one mirror more of an extent. Returns bytes copied. `None`: there is no room for it now, or as in [`Self::move_mirror`].
@@ -190,7 +204,8 @@ impl Group {
         self.catalog.durable_point().await?;
         let _nobody_compares = self.renaming.lock().await;
         let recorded = self.voters.change(|next| {
-            let is_done = self.mirror_sets.counts().iter().all(|(set, _)| set.len() >= next.wanted.mirrors());
+            let has_all = |(set, own, _): &(Vec<DiskNumber>, u8, u64)| set.len() >= mirrors_wanted(*own, next);
+            let is_done = self.mirror_sets.wishes().iter().all(has_all);
             if is_done {
                 next.redundancy = next.wanted;
             }
@@ -215,10 +230,21 @@ impl Group {
     /// Writes into headers what the membership says. The next mount does it where it cannot be done now.
     async fn renew_headers(&self) {
         for member in self.members.values().filter(|member| member.is_writable()) {
-            if let Err(reason) = self.repair_header(member).await {
-                let text = format!("header of disk {}: {reason}", member.name());
-                self.tell(Severity::Warning, Some(member.number), text);
-            }
+            self.renew_header(member).await;
+        }
+    }
+
+    /// The same, for a disk that has just become a member: its header was written before, and the group may have changed meanwhile.
+    pub(crate) async fn renew_header_of_new(&self, member: &Arc<Member>) {
+        let _nobody_compares = self.renaming.lock().await;
+        self.renew_header(member).await;
+    }
+
+    /// The same, for one disk.
+    pub(crate) async fn renew_header(&self, member: &Arc<Member>) {
+        if let Err(reason) = self.repair_header(member).await {
+            let text = format!("header of disk {}: {reason}", member.name());
+            self.tell(Severity::Warning, Some(member.number), text);
         }
     }
 

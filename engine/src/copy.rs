@@ -7,6 +7,7 @@ use crate::{
     activity::Active,
     blocks::BLOCKS_PER_PIECE,
     buffer::Slice,
+    counters::IoClient,
     error::FileError,
     extent::{Extent, Mirror},
     group::Group,
@@ -108,7 +109,7 @@ impl Group {
         blocks: Range<usize>,
         active: &Active<'_>,
     ) -> Result<Option<u64>, FileError> {
-        let buffer = match self.try_read(extent, blocks.clone()).await? {
+        let buffer = match self.try_read(extent, blocks.clone(), IoClient::Copies).await? {
             Some(read) => read.buffer,
             None => match self.repair(extent, blocks.clone(), active).await {
                 Ok(buffer) => buffer,
@@ -134,7 +135,7 @@ impl Group {
         data: Slice,
     ) -> Result<u64, FileError> {
         let bytes = data.len() as u64;
-        let settled = member.start_write(offset, data).settle().await;
+        let settled = member.start_write(offset, data).of(IoClient::Copies).settle().await;
         if !settled.is_ok() {
             self.give_up(member, &settled).await?;
             return Ok(0);

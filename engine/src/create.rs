@@ -15,6 +15,7 @@ use crate::{
     buffer::Buffer,
     catalog::{Catalog, CatalogError},
     choose,
+    counters::IoClient,
     group::Group,
     identify::{self, survey_one},
     member::{self, Member},
@@ -194,7 +195,7 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         .iter()
         .map(|disk| {
             let layout = layouts[&disk.entry.number];
-            Arc::new(Member::new(&disk.entry, layout, Some(Arc::clone(&disk.disk))))
+            Arc::new(Member::new(&disk.entry, layout, Some(Arc::clone(&disk.disk)), world))
         })
         .collect();
     let members = Arc::new(members);
@@ -474,7 +475,7 @@ pub(crate) async fn write_header(
 ) -> std::result::Result<(), String> {
     for place in places {
         let block = Buffer::copy_of(&header.encode(*place)).share();
-        let written = member.start_write(*place, block).settle().await;
+        let written = member.start_write(*place, block).of(IoClient::Records).settle().await;
         if planted::has(Bug::HeadersTogether) && Some(place) != places.last() {
             continue;
         }

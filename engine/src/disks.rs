@@ -23,6 +23,7 @@ use crate::{
     create::{Taken, Wanted, check_mixture, check_names, header_of, take_disks, wipe_system_area, write_header},
     error::FileError,
     event::Severity,
+    explain,
     group::Group,
     identify,
     member::Member,
@@ -31,7 +32,7 @@ use crate::{
     world::Disk,
 };
 use plinth_format::{
-    DiskNumber,
+    DiskNumber, Redundancy,
     header::{DiskHeader, Status},
     membership::{DISKS_MAX, DiskState, MemberDisk, Membership},
 };
@@ -69,6 +70,7 @@ impl Group {
             return Err(error);
         }
         for (member, entry) in members.iter().zip(&entries) {
+            self.renew_header_of_new(member).await;
             let text =
                 format!("disk {} ({}) is added to failure group {}", entry.name, member.path(), entry.failure_group);
             self.tell(Severity::Note, Some(entry.number), text);
@@ -101,7 +103,8 @@ impl Group {
             Some(plan) => plan,
             None => self.plan_exchange(&entries, &BTreeSet::new())?,
         };
-        Ok(Estimate { work: plan.work(), least: plan.least(), au_size: self.au_size })
+        let leaving = leaving.iter().map(|leaver| (leaver.member.number, leaver.force)).collect();
+        Ok(self.explain(&plan, &explain::Changes { new: &entries, leaving, ..explain::Changes::default() }))
     }
 
     /// The disks that an exchange names. Those that come are claimed.
@@ -130,7 +133,7 @@ impl Group {
         };
         self.voters.change(stay).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
         self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
-        self.rebalance(Order::default()).await
+        self.rebalance(self.rebalance.as_before()).await
     }
 
     /// Finds, checks and claims the disks of an ADD. Nothing is written to them.
@@ -173,7 +176,7 @@ impl Group {
         let mut members = Vec::new();
         for one in taken {
             wipe_system_area(&*one.disk, one.layout).await?;
-            let member = Arc::new(Member::new(&one.entry, one.layout, Some(one.disk)));
+            let member = Arc::new(Member::new(&one.entry, one.layout, Some(one.disk), &self.world));
             let header = header_of(self.id, &membership, &member, self.created, Status::Member, 1);
             write_header(&member, &header, &header.layout.header_places())
                 .await
@@ -192,7 +195,9 @@ impl Group {
     /// Whether disks can leave, and what moves then. `None`: none leaves.
     fn check_leaving(&self, new: &[MemberDisk], leaving: &[Leaver]) -> Result<Option<Plan>> {
         let numbers: BTreeSet<DiskNumber> = leaving.iter().map(|leaver| leaver.member.number).collect();
-        let plan = self.check_room(new, &numbers)?;
+        // What is gone already is not asked what it leaves behind.
+        let forced = leaving.iter().all(|leaver| leaver.force);
+        let plan = self.check_room(new, &numbers, forced)?;
         let away = leaving.iter().find(|leaver| !leaver.force && leaver.member.state() != DiskState::Online);
         let Some(Leaver { member, .. }) = away else { return Ok(plan) };
         let text = format!("disk {} of disk group {} is not ONLINE", member.name(), self.name);
@@ -223,8 +228,9 @@ impl Group {
         Ok(())
     }
 
-    /// Whether what there is fits on the disks that stay, and in as many failure groups as it has mirrors.
-    fn check_room(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>) -> Result<Option<Plan>> {
+    /// Whether what there is fits on the disks that stay, and in as many failure groups as it has mirrors. `forced`: as the group's redundancy says is
+    /// enough, and files that ask for more make do with what is left.
+    fn check_room(&self, new: &[MemberDisk], leaving: &BTreeSet<DiskNumber>, forced: bool) -> Result<Option<Plan>> {
         if leaving.is_empty() {
             return Ok(None);
         }
@@ -233,14 +239,20 @@ impl Group {
         let disks = membership.disks.iter().chain(new).filter(stays);
         let groups: BTreeSet<&str> = disks.map(|disk| disk.failure_group.as_str()).collect();
         let wanted = self.voters.current().wanted;
-        let needed = wanted.mirrors();
+        let needed = if forced { wanted.mirrors() } else { self.mirror_sets.most_wanted(&membership) };
         if groups.len() < needed {
+            let whose = if needed > wanted.mirrors() { Redundancy::High } else { wanted };
             let text = format!(
-                "{wanted} redundancy needs {needed} failure groups with data, {} would stay in disk group {}",
+                "{whose} redundancy needs {needed} failure groups with data, {} would stay in disk group {}",
                 groups.len(),
                 self.name
             );
-            return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint("add disks in the same statement"));
+            let hint = if whose == wanted {
+                "add disks in the same statement"
+            } else {
+                "add disks in the same statement, or remove the files that have it, which V$ASM_FILE shows; with FORCE they make do with fewer mirrors"
+            };
+            return Err(AdminError::new(Code::NotEnoughFailureGroups, text).hint(hint));
         }
         self.plan_exchange(new, leaving).map(Some)
     }
@@ -340,7 +352,7 @@ impl Group {
             }
             let header = &sighting.header;
             let former = DiskHeader { status: Status::Former, sequence: header.sequence + 1, ..header.clone() };
-            let member = Member::stranger(header, Arc::clone(disk));
+            let member = Member::stranger(header, Arc::clone(disk), &self.world);
             let text = match write_header(&member, &former, &former.layout.header_places()).await {
                 Ok(()) => {
                     format!("{} was disk {} of the group: its header says FORMER now", sighting.path, header.name)

@@ -1,5 +1,6 @@
 //! What can go wrong, in the words of who has to act on it.
 
+use crate::admin::AdminError;
 use plinth_format::DiskId;
 use std::io;
 
@@ -51,6 +52,9 @@ pub enum FileError {
         "a mirror on disk {disk} is not taken, because others are not as they should be: {problem}; restore that file, or bring all disks ONLINE"
     )]
     NotMended { disk: String, problem: String },
+    /// What an operator orders cannot be done.
+    #[error("{0}")]
+    Order(Box<AdminError>),
     #[error("catalog: {0}")]
     Catalog(#[from] rusqlite::Error),
     #[error("the catalog has stopped: {0}; dismount the disk group and mount it again")]
@@ -69,7 +73,7 @@ impl FileError {
             Self::NotADirectory => libc::ENOTDIR,
             Self::IsADirectory => libc::EISDIR,
             Self::NotEmpty => libc::ENOTEMPTY,
-            Self::Invalid(_) => libc::EINVAL,
+            Self::Invalid(_) | Self::Order(_) => libc::EINVAL,
             Self::NameTooLong => libc::ENAMETOOLONG,
             Self::TooLarge => libc::EFBIG,
             Self::TooManyLinks => libc::EMLINK,

@@ -163,6 +163,8 @@ pub struct Extent {
     pub file: u64,
     /// Its place in the file; the id for a shared extent.
     pub number: u64,
+    /// Mirrors that its file asks for; 0: as the group.
+    pub own: u8,
     places: Mutex<Places>,
     pub ranges: Ranges,
     state: Mutex<State>,
@@ -181,6 +183,7 @@ impl Extent {
             id,
             file,
             number,
+            own: 0,
             places: Mutex::new(Places { mirrors: Mirrors::new(mirrors), guest: None, arriving: false, moves: 0 }),
             ranges: Ranges::default(),
             state: Mutex::default(),
@@ -188,6 +191,12 @@ impl Extent {
             last_used: AtomicU64::new(0),
             reads: Mutex::default(),
         }
+    }
+
+    /// The same, of a file that asks for mirrors of its own.
+    #[must_use]
+    pub fn asking_for(self, own: u8) -> Self {
+        Self { own, ..self }
     }
 
     /// Counts how often reads went through the extent: a read that does not begin behind the one before it
@@ -368,7 +377,7 @@ impl State {
 }
 
 /// The columns of an extent's row, in the order that [`from_row`] wants.
-pub const COLUMNS: &str = "id, file, number, d0, a0, d1, a1, d2, a2, written, pending";
+pub const COLUMNS: &str = "id, file, number, d0, a0, d1, a1, d2, a2, mirrors, written, pending";
 
 /// An extent from its row.
 ///
@@ -388,11 +397,12 @@ pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
     if id >= EVERYTHING - u64::from(u32::MAX) {
         return Err(rusqlite::Error::IntegralValueOutOfRange(0, id.cast_signed()));
     }
-    let extent = Extent::new(id, get_u64(row, 1)?, get_u64(row, 2)?, &mirrors);
+    let mut extent = Extent::new(id, get_u64(row, 1)?, get_u64(row, 2)?, &mirrors);
+    extent.own = row.get(9)?;
     {
         let mut state = extent.state();
-        state.written = Bits::from_bytes(row.get_ref(9)?.as_blob_or_null()?.unwrap_or_default());
-        state.pending = Bits::from_bytes(row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default());
+        state.written = Bits::from_bytes(row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default());
+        state.pending = Bits::from_bytes(row.get_ref(11)?.as_blob_or_null()?.unwrap_or_default());
     }
     Ok(extent)
 }
@@ -422,7 +432,7 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
     let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
     let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
     connection
-        .prepare_cached(&format!("INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,NULL,NULL)"))?
+        .prepare_cached(&format!("INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,NULL,NULL)"))?
         .execute(params![
             extent.id.cast_signed(),
             extent.file.cast_signed(),
@@ -433,6 +443,7 @@ pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> 
             au(1),
             disk(2),
             au(2),
+            extent.own,
         ])?;
     Ok(())
 }

@@ -14,15 +14,18 @@ use crate::{
     doubt::{Doubt, Unsynced},
     error::FileError,
     extent::{self, Extent, Extents, Mirror},
+    file_stats::FileStats,
     files::{self, File},
     group::Group,
     planted::{self, Bug},
     reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
+    stripes::Stripes,
 };
 use plinth_format::layout::PIECE_SIZE;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     ops::Range,
     sync::{
@@ -44,8 +47,10 @@ pub struct Slot {
 pub struct Layout {
     pub loaded: bool,
     pub slot: Option<Slot>,
-    /// By place in the file; what is missing is a hole.
+    /// By number; what is missing is a hole.
     pub extents: BTreeMap<u64, Arc<Extent>>,
+    /// In chunks over several extents.
+    pub fine: bool,
 }
 
 /// A file's data, as the data path sees it.
@@ -109,8 +114,37 @@ pub struct Part {
     pub extent: Option<Arc<Extent>>,
     /// Bytes of the extent.
     pub inside: Range<u64>,
-    /// Bytes of the request.
+    /// Bytes of the request: the first, and where the file is striped those that follow.
     pub range: Range<usize>,
+    pub more: Vec<Range<usize>>,
+}
+
+impl Part {
+    /// Bytes of the request, in the order in which the extent has them.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        std::iter::once(self.range.clone()).chain(self.more.iter().cloned())
+    }
+
+    /// What of a request's bytes goes into the extent.
+    #[must_use]
+    pub fn gather<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.more.is_empty() {
+            return Cow::Borrowed(&bytes[self.range.clone()]);
+        }
+        let mut gathered = Vec::with_capacity(self.ranges().map(|range| range.len()).sum());
+        self.ranges().for_each(|range| gathered.extend_from_slice(&bytes[range]));
+        Cow::Owned(gathered)
+    }
+
+    /// Puts what the extent has where the request wants it.
+    pub fn scatter(&self, from: &[u8], into: &mut [u8]) {
+        let mut at = 0;
+        for range in self.ranges() {
+            let length = range.len();
+            into[range].copy_from_slice(&from[at..at + length]);
+            at += length;
+        }
+    }
 }
 
 /// What the files ask of the data path.
@@ -118,6 +152,7 @@ pub struct Releaser {
     pub extents: Arc<Extents>,
     pub freeing: Arc<Freeing>,
     pub doubt: Arc<Doubt>,
+    pub stats: Arc<FileStats>,
 }
 
 impl files::Data for Releaser {
@@ -129,6 +164,9 @@ impl files::Data for Releaser {
     ) -> Result<files::Released, FileError> {
         let (freed, done) = release_some(connection, &self.extents, node, file)?;
         let freeing = Arc::clone(&self.freeing);
+        if done {
+            self.stats.forget(node);
+        }
         Ok(files::Released { done, then: Box::new(move |commit| freeing.note(commit, freed)) })
     }
 
@@ -143,28 +181,33 @@ impl files::Data for Releaser {
 }
 
 impl Layout {
-    /// Cuts bytes `offset .. offset + length` of the file along its extents.
+    /// How the file is cut into extents.
+    #[must_use]
+    pub fn stripes(&self, au_size: u64) -> Stripes {
+        Stripes::new(self.fine, au_size)
+    }
+
+    /// Cuts bytes `offset .. offset + length` of the file along its extents; each extent has one part at most.
     #[must_use]
     pub fn parts(&self, offset: u64, length: usize, au_size: u64) -> Vec<Part> {
         let mut parts = Vec::new();
-        let mut done = 0;
-        while done < length {
-            let at = offset + done as u64;
-            if let Some(slot) = &self.slot
-                && at < PIECE_SIZE
-            {
-                let base = slot.piece as u64 * PIECE_SIZE;
-                let take = usize::try_from(PIECE_SIZE - at).expect("64 KiB at most").min(length - done);
-                let inside = base + at..base + at + take as u64;
-                parts.push(Part { extent: Some(Arc::clone(&slot.extent)), inside, range: done..done + take });
-                done += take;
-                continue;
-            }
-            let inside = at % au_size;
-            let take = usize::try_from(au_size - inside).expect("64 MiB at most").min(length - done);
-            let extent = self.extents.get(&(at / au_size)).cloned();
-            parts.push(Part { extent, inside: inside..inside + take as u64, range: done..done + take });
-            done += take;
+        let end = offset.saturating_add(length as u64);
+        let mut from = offset;
+        if let Some(slot) = &self.slot
+            && offset < PIECE_SIZE.min(end)
+        {
+            let base = slot.piece as u64 * PIECE_SIZE;
+            from = end.min(PIECE_SIZE);
+            let range = 0..usize::try_from(from - offset).expect("64 KiB at most");
+            let inside = base + offset..base + from;
+            parts.push(Part { extent: Some(Arc::clone(&slot.extent)), inside, range, more: Vec::new() });
+        }
+        let stripes = self.stripes(au_size);
+        for (number, inside) in stripes.touched(from, end) {
+            let index = |at: u64| usize::try_from(at - offset).expect("inside the request");
+            let mut ranges = stripes.in_file(number, inside.clone()).map(|range| index(range.start)..index(range.end));
+            let Some(range) = ranges.next() else { continue };
+            parts.push(Part { extent: self.extents.get(&number).cloned(), inside, range, more: ranges.collect() });
         }
         parts
     }
@@ -175,7 +218,7 @@ impl Layout {
         if self.slot.is_some() {
             return end <= PIECE_SIZE;
         }
-        (offset / au_size..end.div_ceil(au_size)).all(|number| self.extents.contains_key(&number))
+        self.stripes(au_size).touched(offset, end).all(|(number, _)| self.extents.contains_key(&number))
     }
 
     /// Space taken, in 512-byte units, before mirroring.
@@ -282,6 +325,7 @@ impl Group {
             None => None,
         };
         layout.extents = extents;
+        layout.fine = file.attributes().fine;
         layout.loaded = true;
         Ok(())
     }
@@ -327,7 +371,9 @@ impl Group {
         if layout.covers(offset, end, self.au_size) {
             return Ok(());
         }
-        if layout.slot.is_none() && layout.extents.is_empty() && end <= PIECE_SIZE {
+        // Shared extents have the group's redundancy.
+        let may_share = file.mirrors() == 0;
+        if may_share && layout.slot.is_none() && layout.extents.is_empty() && end <= PIECE_SIZE {
             return self.take_slot(file, layout).await;
         }
         if layout.slot.is_some() {
@@ -335,9 +381,11 @@ impl Group {
         }
         // A request can be large (`fallocate`): first a look whether it fits at all, so that one that does not leaves
         // nothing behind; then a commit's worth at a time.
-        let numbers = offset / self.au_size..end.div_ceil(self.au_size);
-        let there = layout.extents.range(numbers.clone()).count() as u64;
-        self.make_room(numbers.end - numbers.start - there).await?;
+        let stripes = layout.stripes(self.au_size);
+        let around = layout.extents.range(stripes.around(offset, end));
+        let there = around.filter(|(number, _)| !stripes.inside(**number, offset, end).is_empty()).count() as u64;
+        self.make_room(file.mirrors(), stripes.count(offset, end) - there).await?;
+        let numbers = stripes.touched(offset, end).map(|(number, _)| number);
         let missing: Vec<u64> = numbers.filter(|number| !layout.extents.contains_key(number)).collect();
         for numbers in missing.chunks(ALLOCATED_AT_ONCE) {
             self.add_extents(file, layout, numbers).await?;
@@ -367,13 +415,14 @@ impl Group {
     /// Allocates extents at places of the file that are holes.
     async fn add_extents(&self, file: &Arc<File>, layout: &mut Layout, numbers: &[u64]) -> Result<(), FileError> {
         let _in_hand = self.take_in_hand();
-        let places = self.allocate(file.node, numbers).await?;
+        let own = file.mirrors();
+        let places = self.allocate(file.node, own, numbers).await?;
         let first = self.next_extent_ids(places.len() as u64);
         let fresh: Vec<Arc<Extent>> = places
             .into_iter()
             .zip(numbers)
             .zip(first..)
-            .map(|((mirrors, number), id)| Arc::new(Extent::new(id, file.node, *number, &mirrors)))
+            .map(|((mirrors, number), id)| Arc::new(Extent::new(id, file.node, *number, &mirrors).asking_for(own)))
             .collect();
         let blocks = layout.blocks(self.au_size) + fresh.len() as u64 * self.au_size / 512;
         let rows = fresh.clone();
@@ -391,7 +440,7 @@ impl Group {
             .await;
         if let Err(error) = written {
             for extent in &fresh {
-                self.unallocate(&extent.mirrors());
+                self.unallocate(&extent.mirrors(), extent.own);
             }
             return Err(error);
         }
@@ -436,7 +485,7 @@ impl Group {
     async fn add_shared_extent(&self) -> Result<(), FileError> {
         let id = self.next_extent_ids(1);
         let _in_hand = self.take_in_hand();
-        let mirrors = self.allocate(0, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
+        let mirrors = self.allocate(0, 0, &[id]).await?.pop().ok_or(FileError::NoSpace)?;
         let extent = Arc::new(Extent::new(id, 0, id, &mirrors));
         let (row, extents) = (Arc::clone(&extent), Arc::clone(&self.extents));
         let insert = move |connection: &Connection| {
@@ -445,7 +494,7 @@ impl Group {
             Ok(())
         };
         if let Err(error) = self.catalog.write(false, insert).await {
-            self.unallocate(&extent.mirrors());
+            self.unallocate(&extent.mirrors(), 0);
             return Err(error);
         }
         self.slots().add_extent(id);
@@ -472,7 +521,7 @@ impl Group {
         let Some(slot) = layout.slot.clone() else { return Ok(()) };
         let _promoting = self.promoting.read().await;
         let _in_hand = self.take_in_hand();
-        let mirrors = self.allocate(file.node, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
+        let mirrors = self.allocate(file.node, 0, &[0]).await?.pop().ok_or(FileError::NoSpace)?;
         let id = self.next_extent_ids(1);
         let fresh = Arc::new(Extent::new(id, file.node, 0, &mirrors));
         // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
@@ -486,7 +535,7 @@ impl Group {
         let (held, _active) = match copy.await {
             Ok(copied) => copied,
             Err(error) => {
-                self.unallocate(&fresh.mirrors());
+                self.unallocate(&fresh.mirrors(), 0);
                 return Err(error);
             }
         };
@@ -525,7 +574,7 @@ impl Group {
                 Ok(())
             }
             Err(error) => {
-                self.unallocate(&fresh.mirrors());
+                self.unallocate(&fresh.mirrors(), 0);
                 Err(error)
             }
         }

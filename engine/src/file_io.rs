@@ -22,11 +22,12 @@ use crate::{
     bits::Bits,
     blocks::BLOCKS_PER_PIECE,
     buffer::{Buffer, Slice},
+    counters::IoClient,
     doubt::Pending,
     error::FileError,
     extent::{self, Extent, State},
     extents::{Freed, FreedSlot, Layout, Part, set_blocks},
-    files::{self, File},
+    files::{self, File, types::FileType},
     group::Group,
     planted::{self, Bug},
     ranges::RangeGuard,
@@ -101,7 +102,14 @@ impl Group {
             let size = file.attributes().size;
             let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(into.len());
             for part in layout.parts(offset, length, self.au_size) {
-                self.read_part(&part, &mut into[part.range.clone()]).await?;
+                if part.more.is_empty() {
+                    self.read_part(&part, &mut into[part.range.clone()]).await?;
+                } else {
+                    let length = usize::try_from(part.inside.end - part.inside.start).expect("inside an extent");
+                    let mut bytes = vec![0; length];
+                    self.read_part(&part, &mut bytes).await?;
+                    part.scatter(&bytes, into);
+                }
             }
             return Ok(length);
         }
@@ -146,7 +154,7 @@ impl Group {
             if extent.is_buried() {
                 return Err(FileError::Stale(extent.file));
             }
-            if let Some(read) = self.try_read(extent, blocks.clone()).await? {
+            if let Some(read) = self.try_read(extent, blocks.clone(), IoClient::Files).await? {
                 if read.wrong {
                     self.repairs.add(extent, blocks);
                 }
@@ -193,7 +201,7 @@ impl Group {
         let mut ready = Vec::with_capacity(parts.len());
         for part in &parts {
             let extent = part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
-            ready.push(self.ready_part(extent, part.inside.clone(), &bytes[part.range.clone()]).await?);
+            ready.push(self.ready_part(extent, part.inside.clone(), &part.gather(bytes)).await?);
         }
         let marks: Vec<_> = ready
             .iter()
@@ -211,21 +219,21 @@ impl Group {
             file.data.unsynced.note(began, self.doubt.era());
             return Ok(());
         }
-        let now_written = self.write_and_commit(file, &ready, marks, end, kill_set_id, began).await;
+        let said = (offset == 0).then(|| file.recognised(bytes)).flatten();
+        let now_written = self.write_and_commit(file, &ready, marks, (end, kill_set_id, said), began).await;
         if now_written.is_err() && grows {
             file.data.soil_tail();
         }
         now_written
     }
 
-    /// Writes what is ready, and commits that the file holds it: marks, size, mode.
+    /// Writes what is ready, and commits that the file holds it: marks, size, mode, type.
     async fn write_and_commit(
         &self,
         file: &Arc<File>,
         ready: &[Ready<'_>],
         marks: Vec<(Arc<Extent>, Vec<usize>)>,
-        end: u64,
-        kill_set_id: bool,
+        (end, kill_set_id, said): (u64, bool, Option<FileType>),
         began: u64,
     ) -> Result<()> {
         let now = self.world.now();
@@ -245,7 +253,15 @@ impl Group {
             let mode = owner.attributes().mode;
             let mode = if kill_set_id { without_set_id(mode) } else { mode };
             let size = owner.attributes().size.max(end);
-            set_size(connection, &owner, size, mode, now)
+            let said = match said {
+                Some(said) if files::set_type(connection, &owner, said)? => Some(said),
+                _ => None,
+            };
+            set_size(connection, &owner, size, mode, now)?;
+            if said.is_some() {
+                owner.attributes().file_type = said;
+            }
+            Ok(())
         });
         let ((), commit) = if size_only {
             let (data, commit) = futures::join!(self.write_ready(ready), commit);
@@ -324,7 +340,7 @@ impl Group {
 
     /// Reads one block whose range the caller holds exclusively.
     async fn read_held(&self, extent: &Extent, block: usize, active: &Active<'_>) -> Result<Buffer> {
-        match self.try_read(extent, block..block + 1).await? {
+        match self.try_read(extent, block..block + 1, IoClient::Files).await? {
             Some(read) if !read.wrong => Ok(read.buffer),
             _ => self.repair(extent, block..block + 1, active).await,
         }
@@ -587,10 +603,12 @@ impl Group {
             let base = slot.piece as u64 * PIECE_SIZE;
             consider(&slot.extent, base + start..base + end.min(PIECE_SIZE));
         }
-        let from = start / self.au_size;
-        for (number, extent) in layout.extents.range(from..end.div_ceil(self.au_size).max(from)) {
-            let base = number * self.au_size;
-            let inside = start.saturating_sub(base)..(end - base).min(self.au_size);
+        let stripes = layout.stripes(self.au_size);
+        for (number, extent) in layout.extents.range(stripes.around(start, end)) {
+            let inside = stripes.inside(*number, start, end);
+            if inside.is_empty() {
+                continue;
+            }
             if inside.start == 0 && inside.end == self.au_size {
                 freed.extents.push(Arc::clone(extent));
             } else {
@@ -670,14 +688,14 @@ impl Group {
             if let Some(slot) = &layout.slot {
                 return if at < PIECE_SIZE { (slot.extent.has_piece(slot.piece), PIECE_SIZE) } else { (false, size) };
             }
-            match layout.extents.get(&(at / self.au_size)) {
-                Some(extent) => {
-                    let next = (at / PIECE_SIZE + 1) * PIECE_SIZE;
-                    (extent.has_piece(piece_of(at % self.au_size)), next)
-                }
+            let stripes = layout.stripes(self.au_size);
+            let (number, inside, chunk_end) = stripes.locate(at);
+            match layout.extents.get(&number) {
+                Some(extent) => (extent.has_piece(piece_of(inside)), (at / PIECE_SIZE + 1) * PIECE_SIZE),
+                None if layout.extents.range(stripes.set_of(at)).next().is_some() => (false, chunk_end),
                 None => {
-                    let next = layout.extents.range(at / self.au_size..).next();
-                    (false, next.map_or(size, |(number, _)| number * self.au_size))
+                    let next = layout.extents.range(number..).next();
+                    (false, next.map_or(size, |(number, _)| stripes.set_start(*number)))
                 }
             }
         };

@@ -12,7 +12,7 @@
 
 use crate::{
     activity::Activity,
-    admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Rows, Selection, Survey},
+    admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Rows, Scope, Selection, Survey},
     attributes::{self, Attributes, DropAfter},
     catalog::Catalog,
     choose::Decision,
@@ -20,23 +20,28 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::Extents,
+    file_stats::FileStats,
     files::Files,
+    live_stats::Clients,
     member::{Member, TICK_MS},
     members::Members,
     mirror_sets::MirrorSets,
     mount::Purpose,
     move_waits::MoveWaits,
     pace::Pace,
-    placement::Placement,
+    placement::Placements,
     progress::Progress,
     rebalance::{self, Rebalance},
     reclaim::Freeing,
     recovery::Suspects,
     repairs::Repairs,
+    rows,
+    scrub::Scrub,
     slots::Slots,
     space::Space,
     stale::Stale,
     store::DiskStore,
+    volume::Volumes,
     voters::Voters,
     world::{Timestamp, World},
 };
@@ -50,7 +55,10 @@ use std::{
     time::Duration,
 };
 
-pub use crate::{rebalance::POWER_MAX, session::Session};
+pub use crate::{
+    rebalance::{POWER_DEFAULT, POWER_MAX},
+    session::Session,
+};
 
 type Result<T> = std::result::Result<T, AdminError>;
 
@@ -89,7 +97,7 @@ pub struct Group {
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) doubt: Arc<Doubt>,
     pub(crate) space: Arc<Mutex<Space>>,
-    pub(crate) placement: Mutex<Option<(MembershipId, Arc<Placement>)>>,
+    pub(crate) placement: Mutex<Option<(MembershipId, Placements)>>,
     pub(crate) slots: Mutex<Slots>,
     pub(crate) freeing: Arc<Freeing>,
     pub(crate) reclaiming: tokio::sync::Mutex<()>,
@@ -108,10 +116,16 @@ pub struct Group {
     pub(crate) ticks: AtomicU64,
     pub(crate) repairs: Repairs,
     pub(crate) rebalance: Arc<Rebalance>,
+    pub(crate) scrub: Scrub,
+    pub(crate) volumes: Volumes,
+    /// No front end may serve directories.
+    pub(crate) restricted: AtomicBool,
     /// Extents whose checksums no disk could read.
     pub(crate) zones_lost: AtomicU64,
     pub(crate) pace: Pace,
     pub(crate) move_waits: MoveWaits,
+    pub(crate) file_stats: Arc<FileStats>,
+    pub(crate) clients: Clients,
     pub(crate) attributes: Mutex<Attributes>,
     /// What was said of disks that went offline.
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
@@ -147,6 +161,7 @@ pub(crate) struct Parts {
     pub attributes: Attributes,
     pub drop_after: BTreeMap<DiskNumber, DropAfter>,
     pub deadline: Arc<AtomicU64>,
+    pub file_stats: Arc<FileStats>,
 }
 
 /// Sleeps without holding the group, or it would never end. `None` when it has ended.
@@ -224,8 +239,13 @@ impl Group {
             ticks: AtomicU64::new(1),
             repairs: Repairs::default(),
             rebalance: Arc::default(),
+            scrub: Scrub::default(),
+            volumes: Volumes::default(),
+            restricted: AtomicBool::new(false),
             zones_lost: AtomicU64::new(0),
             move_waits: MoveWaits::default(),
+            file_stats: parts.file_stats,
+            clients: Clients::default(),
             pace: {
                 let pace = Pace::default();
                 pace.promise(parts.attributes.latency_target);
@@ -263,13 +283,8 @@ impl Group {
         for verdict in &decision.disks {
             if let Some(member) = self.members.get(&verdict.number)
                 && member.is_writable()
-                && let Err(reason) = self.repair_header(member).await
             {
-                self.tell(
-                    Severity::Warning,
-                    Some(member.number),
-                    format!("header of disk {}: {reason}", member.name()),
-                );
+                self.renew_header(member).await;
             }
         }
         self.spawn_while_mounted("caretaker", |group| async move {
@@ -293,6 +308,9 @@ impl Group {
             loop {
                 let group = sleep(&group, CARE).await?;
                 let now = group.world.monotonic();
+                if !group.is_stopping() {
+                    group.voters.catch_up().await;
+                }
                 if now.saturating_sub(last) >= STAMP && !group.is_stopping() {
                     last = now;
                     group.voters.restamp(false).await;
@@ -323,6 +341,10 @@ impl Group {
         if let Err(error) = self.files.reap_orphans().await {
             self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
         }
+        self.files.set_creation_mask(self.attributes().creation_mask());
+        if purpose == Purpose::Serve {
+            self.tidy_volumes().await;
+        }
         let offline: Vec<_> = self
             .members
             .values()
@@ -350,6 +372,7 @@ impl Group {
 
     async fn take_care(&self) {
         self.ticks.fetch_add(1, Ordering::Relaxed);
+        self.repairs.try_again();
         if let Err(error) = self.close_idle(false).await {
             self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
         }
@@ -370,6 +393,7 @@ impl Group {
         crate::buffer::shed();
         self.extents.shed();
         self.drop_overdue();
+        self.file_stats.tend();
     }
 
     /// Drops the checksums of extents that were not used lately, when there are too many.
@@ -640,7 +664,16 @@ impl Group {
     /// # Errors
     /// If the check itself cannot go on.
     pub async fn check(&self, repair: bool) -> Result<Report> {
-        self.check_all(repair).await.map_err(|error| self.store.explain(AdminError::new(Code::Io, error)))
+        self.check_scope(&Scope::All, repair).await
+    }
+
+    /// Checks a part of it, or all.
+    ///
+    /// # Errors
+    /// If there is no such part, or the check itself cannot go on.
+    pub async fn check_scope(&self, scope: &Scope, repair: bool) -> Result<Report> {
+        let part = self.part(scope).await?;
+        self.check_part(&part, repair).await.map_err(|error| self.store.explain(AdminError::new(Code::Io, error)))
     }
 
     /// # Errors
@@ -657,8 +690,24 @@ impl Group {
         *self.attributes.lock().unwrap_or_else(PoisonError::into_inner) = attributes;
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
         self.pace.promise(attributes.latency_target);
+        self.files.set_creation_mask(attributes.creation_mask());
         self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
         Ok(())
+    }
+
+    /// From now on it is for whoever administers alone.
+    pub fn restrict(&self) {
+        self.restricted.store(true, Ordering::Release);
+        self.tell(
+            Severity::Note,
+            None,
+            "mounted RESTRICTED: no directory can be mounted until the next mount".to_owned(),
+        );
+    }
+
+    #[must_use]
+    pub fn is_restricted(&self) -> bool {
+        self.restricted.load(Ordering::Acquire)
     }
 
     #[must_use]
@@ -672,7 +721,17 @@ impl Group {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn query(&self, sql: &str) -> Result<Rows> {
-        self.catalog.query(sql, self.live(), crate::catalog::QueryLimits::default()).await
+        self.query_parts(sql)?.collect().await
+    }
+
+    /// The same, piece by piece.
+    ///
+    /// # Errors
+    /// If the catalog has stopped.
+    pub fn query_parts(&self, sql: &str) -> Result<rows::Receiver> {
+        let mut live = self.live();
+        live.stats = self.live_stats(sql);
+        self.catalog.query(sql, live, crate::catalog::QueryLimits::default())
     }
 
     /// Space as `statfs` tells it.

@@ -15,6 +15,7 @@
 //!   member    one disk: I/O, deadline        catalog   SQLite on the store
 //! ```
 
+mod access;
 pub mod activity;
 pub mod admin;
 pub mod api;
@@ -34,18 +35,23 @@ pub mod choose;
 pub mod completion;
 mod convert;
 mod copy;
+mod counters;
 mod create;
 mod disks;
 mod doubt;
+mod drop_force;
 pub mod error;
 pub mod event;
+mod explain;
 mod extent;
 mod extents;
 mod file_io;
+mod file_stats;
 pub mod files;
 pub mod group;
 pub mod identify;
 mod live;
+mod live_stats;
 mod member;
 mod members;
 mod mirror_sets;
@@ -54,6 +60,7 @@ mod move_waits;
 mod mover;
 pub mod overlay;
 mod pace;
+mod part;
 pub mod placement;
 #[cfg(feature = "testing")]
 pub mod planted;
@@ -70,6 +77,9 @@ mod repairs;
 mod replace;
 mod resize;
 mod resync;
+pub mod rows;
+mod safe_space;
+pub mod scrub;
 pub mod session;
 mod slots;
 pub mod space;
@@ -77,7 +87,11 @@ mod stale;
 mod store;
 #[cfg(test)]
 mod stories;
+mod stripes;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod timings;
+mod troubles;
+mod volume;
 mod voters;
 pub mod world;

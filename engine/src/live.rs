@@ -2,10 +2,17 @@
 
 use crate::{
     catalog::{Live, LiveDisk, LiveGroup},
+    counters::IoClass,
     group::Group,
+    live_stats::micros,
 };
-use plinth_format::membership::DiskState;
+use plinth_format::{DiskId, membership::DiskState};
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Ids are random: their words, folded, are as good as any hash.
+fn hash_of(id: DiskId) -> u32 {
+    id.0.chunks_exact(4).fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
 
 impl Group {
     pub(crate) fn live(&self) -> Live {
@@ -23,7 +30,7 @@ impl Group {
                 logical_sector: sectors.map_or(512, |sectors| sectors.logical),
                 sector: sectors.map_or(512, |sectors| sectors.physical),
                 au_size: au,
-                state: "MOUNTED".to_owned(),
+                state: if self.is_restricted() { "RESTRICTED" } else { "MOUNTED" }.to_owned(),
                 redundancy: self.redundancy().to_string(),
                 total: usable.total * au,
                 free: usable.free * au,
@@ -67,25 +74,27 @@ impl Group {
                     created: entry.map_or(self.created, |entry| entry.joined),
                     mounted: self.mounted,
                     repair_timer: if state == DiskState::Offline { self.repair_time_left(member) } else { 0 },
-                    reads: counters.reads.load(Relaxed),
-                    writes: counters.writes.load(Relaxed),
+                    reads: counters.reads().0,
+                    writes: counters.writes().0,
                     read_errors: counters.read_errors.load(Relaxed),
                     write_errors: counters.write_errors.load(Relaxed),
                     read_timeouts: counters.read_timeouts.load(Relaxed),
                     write_timeouts: counters.write_timeouts.load(Relaxed),
-                    read_time: 0,
-                    write_time: 0,
-                    bytes_read: counters.bytes_read.load(Relaxed),
-                    bytes_written: counters.bytes_written.load(Relaxed),
+                    read_time: micros(counters.timings(IoClass::Read).total()),
+                    write_time: micros(counters.timings(IoClass::Write).total()),
+                    bytes_read: counters.reads().1,
+                    bytes_written: counters.writes().1,
                     blocks_repaired: counters.repaired.load(Relaxed),
                     votes: entry.is_some_and(|entry| entry.votes),
                     sector: disk.as_ref().map_or(0, |disk| disk.sectors().physical),
                     logical_sector: disk.as_ref().map_or(0, |disk| disk.sectors().logical),
                     can_discard: disk.as_ref().is_some_and(|disk| disk.can_discard()),
+                    hash: hash_of(member.id()),
                 });
             }
         }
         live.operations = self.list_operations();
+        live.operations.extend(self.rebalance.stages(self.world.monotonic()));
         live.move_waits = self.move_waits.counts();
         live
     }

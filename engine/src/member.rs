@@ -18,10 +18,12 @@
 
 use crate::{
     buffer::{Buffer, Slice},
-    completion::{Completion, Expiry},
+    completion::{Completion, Expiry, Took},
+    counters::{Counters, IoClass, IoClient, Tally},
     error::DiskError,
     members::Members,
     planted::{self, Bug},
+    troubles::Trouble,
     world::{Disk, Io, World},
 };
 use event_listener::Event;
@@ -32,7 +34,7 @@ use plinth_format::{
 };
 use std::{
     collections::VecDeque,
-    io,
+    fmt, io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
@@ -43,25 +45,10 @@ use std::{
 /// How often the watchdog ticks.
 pub const TICK_MS: u64 = 100;
 
-/// Counts since the group was mounted.
-#[derive(Debug, Default)]
-pub struct Counters {
-    pub reads: AtomicU64,
-    pub writes: AtomicU64,
-    pub bytes_read: AtomicU64,
-    pub bytes_written: AtomicU64,
-    pub read_errors: AtomicU64,
-    pub write_errors: AtomicU64,
-    pub read_timeouts: AtomicU64,
-    pub write_timeouts: AtomicU64,
-    /// Blocks that were rewritten from another mirror.
-    pub repaired: AtomicU64,
-    /// Blocks that did not match their checksum.
-    pub mismatches: AtomicU64,
-}
+/// I/O that takes longer is slow: an operator should hear of it, although it ends well. The watchdog probes the other disks then.
+const SLOW: Duration = Duration::from_millis(PROBE_TICKS * TICK_MS);
 
 /// A member disk. See the module's description.
-#[derive(Debug)]
 pub struct Member {
     pub number: DiskNumber,
     id: Mutex<DiskId>,
@@ -74,6 +61,7 @@ pub struct Member {
     /// How often it went offline.
     losses: AtomicU64,
     pub counters: Counters,
+    clock: Arc<dyn World>,
     in_flight: Mutex<VecDeque<(u64, Expiry)>>,
     /// I/O that was declared overdue and has perhaps not ended.
     overdue: Mutex<Vec<Expiry>>,
@@ -98,20 +86,18 @@ pub struct Member {
     overdue_at: AtomicU64,
 }
 
-/// What an I/O was for; names it in errors and counts it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Purpose {
-    Read,
-    Write,
-    Flush,
-    Discard,
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Member {} {}", self.number.0, self.name())
+    }
 }
 
 /// An I/O under way.
 #[derive(Debug)]
 pub struct Flight<'a> {
     member: &'a Member,
-    purpose: Purpose,
+    purpose: IoClass,
+    client: IoClient,
     offset: u64,
     length: usize,
     completion: Completion,
@@ -134,7 +120,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Member {
     /// A member with its disk, if that is in sight.
     #[must_use]
-    pub fn new(entry: &MemberDisk, layout: Layout, disk: Option<Arc<dyn Disk>>) -> Self {
+    pub fn new(entry: &MemberDisk, layout: Layout, disk: Option<Arc<dyn Disk>>, clock: &Arc<dyn World>) -> Self {
         Self {
             number: entry.number,
             id: Mutex::new(entry.id),
@@ -146,6 +132,7 @@ impl Member {
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
             counters: Counters::default(),
+            clock: Arc::clone(clock),
             in_flight: Mutex::default(),
             overdue: Mutex::default(),
             hung: AtomicBool::new(false),
@@ -167,7 +154,7 @@ impl Member {
 
     /// A disk that the membership does not name, to write its header.
     #[must_use]
-    pub fn stranger(header: &DiskHeader, disk: Arc<dyn Disk>) -> Self {
+    pub fn stranger(header: &DiskHeader, disk: Arc<dyn Disk>, clock: &Arc<dyn World>) -> Self {
         let entry = MemberDisk {
             id: header.disk,
             number: header.number,
@@ -185,7 +172,7 @@ impl Member {
             name: header.name.clone(),
             failure_group: header.failure_group.clone(),
         };
-        Self::new(&entry, header.layout, Some(disk))
+        Self::new(&entry, header.layout, Some(disk), clock)
     }
 
     /// What its header says that it is.
@@ -238,7 +225,13 @@ impl Member {
         }
         if state == DiskState::Offline && before != state as u8 {
             self.losses.fetch_add(1, Ordering::AcqRel);
+            self.note(Trouble::Offline, None, "it went offline".to_owned());
         }
+    }
+
+    /// Something went wrong; `place` is where on the disk: byte offset and bytes.
+    pub fn note(&self, trouble: Trouble, place: Option<(u64, u64)>, text: String) {
+        self.counters.troubles.note(trouble, self.clock.now(), place, text);
     }
 
     /// How often it went offline: who began when it was another number must not go on.
@@ -361,7 +354,8 @@ impl Member {
         !self.abandoned.load(Ordering::Acquire)
     }
 
-    fn submit(&self, purpose: Purpose, offset: u64, length: usize, io: Io) -> Flight<'_> {
+    fn submit(&self, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
+        let began = self.clock.monotonic();
         let completion = match self.disk() {
             Some(disk) => disk.submit(io),
             None => Completion::ready(crate::completion::Done {
@@ -369,6 +363,7 @@ impl Member {
                 buffer: None,
             }),
         };
+        completion.measure(&self.clock, began);
         let expiry = completion.expiry();
         if self.hung.load(Ordering::Relaxed) && self.is_hung() {
             // The disk is silent already: this I/O waits for nothing longer than the ones before it.
@@ -377,28 +372,28 @@ impl Member {
         } else {
             lock(&self.in_flight).push_back((self.ticks.load(Ordering::Relaxed), expiry));
         }
-        Flight { member: self, purpose, offset, length, completion }
+        Flight { member: self, purpose, client: IoClient::Files, offset, length, completion }
     }
 
     /// Starts a read of `length` bytes.
     pub fn start_read(&self, offset: u64, length: usize) -> Flight<'_> {
-        self.submit(Purpose::Read, offset, length, Io::Read { offset, buffer: Buffer::unfilled(length) })
+        self.submit(IoClass::Read, offset, length, Io::Read { offset, buffer: Buffer::unfilled(length) })
     }
 
     /// Starts a write.
     pub fn start_write(&self, offset: u64, data: Slice) -> Flight<'_> {
-        self.submit(Purpose::Write, offset, data.len(), Io::Write { offset, data })
+        self.submit(IoClass::Write, offset, data.len(), Io::Write { offset, data })
     }
 
     /// Tells the disk that bytes are not needed any more.
     pub fn start_discard(&self, offset: u64, length: u64) -> Flight<'_> {
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-        self.submit(Purpose::Discard, offset, bytes, Io::Discard { offset, length })
+        self.submit(IoClass::Discard, offset, bytes, Io::Discard { offset, length })
     }
 
     /// Makes everything durable that anybody ever wrote: a mount does not know what its predecessor did.
     pub async fn flush_all(&self) -> Settled {
-        self.submit(Purpose::Flush, 0, 0, Io::Flush).settle().await
+        self.submit(IoClass::Flush, 0, 0, Io::Flush).settle().await
     }
 
     /// Makes every write that has ended durable. Flushes that overlap share one.
@@ -407,7 +402,8 @@ impl Member {
         let _one_at_a_time = self.flushing.lock().await;
         let late = lock(&self.late_flush).take();
         if let Some(completion) = late {
-            let mut flight = Flight { member: self, purpose: Purpose::Flush, offset: 0, length: 0, completion };
+            let (purpose, client) = (IoClass::Flush, IoClient::Files);
+            let mut flight = Flight { member: self, purpose, client, offset: 0, length: 0, completion };
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(_)) => {}
                 Some(failed) => {
@@ -421,10 +417,10 @@ impl Member {
             return Settled::Ok(None);
         }
         let mark = self.written.load(Ordering::Acquire);
-        let mut flight = self.submit(Purpose::Flush, 0, 0, Io::Flush);
+        let mut flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
         let mut end = flight.settle_or_go_on().await;
         if planted::has(Bug::FailedFlushRetried) && end.as_ref().is_some_and(|end| !end.is_ok()) {
-            flight = self.submit(Purpose::Flush, 0, 0, Io::Flush);
+            flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
             end = flight.settle_or_go_on().await;
         }
         match end {
@@ -510,7 +506,7 @@ impl Member {
 
     /// Asks an idle disk something, so that its silence is noticed now and not when it is needed.
     fn probe(&self) {
-        drop(self.start_read(0, plinth_format::BLOCK_SIZE));
+        drop(self.start_read(0, plinth_format::BLOCK_SIZE).of(IoClient::Records));
     }
 }
 
@@ -544,6 +540,17 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
 }
 
 impl Flight<'_> {
+    /// Says what it is for.
+    #[must_use]
+    pub fn of(self, client: IoClient) -> Self {
+        Self { client, ..self }
+    }
+
+    fn tally(&self) -> &Tally {
+        let client = self.member.counters.of(self.client);
+        if self.purpose == IoClass::Read { &client.reads } else { &client.writes }
+    }
+
     /// Waits for the end of the I/O, or its deadline.
     pub async fn settle(mut self) -> Settled {
         match self.settle_or_go_on().await {
@@ -557,11 +564,14 @@ impl Flight<'_> {
         match self.completion.or_overdue().await {
             Some(done) => Some(self.end(done)),
             None => {
-                let counter = match self.purpose {
-                    Purpose::Read => &self.member.counters.read_timeouts,
-                    _ => &self.member.counters.write_timeouts,
+                let counters = &self.member.counters;
+                let (counter, trouble) = match self.purpose {
+                    IoClass::Read => (&counters.read_timeouts, Trouble::ReadTimeout),
+                    _ => (&counters.write_timeouts, Trouble::WriteTimeout),
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
+                self.tally().timeouts.fetch_add(1, Ordering::Relaxed);
+                self.note(trouble, Settled::Overdue.reason());
                 None
             }
         }
@@ -573,30 +583,45 @@ impl Flight<'_> {
         self.end(done)
     }
 
+    fn note(&self, trouble: Trouble, text: String) {
+        let place = matches!(self.purpose, IoClass::Read | IoClass::Write | IoClass::Discard);
+        self.member.note(trouble, place.then_some((self.offset, self.length as u64)), text);
+    }
+
+    /// Counts it, and how long it took.
+    fn note_end(&self) {
+        let Took { at, time } = self.completion.took().unwrap_or_default();
+        self.member.counters.timings(self.purpose).note(at, time);
+        if matches!(self.purpose, IoClass::Read | IoClass::Write) {
+            self.tally().add(self.length as u64, time);
+        }
+        if time > SLOW {
+            self.note(Trouble::Slow, format!("{} took {} ms", self.purpose, time.as_millis()));
+        }
+    }
+
     fn end(&self, done: crate::completion::Done) -> Settled {
         let counters = &self.member.counters;
-        let bytes = self.length as u64;
+        if done.result.is_ok() {
+            self.note_end();
+        }
         match (done.result, self.purpose) {
-            (Ok(()), Purpose::Read) => {
-                counters.reads.fetch_add(1, Ordering::Relaxed);
-                counters.bytes_read.fetch_add(bytes, Ordering::Relaxed);
-                Settled::Ok(done.buffer)
-            }
-            (Ok(()), Purpose::Write) => {
-                counters.writes.fetch_add(1, Ordering::Relaxed);
-                counters.bytes_written.fetch_add(bytes, Ordering::Relaxed);
+            (Ok(()), IoClass::Read) => Settled::Ok(done.buffer),
+            (Ok(()), IoClass::Write) => {
                 self.member.written.fetch_add(1, Ordering::AcqRel);
                 Settled::Ok(None)
             }
             (Ok(()), _) => Settled::Ok(None),
             (Err(source), purpose) => {
-                let (doing, counter) = match purpose {
-                    Purpose::Read => ("reading", &counters.read_errors),
-                    Purpose::Write => ("writing", &counters.write_errors),
-                    Purpose::Flush => ("flushing", &counters.write_errors),
-                    Purpose::Discard => ("discarding", &counters.write_errors),
+                let (doing, counter, trouble) = match purpose {
+                    IoClass::Read => ("reading", &counters.read_errors, Trouble::ReadFailed),
+                    IoClass::Write => ("writing", &counters.write_errors, Trouble::WriteFailed),
+                    IoClass::Flush => ("flushing", &counters.write_errors, Trouble::FlushFailed),
+                    IoClass::Discard => ("discarding", &counters.write_errors, Trouble::DiscardFailed),
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
+                self.tally().errors.fetch_add(1, Ordering::Relaxed);
+                self.note(trouble, source.to_string());
                 Settled::Failed(DiskError {
                     disk: self.member.id(),
                     path: format!("{} {}", self.member.name(), self.member.path()),
@@ -643,7 +668,7 @@ impl Settled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{MemoryDisk, block_on};
+    use crate::testing::{MemoryDisk, TestWorld, block_on};
     use plinth_format::layout::MIB;
     use std::{
         pin::pin,
@@ -668,7 +693,8 @@ mod tests {
             name: "D".to_owned(),
             failure_group: "A".to_owned(),
         };
-        Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), Some(disk.open()))
+        let clock: Arc<dyn World> = TestWorld::new();
+        Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), Some(disk.open()), &clock)
     }
 
     /// A flush is under way on a silent disk when the disk is let go. Later flushes do not wait for it, nor say that they
@@ -688,5 +714,31 @@ mod tests {
         let next = block_on(member.flush());
         assert!(matches!(next, Settled::Failed(_)), "{}", next.reason());
         assert!(member.is_broken(), "nobody knows what became of it");
+    }
+
+    /// How long I/O took is measured from its beginning to its end on the disk, whenever anybody looks.
+    #[test]
+    fn a_slow_disk_is_in_its_bucket() {
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let world = TestWorld::new();
+        let clock: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
+        let member = Member { clock, ..member(&disk) };
+        disk.faults(|faults| faults.hang = true);
+        let slow = member.start_read(MIB, 4096);
+        // Between 2^31 and 2^32 microseconds, however slow this host is.
+        world.advance(Duration::from_secs(3000));
+        disk.heal();
+        world.advance(Duration::from_secs(10_000));
+        assert!(block_on(slow.settle()).is_ok());
+        assert!(block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).settle()).is_ok());
+        let reads = member.counters.timings(IoClass::Read);
+        let last = reads.buckets().last().copied().expect("one");
+        assert_eq!((last.below, last.count, reads.count()), (1 << 32, 1, 1));
+        assert!(last.last.is_some_and(|last| last.as_secs() < 10_000), "when it ended");
+        let writes = member.counters.timings(IoClass::Write);
+        assert!(writes.count() == 1 && writes.buckets().len() < 30);
+        let troubles = member.counters.troubles.all();
+        assert_eq!(troubles.iter().map(|(trouble, _)| *trouble).collect::<Vec<_>>(), [Trouble::Slow]);
+        assert_eq!(troubles[0].1.place, Some((MIB, 4096)));
     }
 }

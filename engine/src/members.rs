@@ -125,7 +125,8 @@ mod tests {
             name: format!("D{number}"),
             failure_group: "A".to_owned(),
         };
-        Arc::new(Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), None))
+        let clock: Arc<dyn crate::world::World> = crate::testing::TestWorld::new();
+        Arc::new(Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), None, &clock))
     }
 
     fn numbers(members: &Members) -> Vec<u16> {

@@ -24,12 +24,14 @@ use crate::{
     attributes::{self, Attributes},
     catalog::Catalog,
     choose::{self, Decision, Sighting, Standing},
+    counters::IoClient,
     create::{catalog_trouble, write_header},
     doubt::Doubt,
     event::{Event, Severity},
     extent::Extents,
     extent::Mirrors,
     extents::Releaser,
+    file_stats::FileStats,
     files::Files,
     group::{Group, Parts},
     identify,
@@ -69,15 +71,15 @@ type Result<T> = std::result::Result<T, AdminError>;
 const CLAIM_WAIT: Duration = Duration::from_secs(5);
 
 /// The disks of a group, claimed, and what they say.
-struct Claimed {
-    sightings: Vec<Sighting>,
-    disks: Vec<Arc<dyn Disk>>,
+pub(crate) struct Claimed {
+    pub sightings: Vec<Sighting>,
+    pub disks: Vec<Arc<dyn Disk>>,
     /// Sentences on disks that are smaller than they were: such a disk is not used, as if it were not in sight.
     shrunk: Vec<String>,
 }
 
 /// Steps 1 of a mount.
-async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
+pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
     let mut waited = Duration::ZERO;
     let (mut found, mut shrunk) = (Vec::new(), Vec::new());
     for one in world.discover().await {
@@ -148,7 +150,8 @@ async fn read_activity(membership: &Membership, members: &Members) -> (ActivityL
     for voter in membership.voters() {
         let Some(member) = members.get(&voter.number) else { continue };
         for place in ACTIVITY_PLACES {
-            if let Settled::Ok(Some(bytes)) = member.start_read(place, ACTIVITY_SLOT).settle().await
+            if let Settled::Ok(Some(bytes)) =
+                member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records).settle().await
                 && let Ok((envelope, log)) = ActivityLog::decode(&bytes, place)
                 && envelope.disk == member.id()
                 && log.sequence >= newest.sequence.max(1)
@@ -214,7 +217,7 @@ async fn mount_disks(
         tell(Severity::Warning, None, warning.clone());
     }
     let found = decision.membership.clone();
-    let members = Arc::new(make_members(&decision, &claimed)?);
+    let members = Arc::new(make_members(&decision, &claimed, &world)?);
     let was_mounted = found.mounted;
     let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
     member::watch(&world, &members, &deadline);
@@ -329,7 +332,13 @@ async fn mount_disks(
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
     let doubt = Arc::new(Doubt::default());
-    let releaser = Releaser { extents: Arc::clone(&extents), freeing: Arc::clone(&freeing), doubt: Arc::clone(&doubt) };
+    let file_stats = Arc::new(FileStats::default());
+    let releaser = Releaser {
+        extents: Arc::clone(&extents),
+        freeing: Arc::clone(&freeing),
+        doubt: Arc::clone(&doubt),
+        stats: Arc::clone(&file_stats),
+    };
     let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser))
         .await
         .map_err(|error| failed(&error))?;
@@ -357,16 +366,20 @@ async fn mount_disks(
         attributes,
         drop_after,
         deadline,
+        file_stats,
         world,
     });
     group.start(&decision, purpose, rebalance).await.map_err(|error| failed(&error))?;
     if purpose == Purpose::Serve {
+        if let Err(error) = group.catalog.make_indexes().await {
+            group.tell(Severity::Warning, None, format!("queries over many files stay slow: {error}"));
+        }
         group.retire_strangers(&decision, &claimed.sightings, &claimed.disks).await;
     }
     Ok(group)
 }
 
-fn make_members(decision: &Decision, claimed: &Claimed) -> Result<Members> {
+fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) -> Result<Members> {
     let members = Members::new();
     for entry in &decision.membership.disks {
         let verdict = decision.disks.iter().find(|verdict| verdict.number == entry.number);
@@ -379,7 +392,7 @@ fn make_members(decision: &Decision, claimed: &Claimed) -> Result<Members> {
         let disk = sighting.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
         let layout = Layout::new(entry.size, decision.membership.au_size)
             .map_err(|error| AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name)))?;
-        members.join(Arc::new(Member::new(entry, layout, disk)));
+        members.join(Arc::new(Member::new(entry, layout, disk, world)));
     }
     Ok(members)
 }
@@ -460,7 +473,7 @@ async fn note_stale(
 
 /// What the catalog says about every extent.
 struct Scan {
-    mirrors: Vec<Mirrors>,
+    mirrors: Vec<(Mirrors, u8)>,
     shared: Vec<u64>,
     slots: Vec<(u64, usize)>,
     next_extent: u64,
@@ -525,7 +538,7 @@ async fn scan_extents(
                     scan.suspects.insert(extent.id);
                 }
                 scan.next_extent = scan.next_extent.max(extent.id + 1);
-                scan.mirrors.push(extent.mirrors());
+                scan.mirrors.push((extent.mirrors(), extent.own));
             }
             let mut select =
                 connection.prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
@@ -548,8 +561,8 @@ fn build_space(
     alarm: &dyn Fn(String),
 ) -> Slots {
     let mut space = space.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    for mirrors in &scan.mirrors {
-        mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk));
+    for (mirrors, own) in &scan.mirrors {
+        mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), *own);
         for mirror in *mirrors {
             if let Err(error) = space.mark_used(mirror.disk, mirror.au) {
                 alarm(format!("catalog: {error}"));

@@ -231,12 +231,15 @@ impl Group {
         let Some(after) = extent.after(change) else { return Ok(None) };
         let after = || after.into_iter().map(|mirror| mirror.disk);
         // From here on these are not expelled if the extent would lose by it; what was decided before is in force when the voters are settled.
-        self.mirror_sets.add(after());
+        self.mirror_sets.add(after(), extent.own);
         self.voters.settled().await;
         let changed = self.change_row(extent, change, proviso).await;
         match &changed {
-            Ok(Some(_)) => self.mirror_sets.remove(before.into_iter()),
-            Ok(None) => self.mirror_sets.remove(after()),
+            Ok(Some(_)) => self.mirror_sets.remove(before.into_iter(), extent.own),
+            Ok(None) => self.mirror_sets.remove(after(), extent.own),
+            // The row is as it was.
+            Err(_) if self.catalog.failure().is_none() => self.mirror_sets.remove(after(), extent.own),
+            // The row may be either; so both count.
             Err(_) => {}
         }
         changed

@@ -112,15 +112,10 @@ impl Pace {
         }
     }
 
-    /// A request of a front end begins, and it matters how long it takes.
-    pub fn begin(&self, world: &dyn World) -> Option<Duration> {
-        self.target().map(|_| world.monotonic())
-    }
-
-    /// It has ended.
-    pub fn end(&self, world: &dyn World, began: Option<Duration>) {
-        if let Some(began) = began {
-            self.note(world.monotonic().saturating_sub(began));
+    /// A request of a front end has ended, and took so long.
+    pub fn end(&self, took: Duration) {
+        if self.target().is_some() {
+            self.note(took);
         }
     }
 

@@ -42,7 +42,7 @@ use plinth_format::{
     DiskNumber, Redundancy,
     membership::{DiskState, Membership},
 };
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 /// Partners of a disk at most, unless a failure group has too few disks to partner with all others otherwise.
 pub const PARTNERS_MAX: usize = 8;
@@ -62,6 +62,9 @@ pub struct DataDisk {
     pub units: u32,
     pub state: DiskState,
 }
+
+/// Placements, by how many mirrors extents get.
+pub type Placements = BTreeMap<usize, Arc<Placement>>;
 
 /// One mirror of an extent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -182,9 +185,9 @@ impl Placement {
         Self { redundancy, disks: places, groups, schedule }
     }
 
-    /// The placement of a membership's data disks that stay, whose AUs `space` knows.
+    /// The placement of extents with so many mirrors on a membership's data disks that stay, whose AUs `space` knows.
     #[must_use]
-    pub fn of(membership: &Membership, space: &Space) -> Self {
+    pub fn of(membership: &Membership, mirrors: usize, space: &Space) -> Self {
         let data = membership.disks.iter().filter(|disk| !disk.quorum && !disk.leaving);
         let disks: Vec<DataDisk> = data
             .map(|disk| DataDisk {
@@ -194,7 +197,12 @@ impl Placement {
                 state: disk.state,
             })
             .collect();
-        Self::new(membership.wanted, &disks)
+        let redundancy = match mirrors {
+            1 => Redundancy::External,
+            2 => Redundancy::Normal,
+            _ => Redundancy::High,
+        };
+        Self::new(redundancy, &disks)
     }
 
     /// Mirrors of an extent.

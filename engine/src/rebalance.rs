@@ -30,6 +30,7 @@ use crate::{
     extent::Extent,
     group::Group,
     member::Member,
+    mirror_sets::mirrors_wanted,
     progress::Progress,
     resize::Resized,
     store,
@@ -95,6 +96,16 @@ struct Orders {
     is_running: bool,
     /// In mirrors.
     progress: Option<Progress>,
+    /// The same of what has a name of its own: `REBUILD`, `COMPACT`, in the order in which they began.
+    stages: Vec<(&'static str, Progress)>,
+}
+
+impl Orders {
+    /// The stages that run have come to an end.
+    fn leave_stages(&mut self, state: &'static str) {
+        let running = self.stages.iter_mut().filter(|(_, progress)| progress.state == "RUN");
+        running.for_each(|(_, progress)| progress.state = state);
+    }
 }
 
 impl Rebalance {
@@ -115,6 +126,40 @@ impl Rebalance {
         if let Some(progress) = &mut self.lock().progress {
             change(progress);
         }
+    }
+
+    /// A stage begins, or goes on, with so many mirrors to do; `None`, what has no name of its own.
+    fn enter(&self, stage: Option<&'static str>, now: Duration, work: u64) {
+        let mut orders = self.lock();
+        orders.leave_stages("DONE");
+        let Some(stage) = stage else { return };
+        if !orders.stages.iter().any(|(name, _)| *name == stage) {
+            orders.stages.push((stage, Progress::begin(now)));
+        }
+        for (_, progress) in orders.stages.iter_mut().filter(|(name, _)| *name == stage) {
+            progress.state = "RUN";
+            progress.work = progress.so_far + work;
+        }
+    }
+
+    /// One mirror more is where it should be.
+    fn advance(&self, now: Duration, bytes: u64) {
+        let mut orders = self.lock();
+        let orders = &mut *orders;
+        let stages = orders.stages.iter_mut().map(|(_, progress)| progress).filter(|progress| progress.state == "RUN");
+        orders.progress.iter_mut().chain(stages).for_each(|progress| progress.advance(now, bytes));
+    }
+
+    /// What `V$ASM_OPERATION` shows of parts of it.
+    pub fn stages(&self, now: Duration) -> Vec<Operation> {
+        let orders = self.lock();
+        orders.stages.iter().map(|(stage, progress)| progress.operation(stage, orders.power, now)).collect()
+    }
+
+    /// The order for one that shall do what it did before, or begin: where it is paused it stays so.
+    pub fn as_before(&self) -> Order {
+        let orders = self.lock();
+        Order { power: orders.is_running.then_some(orders.power), phases: None }
     }
 
     /// Whether one has stopped, with something left to do.
@@ -159,7 +204,7 @@ enum Focus {
     /// Only mirrors on these disks, which leave and cannot be read, of extents that have no more than so many others that can.
     Restore { lost: Vec<DiskNumber>, left: usize },
     /// Only how many mirrors each extent has.
-    Convert { wanted: usize },
+    Convert,
     /// What the plan says.
     Balance,
     /// Only what is in barred AUs.
@@ -186,10 +231,19 @@ impl Focus {
     fn name(&self) -> &'static str {
         match self {
             Self::Restore { .. } => "restore",
-            Self::Convert { .. } => "convert",
+            Self::Convert => "convert",
             Self::Balance => "balance",
             Self::Barred => "resize",
             Self::Compact(_) => "compact",
+        }
+    }
+
+    /// What ASM calls a pass that does this, where that is none of `REBALANCE`.
+    fn stage(&self) -> Option<&'static str> {
+        match self {
+            Self::Restore { .. } => Some("REBUILD"),
+            Self::Compact(_) => Some("COMPACT"),
+            Self::Convert { .. } | Self::Balance | Self::Barred => None,
         }
     }
 }
@@ -217,7 +271,8 @@ impl From<TooSmall> for Stuck {
 }
 
 impl Group {
-    /// Begins a rebalance, or gives the one under way another goal or power.
+    /// Begins a rebalance, or gives the one under way another goal or power. Without a power it keeps the one it has; one that is paused goes on
+    /// with the default.
     ///
     /// # Errors
     /// If the catalog does not take that it is under way.
@@ -225,7 +280,8 @@ impl Group {
         let Order { power, phases } = order.into();
         let now = {
             let orders = self.rebalance.lock();
-            if orders.is_running { (orders.power, orders.phases) } else { (POWER_DEFAULT, Phases::default()) }
+            let power = if orders.is_running && orders.power > 0 { orders.power } else { POWER_DEFAULT };
+            (power, if orders.is_running { orders.phases } else { Phases::default() })
         };
         let (power, phases) = (power.unwrap_or(now.0), phases.unwrap_or(now.1));
         // Before the catalog says so: who ends one that was asked for earlier must see it.
@@ -248,6 +304,7 @@ impl Group {
                 return;
             }
             orders.progress = Some(Progress::begin(self.world.monotonic()));
+            orders.stages.clear();
         }
         let group = Arc::clone(self);
         self.world.spawn("rebalance", Box::pin(async move { group.rebalance_to_the_end().await }));
@@ -263,6 +320,7 @@ impl Group {
                 continue;
             }
             orders.is_running = false;
+            orders.leave_stages(if matches!(ended, Err(Stuck::Stopping)) { "WAIT" } else { "DONE" });
             let Some(progress) = &mut orders.progress else { return };
             let text = match &ended {
                 Ok(()) => {
@@ -330,12 +388,14 @@ impl Group {
                 let focus = match self.most_exposed() {
                     Some(focus) if in_vain == 0 => focus,
                     _ if makes_room => Focus::Balance,
-                    _ if odd > 0 => Focus::Convert { wanted: self.voters.current().wanted.mirrors() },
+                    _ if odd > 0 => Focus::Convert,
                     _ if barred > 0 => Focus::Barred,
                     _ => Focus::Balance,
                 };
                 let text = format!("rebalance, pass {} ({}): {work} mirrors to move", passes + 1, focus.name());
                 self.tell(Severity::Note, None, text);
+                let lost = if let Focus::Restore { lost, .. } = &focus { self.mirrors_on(lost) } else { 0 };
+                self.rebalance.enter(focus.stage(), self.world.monotonic(), lost);
                 let (moved, trouble) = self.carry_out(plan, focus, asked, power).await?;
                 passes += 1;
                 // That there is room now says nothing yet.
@@ -428,7 +488,18 @@ impl Group {
 
     /// The same, if the membership were this one.
     pub(crate) fn plan_for(&self, membership: &Membership) -> Result<Plan, TooSmall> {
-        let sets = self.mirror_sets.counts();
+        let mut sets: BTreeMap<Vec<DiskNumber>, u64> = BTreeMap::new();
+        for (mut set, own, count) in self.mirror_sets.wishes() {
+            // What a file has beyond what can be goes where it leaves, and nowhere else.
+            let wanted = if own == 0 { set.len() } else { mirrors_wanted(own, membership) };
+            while set.len() > wanted
+                && let Some(place) = set.iter().position(|disk| membership.disk(*disk).is_none_or(|disk| disk.leaving))
+            {
+                set.remove(place);
+            }
+            *sets.entry(set).or_default() += count;
+        }
+        let sets: Vec<(Vec<DiskNumber>, u64)> = sets.into_iter().collect();
         let mut held: BTreeMap<DiskNumber, u64> = BTreeMap::new();
         for (set, count) in &sets {
             set.iter().for_each(|disk| *held.entry(*disk).or_default() += count);
@@ -581,9 +652,10 @@ impl Group {
                 }
                 scan.plan.next_from(&disks, lost).iter().map(step).collect()
             }
-            Focus::Convert { wanted } => {
-                let step = if disks.len() < *wanted { Step::Add } else { Step::Remove };
-                vec![step; disks.len().abs_diff(*wanted)]
+            Focus::Convert => {
+                let wanted = self.wanted_for(extent);
+                let step = if disks.len() < wanted { Step::Add } else { Step::Remove };
+                vec![step; disks.len().abs_diff(wanted)]
             }
             Focus::Balance => scan.plan.next(&disks).iter().map(step).collect(),
             Focus::Barred => {
@@ -638,11 +710,20 @@ impl Group {
         }
         self.rebalance.progress(|progress| progress.work = progress.so_far + work);
         self.tell(Severity::Note, None, format!("rebalance, compact: {work} mirrors at most to move"));
-        let (moved, trouble) = self.carry_out(plan, Focus::Compact(limits), asked, power).await?;
+        let focus = Focus::Compact(limits);
+        self.rebalance.enter(focus.stage(), self.world.monotonic(), work);
+        let (moved, trouble) = self.carry_out(plan, focus, asked, power).await?;
+        self.rebalance.enter(None, self.world.monotonic(), 0);
         if let Some(error) = trouble {
             self.tell(Severity::Note, None, format!("rebalance, compact: {moved} mirrors moved, not all: {error}"));
         }
         Ok(())
+    }
+
+    /// Mirrors of extents on disks.
+    fn mirrors_on(&self, disks: &[DiskNumber]) -> u64 {
+        let sets = self.mirror_sets.counts();
+        sets.iter().map(|(set, count)| set.iter().filter(|disk| disks.contains(disk)).count() as u64 * count).sum()
     }
 
     /// Mirrors of extents in AUs that a disk is to give up, and can.
@@ -667,13 +748,13 @@ impl Group {
         let membership = self.voters.current();
         let is_lost = |disk: &&MemberDisk| disk.leaving && self.readable(&[disk.number]) == 0;
         let lost: Vec<DiskNumber> = membership.disks.iter().filter(is_lost).map(|disk| disk.number).collect();
-        let sets = self.mirror_sets.counts();
+        let sets = self.mirror_sets.wishes();
         // One that has more than are wanted loses that one instead.
-        let exposed = sets.iter().map(|(set, _)| set).filter(|set| {
+        let exposed = sets.iter().filter(|(set, own, _)| {
             let kept = set.iter().filter(|disk| !lost.contains(disk)).count();
-            kept < set.len() && kept < membership.wanted.mirrors()
+            kept < set.len() && kept < mirrors_wanted(*own, &membership)
         });
-        let left = exposed.map(|set| self.readable(set)).min()?;
+        let left = exposed.map(|(set, ..)| self.readable(set)).min()?;
         Some(Focus::Restore { lost, left })
     }
 
@@ -692,7 +773,7 @@ impl Group {
             if let Some(bytes) = made {
                 moved += 1;
                 let now = self.world.monotonic();
-                self.rebalance.progress(|progress| progress.advance(now, bytes));
+                self.rebalance.advance(now, bytes);
             }
         }
         Ok(moved)

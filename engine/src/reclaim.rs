@@ -19,7 +19,7 @@ use crate::{
     extent::Extent,
     extents::{self, Freed, FreedSlot},
     group::Group,
-    mirror_sets::MirrorSets,
+    mirror_sets::{MirrorSets, mirrors_wanted},
     placement::{Mirror, Placement},
     planted::{self, Bug},
     slots::Slots,
@@ -27,7 +27,7 @@ use crate::{
 };
 use plinth_format::DiskNumber;
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
@@ -88,7 +88,7 @@ impl Freeing {
         {
             let mut space = lock(&self.space);
             for extent in &freed.extents {
-                self.mirror_sets.remove(extent.disks());
+                self.mirror_sets.remove(extent.disks(), extent.own);
                 for mirror in extent.mirrors() {
                     space.release(mirror.disk, mirror.au, commit.0);
                 }
@@ -136,18 +136,27 @@ impl Group {
         lock(&self.space)
     }
 
-    /// The placement for the membership in force.
+    /// The placement for the membership in force, of extents that have as many mirrors as the group.
     pub(crate) fn placement(&self) -> Arc<Placement> {
+        self.placement_for(0)
+    }
+
+    /// The same, of extents of files that ask for `own` mirrors.
+    pub(crate) fn placement_for(&self, own: u8) -> Arc<Placement> {
         let membership = self.voters.current();
+        let mirrors = mirrors_wanted(own, &membership);
         let mut cached = lock(&self.placement);
-        match &*cached {
-            Some((id, placement)) if *id == membership.id => Arc::clone(placement),
-            _ => {
-                let placement = Arc::new(Placement::of(&membership, &lock(&self.space)));
-                *cached = Some((membership.id, Arc::clone(&placement)));
-                placement
-            }
-        }
+        let known = match &mut *cached {
+            Some((id, known)) if *id == membership.id => known,
+            other => &mut other.insert((membership.id, BTreeMap::new())).1,
+        };
+        let make = || Arc::new(Placement::of(&membership, mirrors, &lock(&self.space)));
+        Arc::clone(known.entry(mirrors).or_insert_with(make))
+    }
+
+    /// How many mirrors an extent should have.
+    pub(crate) fn wanted_for(&self, extent: &Extent) -> usize {
+        mirrors_wanted(extent.own, &self.voters.current())
     }
 
     /// The placement is another one although the membership is the same.
@@ -160,11 +169,11 @@ impl Group {
         lock(&self.space).take_in_hand()
     }
 
-    /// Takes AUs for the mirrors of extents `numbers` of a file; all or none. Until they are given back, each extent keeps a
+    /// Takes AUs for the mirrors of extents `numbers` of a file that asks for `own` of each; all or none. Until they are given back, each extent keeps a
     /// mirror on an ONLINE disk (R5).
-    pub(crate) async fn allocate(&self, file: u64, numbers: &[u64]) -> Result<Vec<Vec<Mirror>>, FileError> {
+    pub(crate) async fn allocate(&self, file: u64, own: u8, numbers: &[u64]) -> Result<Vec<Vec<Mirror>>, FileError> {
         loop {
-            let placement = self.placement();
+            let placement = self.placement_for(own);
             let taken = {
                 let mut space = lock(&self.space);
                 let mut taken = Vec::with_capacity(numbers.len());
@@ -188,14 +197,14 @@ impl Group {
                 continue;
             }
             // From here on these disks are not expelled; what was decided before is in force when the voters are settled.
-            taken.iter().for_each(|mirrors| self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk)));
+            taken.iter().for_each(|mirrors| self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), own));
             self.voters.settled().await;
             // A conversion that began meanwhile counts on it that what comes later has as many mirrors as it wants.
-            let as_wanted = placement.mirrors() == self.voters.current().wanted.mirrors();
+            let as_wanted = placement.mirrors() == mirrors_wanted(own, &self.voters.current());
             if as_wanted && taken.iter().all(|mirrors| self.has_current(mirrors)) {
                 return Ok(taken);
             }
-            taken.iter().for_each(|mirrors| self.unallocate(mirrors));
+            taken.iter().for_each(|mirrors| self.unallocate(mirrors, own));
         }
     }
 
@@ -205,12 +214,12 @@ impl Group {
     }
 
     /// Sees to it that `extents` more can be allocated, as far as nobody else takes them first.
-    pub(crate) async fn make_room(&self, extents: u64) -> Result<(), FileError> {
+    pub(crate) async fn make_room(&self, own: u8, extents: u64) -> Result<(), FileError> {
         // Few are refused or given as one.
         if extents <= ALLOCATED_AT_ONCE as u64 {
             return Ok(());
         }
-        while self.placement().allocatable(&lock(&self.space)) < extents {
+        while self.placement_for(own).allocatable(&lock(&self.space)) < extents {
             if !self.reclaim(true).await? {
                 return Err(FileError::NoSpace);
             }
@@ -219,8 +228,8 @@ impl Group {
     }
 
     /// Gives an extent's AUs back that no commit has named.
-    pub(crate) fn unallocate(&self, mirrors: &[Mirror]) {
-        self.mirror_sets.remove(mirrors.iter().map(|mirror| mirror.disk));
+    pub(crate) fn unallocate(&self, mirrors: &[Mirror], own: u8) {
+        self.mirror_sets.remove(mirrors.iter().map(|mirror| mirror.disk), own);
         let mut space = lock(&self.space);
         for mirror in mirrors {
             space.cancel(mirror.disk, mirror.au);

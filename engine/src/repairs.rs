@@ -1,7 +1,7 @@
 //! Blocks that a read found wrong on one mirror and right on another: rewritten soon after.
 //!
 //! The reader has its bytes already. The list is bounded: what does not fit is found
-//! again by the next read.
+//! again by the next read. Where a disk that cannot be spared does not take the right bytes, they are given to it again a second later.
 
 use crate::{error::FileError, event::Severity, extent::Extent, group::Group};
 use std::{
@@ -17,6 +17,8 @@ const WAITING_MAX: usize = 4096;
 struct Waiting {
     order: VecDeque<(u64, usize)>,
     ranges: BTreeMap<(u64, usize), (Arc<Extent>, Range<usize>)>,
+    /// To be tried again, not at once.
+    again: BTreeMap<(u64, usize), (Arc<Extent>, Range<usize>)>,
 }
 
 /// The list. See the module's description.
@@ -31,6 +33,20 @@ impl Repairs {
         if waiting.ranges.len() < WAITING_MAX && waiting.ranges.insert(key, (Arc::clone(extent), blocks)).is_none() {
             waiting.order.push_back(key);
         }
+    }
+
+    /// A block of an extent stays wrong on a disk that is still ONLINE.
+    pub fn add_later(&self, extent: &Arc<Extent>, block: usize) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.again.len() < WAITING_MAX {
+            waiting.again.insert((extent.id, block), (Arc::clone(extent), block..block + 1));
+        }
+    }
+
+    /// What was put off is due: to be called now and then.
+    pub fn try_again(&self) {
+        let again = std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).again);
+        again.into_values().for_each(|(extent, blocks)| self.add(&extent, blocks));
     }
 
     fn next(&self) -> Option<(Arc<Extent>, Range<usize>)> {

@@ -138,6 +138,7 @@ impl Group {
             member.become_another(before);
             return Err(failed(&reason));
         }
+        self.renew_header_of_new(member).await;
         let text = format!("disk {}: {path} takes its place, and gets all that it had", member.name());
         self.tell(Severity::Note, Some(member.number), text);
         Ok(())

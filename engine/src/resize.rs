@@ -16,6 +16,7 @@ use crate::{
     create::{check_size, write_header},
     error::FileError,
     event::Severity,
+    explain,
     group::Group,
     identify,
     member::Member,
@@ -145,13 +146,15 @@ impl Group {
         let _one_at_a_time = self.exchanging.lock().await;
         let targets = self.find_targets(resizes)?;
         let plan = self.check_targets(&targets)?;
-        let in_the_way: u64 = {
+        let resized = {
             let space = self.space();
-            targets.iter().map(|(number, (_, layout))| u64::from(space.in_the_way(*number, *layout))).sum()
+            let of = |(number, (_, layout)): (&DiskNumber, &(Arc<Member>, Layout))| {
+                (*number, u64::from(space.in_the_way(*number, *layout)))
+            };
+            targets.iter().map(of).collect()
         };
         // What is in the way counts for what has to go anyway.
-        let (work, least) = (plan.work().max(in_the_way), plan.least().max(in_the_way));
-        Ok(Estimate { work, least, au_size: self.au_size })
+        Ok(self.explain(&plan, &explain::Changes { resized, ..explain::Changes::default() }))
     }
 
     /// What would move to other disks; whether what there is fits.
@@ -271,7 +274,7 @@ impl Group {
         for place in before.header_places().into_iter().filter(|place| !places.contains(place)) {
             let zeros = crate::buffer::Buffer::zeroed(BLOCK_SIZE).share();
             // One that stays is older than those that were just written. None may land on what somebody writes there later.
-            let mut flight = member.start_write(place, zeros);
+            let mut flight = member.start_write(place, zeros).of(crate::counters::IoClient::Records);
             if flight.settle_or_go_on().await.is_none() {
                 flight.wait().await;
             }

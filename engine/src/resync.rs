@@ -14,7 +14,7 @@
 //! A dismount before 5 leaves it SYNCING.
 
 use crate::{
-    admin::{AdminError, Code, Operation, Order, Selection},
+    admin::{AdminError, Code, Operation, Selection},
     choose::{self, Standing},
     error::FileError,
     event::Severity,
@@ -60,6 +60,16 @@ impl Group {
                     member.cloned().ok_or_else(|| unknown("disk", name))
                 })
                 .collect(),
+            Selection::Several(all) => {
+                let mut found: Vec<Arc<Member>> = Vec::new();
+                for one in all {
+                    let members = self.select(one)?;
+                    found.extend(members);
+                }
+                found.sort_by_key(|member| member.number);
+                found.dedup_by_key(|member| member.number);
+                Ok(found)
+            }
             Selection::FailureGroups(names) => {
                 let mut found = Vec::new();
                 for name in names {
@@ -142,6 +152,7 @@ impl Group {
             member.release();
             return Err(failed(&refusal));
         }
+        self.renew_header_of_new(member).await;
         self.tell(
             Severity::Note,
             Some(member.number),
@@ -250,7 +261,7 @@ impl Group {
         let entry = membership.disk(member.number).filter(|entry| entry.state == DiskState::Online);
         // What could not move without it can now.
         if entry.is_some_and(|entry| entry.target.is_some() || self.rebalance.has_stopped())
-            && let Err(error) = self.rebalance(Order { power: None, phases: None }).await
+            && let Err(error) = self.rebalance(self.rebalance.as_before()).await
         {
             let text = format!("disk {} is back, but the rebalance does not go on: {error}", member.name());
             self.tell(Severity::Alarm, Some(member.number), text);
@@ -498,6 +509,7 @@ impl Group {
         for progress in self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).values() {
             operations.push(progress.operation("RESYNC", self.resync_power.load(Ordering::Relaxed), now));
         }
+        operations.extend(self.scrub.operation(now));
         operations
     }
 }

@@ -4,13 +4,21 @@
 //! that name a node need no `open`: handles carry nothing.
 
 use crate::{
+    admin::AdminError,
     api::{
         Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node, RenameMode,
         Seek, SetXattr, Watcher,
     },
     error::FileError,
-    files::{File, Origin},
+    file_stats::FileClass,
+    files::{
+        File, Origin,
+        aliases::Place as Names,
+        orders::{NameOrder, NewSystemFile},
+        paths::{self, Form},
+    },
     group::Group,
+    mirror_sets::failure_groups,
 };
 use std::sync::Arc;
 
@@ -45,6 +53,10 @@ impl Session {
         &self.0.group.name
     }
 
+    pub(crate) fn origin(&self) -> Origin {
+        self.0.origin
+    }
+
     fn group(&self) -> &Group {
         &self.0.group
     }
@@ -57,6 +69,17 @@ impl Session {
             Kind::Directory => Err(FileError::IsADirectory),
             _ => Err(FileError::Invalid("not a regular file")),
         }
+    }
+
+    /// A volume has the size that statements gave it.
+    fn check_size(&self, file: &File, end: u64) -> Result<()> {
+        let is_larger = self.group().volumes.has(file.node) && end > file.attributes().size;
+        if is_larger { Err(FileError::NoSpace) } else { Ok(()) }
+    }
+
+    /// Somebody else has changed a file in its name.
+    pub(crate) fn tell_others(&self, node: Node) {
+        self.changed(node);
     }
 
     /// Others must not go on showing what they cached of a file.
@@ -93,6 +116,9 @@ impl Session {
     pub async fn change(&self, node: Node, mut changes: Changes) -> Result<Attributes> {
         if changes.size.is_some() {
             let file = self.regular(node).await?;
+            if self.group().volumes.has(node) {
+                return Err(FileError::NotPermitted);
+            }
             self.group().resize(&file, &changes).await?;
             self.changed(node);
             changes.size = None;
@@ -167,10 +193,10 @@ impl Session {
     pub async fn read(&self, node: Node, offset: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.regular(node).await?;
         let group = self.group();
-        let began = group.pace.begin(&*group.world);
-        let result = group.read_file(&file, offset, into).await;
-        group.pace.end(&*group.world, began);
-        result
+        let began = group.world.monotonic();
+        let length = group.read_file(&file, offset, into).await?;
+        group.note_request(&file, FileClass::read(length as u64), length as u64, began);
+        Ok(length)
     }
 
     /// Writes all of `bytes`, or fails. `kill_set_id`: the kernel asks that set-id bits go.
@@ -179,10 +205,13 @@ impl Session {
     /// `NoSpace`, `TooLarge`; a disk's error where redundancy does not cover it.
     pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
         let file = self.regular(node).await?;
+        self.check_size(&file, offset.saturating_add(bytes.len() as u64))?;
         let group = self.group();
-        let began = group.pace.begin(&*group.world);
+        let began = group.world.monotonic();
         let result = group.write_file(&file, offset, bytes, kill_set_id).await;
-        group.pace.end(&*group.world, began);
+        if result.is_ok() {
+            group.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
+        }
         self.changed(node);
         result
     }
@@ -194,10 +223,10 @@ impl Session {
     pub async fn sync(&self, node: Node, data_only: bool) -> Result<()> {
         let file = self.group().files.get(node).await?;
         let group = self.group();
-        let began = group.pace.begin(&*group.world);
-        let result = group.sync_file(&file, data_only).await;
-        group.pace.end(&*group.world, began);
-        result
+        let began = group.world.monotonic();
+        group.sync_file(&file, data_only).await?;
+        group.note_request(&file, FileClass::Sync, 0, began);
+        Ok(())
     }
 
     /// Makes all acknowledged changes of names durable.
@@ -229,6 +258,7 @@ impl Session {
         kill_set_id: bool,
     ) -> Result<()> {
         let file = self.regular(node).await?;
+        self.check_size(&file, offset.saturating_add(length))?;
         let result = self.group().allocate_file(&file, offset, length, mode, kill_set_id).await;
         self.changed(node);
         result
@@ -265,6 +295,65 @@ impl Session {
     /// `NoAttribute`.
     pub async fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<()> {
         self.group().files.remove_xattr(self.0.origin, node, name).await
+    }
+
+    fn names(&self, caller: Caller) -> Names {
+        let group = self.group();
+        let membership = group.voters.current();
+        let failure_groups = failure_groups(&membership);
+        let (redundancy, group) = (membership.wanted, group.name.clone());
+        Names { origin: self.0.origin, group, redundancy, failure_groups, caller }
+    }
+
+    /// Carries out a DBA's statement on names or templates, all of it or nothing.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub async fn order(&self, order: NameOrder, caller: Caller) -> Result<()> {
+        self.group().files.order(self.names(caller), order).await
+    }
+
+    /// Makes a file under a system name; returns it and its path. `head`: what will be written first, if that is known.
+    ///
+    /// # Errors
+    /// If there is no such template, or its alias is taken or in no directory.
+    pub async fn create_system(
+        &self,
+        new: NewSystemFile,
+        head: &[u8],
+        mode: u32,
+        caller: Caller,
+    ) -> Result<(Attributes, String)> {
+        self.group().files.create_system(self.names(caller), new, head, mode).await
+    }
+
+    /// What a DBA's name means, in any case: `dir/file`, or `.number.incarnation`, behind the group's name. `None`: there is nothing.
+    ///
+    /// # Errors
+    /// If it is ambiguous, or no name of a file that there is.
+    pub async fn resolve(&self, path: &str) -> Result<Option<Attributes>> {
+        let form = paths::behind_group(path, path).map_err(|error: AdminError| FileError::Order(Box::new(error)))?;
+        let files = &self.group().files;
+        let found = match form {
+            Form::Path(parts) => {
+                files.spell(vec![parts]).await?.pop().and_then(|path| path.found).map(|(node, _)| node)
+            }
+            Form::Number { node, incarnation } => files.numbered(node, incarnation).await.ok(),
+            Form::New { .. } => return Err(FileError::Invalid("a new file's place, and no file")),
+        };
+        match found {
+            Some(node) => self.attributes(node).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A path of a file, behind the group's name: the system's, if it has one.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn path_of(&self, node: Node) -> Result<Option<String>> {
+        let parts = self.group().files.path_of(node).await?;
+        Ok(parts.map(|parts| paths::written(self.group_name(), &parts)))
     }
 
     /// # Errors

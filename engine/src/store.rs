@@ -20,6 +20,7 @@ pub(crate) use places::{next_disk, runs_of};
 use crate::{
     buffer::{Buffer, Slice},
     catalog::store::{CatalogFile, FileName, Store, StoreError},
+    counters::IoClient,
     member::{Member, Settled},
     members::Members,
     space::{InHand, Space},
@@ -191,7 +192,7 @@ impl DiskStore {
     async fn read_parts(&self, parts: &[Part], length: usize) -> Result<Buffer, (Arc<Member>, Settled)> {
         let mut whole = Buffer::zeroed(length);
         for part in parts {
-            match part.member.start_read(part.offset, part.range.len()).settle().await {
+            match part.member.start_read(part.offset, part.range.len()).of(IoClient::Catalog).settle().await {
                 Settled::Ok(Some(buffer)) if parts.len() == 1 => return Ok(buffer),
                 Settled::Ok(Some(buffer)) => whole[part.range.clone()].copy_from_slice(&buffer),
                 bad => return Err((Arc::clone(&part.member), bad)),
@@ -217,8 +218,9 @@ impl DiskStore {
                     }
                 }
             }
-            let flights =
-                jobs.iter().map(|(_, member, offset, data)| member.start_write(*offset, data.clone()).settle());
+            let flights = jobs.iter().map(|(_, member, offset, data)| {
+                member.start_write(*offset, data.clone()).of(IoClient::Catalog).settle()
+            });
             let settled = futures::future::join_all(flights).await;
             let mut failures: BTreeMap<DiskNumber, Settled> = BTreeMap::new();
             for ((_, member, ..), one) in jobs.iter().zip(settled) {
@@ -408,6 +410,13 @@ impl Store for DiskStore {
             .map_err(|(_, settled)| Self::failed(file, "reading", offset, length, settled.reason()))
     }
 
+    fn read_mirrors(&self, file: CatalogFile, mirrors: &[u8], offset: u64, length: usize) -> Vec<Buffer> {
+        let _reading = self.begin_reading();
+        let places: Vec<_> = mirrors.iter().filter_map(|mirror| self.parts(file, *mirror, offset, length)).collect();
+        let reads = places.iter().map(|parts| self.read_parts(parts, length));
+        wait_for(&*self.world, futures::future::join_all(reads)).into_iter().filter_map(Result::ok).collect()
+    }
+
     fn write(&self, file: CatalogFile, offset: u64, data: Slice) -> Result<(), StoreError> {
         self.write_many(file, vec![(offset, data)])
     }
@@ -433,5 +442,9 @@ impl Store for DiskStore {
 
     fn grow(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
         wait_for(&*self.world, self.grow_to(file, capacity))
+    }
+
+    fn shrink(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        wait_for(&*self.world, self.shrink_to(file, capacity))
     }
 }

@@ -1,5 +1,6 @@
 //! Whole groups on disks in memory: what happens to a database's bytes when things go wrong.
 
+mod access;
 mod convert;
 mod crowd;
 mod endings;
@@ -11,7 +12,11 @@ mod names;
 mod noise;
 mod resize;
 mod returning;
+mod scrubs;
 mod slots;
+mod stats;
+mod templates;
+mod volumes;
 mod zones;
 
 use crate::{
@@ -25,6 +30,12 @@ use crate::{
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
 use std::{sync::Arc, time::Duration};
+
+/// Makes a catalog what an engine of its first version would have made.
+const FIRST_VERSION: &str = "DROP TABLE template; DROP TABLE access_user; DROP TABLE access_group;
+    DROP TABLE access_member; DROP TABLE volume; ALTER TABLE file DROP COLUMN said; ALTER TABLE file DROP COLUMN fine;
+    ALTER TABLE entry DROP COLUMN system; ALTER TABLE extent DROP COLUMN mirrors;
+    UPDATE file SET type = NULL; PRAGMA user_version = 1;";
 
 const ROOT_CALLER: Caller = Caller { uid: 0, gid: 0 };
 

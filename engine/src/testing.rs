@@ -704,6 +704,8 @@ impl Future for Sleep {
 pub struct TestWorld {
     start: Instant,
     clock_shift: AtomicI64,
+    /// Nanoseconds by which the monotonic clock was moved on.
+    advanced: AtomicU64,
     boot: Mutex<[u8; 16]>,
     numbers: Mutex<Numbers>,
     alarms: Arc<Alarms>,
@@ -734,6 +736,7 @@ impl TestWorld {
         Arc::new(Self {
             start: Instant::now(),
             clock_shift: AtomicI64::new(0),
+            advanced: AtomicU64::new(0),
             boot: Mutex::new(boot),
             numbers: Mutex::new(numbers),
             alarms,
@@ -780,6 +783,11 @@ impl TestWorld {
         self.clock_shift.fetch_add(by, Ordering::Relaxed);
     }
 
+    /// Moves the monotonic clock on. Who sleeps goes on sleeping.
+    pub fn advance(&self, by: Duration) {
+        self.advanced.fetch_add(u64::try_from(by.as_nanos()).expect("tests are short"), Ordering::Relaxed);
+    }
+
     /// What the operator was told so far.
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
@@ -823,7 +831,7 @@ impl World for TestWorld {
     }
 
     fn monotonic(&self) -> Duration {
-        self.start.elapsed()
+        self.start.elapsed() + Duration::from_nanos(self.advanced.load(Ordering::Relaxed))
     }
 
     fn sleep(&self, duration: Duration) -> Task<'static, ()> {

@@ -23,6 +23,7 @@
 use crate::{
     buffer::Buffer,
     choose,
+    counters::IoClient,
     event::{Event, Severity},
     identify,
     member::{Member, Settled},
@@ -42,7 +43,7 @@ use plinth_format::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -90,6 +91,8 @@ pub struct Voters {
     first: AtomicBool,
     forced: AtomicBool,
     log: Mutex<LogState>,
+    /// Voters that did not take the membership in force, and cannot be spared.
+    behind: Mutex<BTreeSet<DiskNumber>>,
     waiting: AtomicBool,
     closing: AtomicBool,
     /// Called with the disks that a recorded membership took offline.
@@ -129,6 +132,7 @@ impl Voters {
             first: AtomicBool::new(true),
             forced: AtomicBool::new(false),
             log: Mutex::default(),
+            behind: Mutex::default(),
             waiting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             on_offline: OnceLock::new(),
@@ -480,6 +484,8 @@ impl Voters {
                 self.first.store(false, Ordering::Relaxed);
                 *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&begun);
                 *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                let behind = begun.voters().map(|disk| disk.number).filter(|disk| failed.contains_key(disk));
+                *self.behind() = behind.collect();
                 if self.waiting.swap(false, Ordering::Relaxed) {
                     self.tell(Severity::Note, None, "writes go on: enough voters are back".to_owned());
                 }
@@ -515,19 +521,48 @@ impl Voters {
         }
     }
 
+    /// Gives the membership in force to voters that did not take it when it was recorded, and take it now: with an older one they would be no help
+    /// when others are lost.
+    pub(crate) async fn catch_up(&self) {
+        if !self.behind().is_empty() && !self.is_waiting() {
+            let _turn = self.turn.lock().await;
+            self.catch_up_in_turn().await;
+        }
+    }
+
+    /// Voters that do not hold the membership in force, as far as is known.
+    pub(crate) fn behind(&self) -> MutexGuard<'_, BTreeSet<DiskNumber>> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Self::catch_up`], for who has the turn.
+    async fn catch_up_in_turn(&self) {
+        let membership = self.current();
+        let mut behind = self.behind().clone();
+        // One that comes back is given it then, and one that is begun goes to all voters.
+        behind.retain(|disk| is_writable(&membership, *disk));
+        if behind.is_empty() || self.begun.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+            return;
+        }
+        let failed = self.write_everywhere(&membership, &behind).await;
+        self.behind().retain(|disk| failed.contains_key(disk));
+    }
+
     /// The membership in force, and those of its voters whose newest it is not. `None` while a change waits.
     pub(crate) async fn audit(&self) -> Option<(Arc<Membership>, Vec<DiskNumber>)> {
         if self.is_waiting() {
             return None;
         }
         let _turn = self.turn.lock().await;
+        self.catch_up_in_turn().await;
         let membership = self.current();
         let mut without = Vec::new();
         for voter in membership.voters() {
             let Some(member) = self.members.get(&voter.number) else { continue };
             let mut held = None;
             for place in MEMBERSHIP_PLACES {
-                if let Settled::Ok(Some(bytes)) = member.start_read(place, MEMBERSHIP_SLOT).settle().await
+                if let Settled::Ok(Some(bytes)) =
+                    member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await
                     && let Ok((envelope, found)) = Membership::decode(&bytes, place)
                     && envelope.expect(self.group, member.id()).is_ok()
                 {
@@ -643,9 +678,9 @@ impl Voters {
             // What a disk says it has written is looked at: no other copy on it would tell.
             for _ in 0..2 {
                 let written = async {
-                    member.start_write(place, bytes.clone()).settle().await.into_result()?;
+                    member.start_write(place, bytes.clone()).of(IoClient::Records).settle().await.into_result()?;
                     member.flush().await.into_result()?;
-                    member.start_read(place, bytes.len()).settle().await.into_result()
+                    member.start_read(place, bytes.len()).of(IoClient::Records).settle().await.into_result()
                 };
                 match written.await {
                     Ok(Some(found)) if found[..] == bytes[..] => return None,

@@ -67,6 +67,9 @@ pub(crate) fn some_attributes() -> Attributes {
         modified: time,
         changed: time,
         created: time,
+        file_type: None,
+        mirrors: 0,
+        fine: false,
     }
 }
 

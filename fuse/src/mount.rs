@@ -19,6 +19,8 @@ use std::{
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Component, Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 /// The type as `mount -t` knows it.
@@ -180,6 +182,9 @@ pub fn mount(name: &str, directory: &Path, options: MountOptions) -> Result<Owne
     Ok(device)
 }
 
+/// How long a mount may be in use by nobody that can be seen.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// Unmounts what [`mount`] made. `force`: also while it is used; its users keep what they have open.
 ///
 /// # Errors
@@ -192,13 +197,20 @@ pub fn unmount(directory: &Path, force: bool) -> Result<()> {
         Some(_) => {}
     }
     let flags = UnmountFlags::NOFOLLOW | if force { UnmountFlags::DETACH } else { UnmountFlags::empty() };
-    match rustix::mount::unmount(&directory, flags) {
-        Ok(()) => Ok(()),
-        Err(Errno::BUSY) => {
-            let users = users_of(&directory);
-            Err(MountError::Busy(directory, users))
+    let began = Instant::now();
+    loop {
+        match rustix::mount::unmount(&directory, flags) {
+            Ok(()) => return Ok(()),
+            Err(Errno::BUSY) => {
+                let users = users_of(&directory);
+                // Somebody who is just ending, or a child that has not started its program yet, is seen by nobody and gone in a moment.
+                if !users.is_empty() || began.elapsed() > PATIENCE {
+                    return Err(MountError::Busy(directory, users));
+                }
+                thread::sleep(PATIENCE / 20);
+            }
+            Err(errno) => return Err(MountError::Unmount(directory, errno.into())),
         }
-        Err(errno) => Err(MountError::Unmount(directory, errno.into())),
     }
 }
 

@@ -54,6 +54,24 @@ pub fn only_one(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
+/// Lets this thread run when no other wants to. Where the kernel refuses, it goes on as it is.
+pub fn become_idle() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: a valid structure; 0 is the calling thread.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters);
+    }
+}
+
+/// Lets the other threads of this process go first, and those of others. Not [`become_idle`]: for threads that hold locks
+/// which others need, and must not be kept from letting them go.
+pub fn step_back() {
+    // SAFETY: no pointers; 0 is the calling thread.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+    }
+}
+
 const ENDING: [libc::c_int; 3] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
 
 fn ending() -> libc::sigset_t {

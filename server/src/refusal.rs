@@ -38,12 +38,14 @@ pub mod state {
     pub const UNKNOWN_SETTING: &str = "42704";
     pub const INTERNAL: &str = "XX000";
     pub const BAD_VALUE: &str = "22P02";
+    pub const WRONG_PASSWORD: &str = "28P01";
 }
 
 impl Refusal {
     #[must_use]
     pub fn new(state: &str, message: impl fmt::Display) -> Self {
-        Self { state: state.to_owned(), message: message.to_string(), hint: None, detail: None, at: None, code: None }
+        let detail = known_by_state(state).map(|(word, oracle)| detail(word, oracle));
+        Self { state: state.to_owned(), message: message.to_string(), hint: None, detail, at: None, code: None }
     }
 
     /// A syntax error at character `at`, counted from 0.
@@ -55,6 +57,12 @@ impl Refusal {
     #[must_use]
     pub fn hint(mut self, hint: impl fmt::Display) -> Self {
         self.hint = Some(hint.to_string());
+        self
+    }
+
+    #[must_use]
+    pub fn detail(mut self, detail: impl fmt::Display) -> Self {
+        self.detail = Some(detail.to_string());
         self
     }
 
@@ -81,10 +89,7 @@ impl Refusal {
 impl From<AdminError> for Refusal {
     fn from(error: AdminError) -> Self {
         let (state, oracle) = known_as(error.code);
-        let detail = match oracle {
-            Some(number) => format!("{:?}, which Oracle calls ORA-{number}", error.code),
-            None => format!("{:?}", error.code),
-        };
+        let detail = detail(&format!("{:?}", error.code), oracle);
         Self {
             state: state.to_owned(),
             message: error.message,
@@ -96,6 +101,40 @@ impl From<AdminError> for Refusal {
     }
 }
 
+fn detail(word: &str, oracle: Option<u32>) -> String {
+    match oracle {
+        Some(number) => format!("{word}, which Oracle calls ORA-{number:05}"),
+        None => word.to_owned(),
+    }
+}
+
+/// Our word, and Oracle's number, for what is not the engine's to refuse.
+fn known_by_state(state: &str) -> Option<(&'static str, Option<u32>)> {
+    Some(match state {
+        state::SYNTAX => ("Syntax", Some(900)),
+        state::PERMISSION => ("NotPermitted", Some(1031)),
+        state::NOT_SUPPORTED => ("NotSupported", Some(3001)),
+        state::CANCELED => ("Cancelled", Some(1013)),
+        state::TOO_MANY_CONNECTIONS => ("TooManyConnections", Some(20)),
+        state::TOO_COMPLEX => ("TooComplex", None),
+        state::UNKNOWN_SETTING => ("Unknown", None),
+        state::BAD_VALUE => ("BadValue", Some(1722)),
+        state::WRONG_PASSWORD => ("NotLetIn", Some(1017)),
+        state::PROTOCOL => ("Protocol", None),
+        state::IN_TRANSACTION => ("InTransaction", None),
+        state::INTERNAL => ("Defect", Some(600)),
+        "42P01" => ("NoSuchView", Some(942)),
+        "42703" => ("NoSuchColumn", Some(904)),
+        "42883" => ("NoSuchFunction", Some(904)),
+        "42702" => ("AmbiguousColumn", Some(918)),
+        "42P02" => ("MissingParameter", Some(1008)),
+        "42710" => ("Exists", Some(1920)),
+        "22000" => ("BadData", None),
+        "28000" => ("NotLetIn", Some(1017)),
+        _ => return None,
+    })
+}
+
 /// SQLSTATE, and Oracle's number where Oracle has the same error.
 fn known_as(code: Code) -> (&'static str, Option<u32>) {
     match code {
@@ -105,6 +144,12 @@ fn known_as(code: Code) -> (&'static str, Option<u32>) {
         Code::AlreadyMounted => ("55000", Some(15013)),
         Code::UnknownDisk => ("58P01", Some(15014)),
         Code::NoSuchDisk => ("42704", Some(15054)),
+        Code::NoSuchUser => ("42704", None),
+        Code::UserExists => ("42710", None),
+        Code::UserInUse => ("2BP01", None),
+        Code::NoSuchVolume => ("42704", None),
+        Code::VolumeExists => ("42710", None),
+        Code::Restricted => ("55000", None),
         Code::DiskInUse => ("55006", Some(15033)),
         Code::DiskTooSmall => ("22023", None),
         Code::DiskMismatch => ("22023", Some(15038)),
@@ -119,6 +164,13 @@ fn known_as(code: Code) -> (&'static str, Option<u32>) {
         Code::NotSupported => (state::NOT_SUPPORTED, None),
         Code::NoSpace => ("53100", Some(15041)),
         Code::Io => ("58030", Some(15080)),
+        Code::NoSuchFile => ("58P01", Some(15012)),
+        Code::NameExists => ("42710", Some(15005)),
+        Code::NotEmpty => ("2BP01", Some(15178)),
+        Code::SystemName => ("55000", Some(15177)),
+        Code::NoSuchTemplate => ("42704", Some(15006)),
+        Code::TemplateExists => ("42710", Some(15007)),
+        Code::SystemTemplate => ("55000", Some(15008)),
         Code::Damaged => ("XX001", Some(15335)),
     }
 }

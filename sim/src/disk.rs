@@ -168,7 +168,10 @@ impl SimDisk {
 
     /// Puts other bytes on the disk: another medium in the same place.
     pub fn set_image(&self, image: Image) {
-        lock(&self.medium).image = image;
+        let mut medium = lock(&self.medium);
+        medium.image = image;
+        // What the cache of the one before has lost, it has lost.
+        medium.loses = false;
     }
 
     /// Fills `into` from `offset`, past all faults.

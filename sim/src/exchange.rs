@@ -1,7 +1,9 @@
 //! Disks come and go, added, dropped, both in one statement; mirrors become more or fewer; and the engine may die in that.
 
 use crate::{
+    coverage::State,
     disk::SimDisk,
+    executor::Fuse,
     history::{End, Failure, Story},
     misfortune::{moment, pick},
     tenant::{AT_ONCE, Ill, words},
@@ -46,6 +48,9 @@ impl Story {
     /// Everything gets another number of mirrors. What cannot be done is refused, and changes nothing.
     pub async fn convert(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let tenant = &mut self.tenants[g];
+        if !tenant.is_external() && tenant.count_ill() == 0 && numbers.below(2) == 0 {
+            return self.convert_what_rots(g, numbers).await;
+        }
         let all = [Redundancy::External, Redundancy::Normal, Redundancy::High];
         // One that survives what is wrong already.
         let to = *pick(numbers, &all[tenant.count_ill().min(2)..]);
@@ -60,6 +65,38 @@ impl Story {
         }
         let group = Arc::clone(tenant.group());
         self.tell_engine(g, async move { group.convert(Conversion(to), Some(power)).await }, numbers).await
+    }
+
+    /// Mirrors become fewer where some have rotted: what goes may be what was good. Nobody writes meanwhile, for rot in a region that was active
+    /// at a crash is not promised to be survived.
+    async fn convert_what_rots(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.rot_at_rest(g, numbers).await?;
+        let tenant = &mut self.tenants[g];
+        let fewer = [Redundancy::External, Redundancy::Normal];
+        let to = *pick(numbers, &fewer[..tenant.shape.redundancy.mirrors() - 1]);
+        tenant.say(|| format!("from {} to {to} redundancy, of what has rotted", tenant.shape.redundancy));
+        tenant.shape.redundancy = to;
+        let dies = numbers.below(2) == 0;
+        if dies {
+            self.core.fuse(tenant.process(), Some(Fuse::Steps(numbers.below(3000))));
+        }
+        let group = Arc::clone(tenant.group());
+        let told = tenant.inside(async move { group.convert(Conversion(to), Some(8)).await }).await?;
+        if let Some(Err(error)) = told {
+            tenant.say(|| format!("refused: {}", words(&error)));
+        }
+        if dies {
+            self.core.sleep(Duration::from_millis(numbers.below(3000))).await;
+            tenant.kill(AT_ONCE).await?;
+            if !tenant.try_mount().await? {
+                return Err(format!("{}: not mounted after it was killed while mirrors were taken", tenant.name));
+            }
+        }
+        tenant.until("the mirrors are taken", |tenant| tenant.state() != State::Moving).await?;
+        tenant.repair().await?;
+        tenant.check().await?;
+        tenant.start_clients();
+        Ok(())
     }
 
     /// An engine is told something that moves mirrors, and may end in that, or while they move.

@@ -442,7 +442,11 @@ impl Story {
         }
         let disk = pick(numbers, &tenant.disks_of(&name)).clone();
         tenant.say(|| format!("{}: {}", disk.label(), fault.name()));
-        let blocks = places(&disk, spared || fault == Fault::WriteFails, 400, numbers);
+        let mut blocks = places(&disk, spared || fault == Fault::WriteFails, 400, numbers);
+        // Without a page of the last mirror of the catalog there is no mount, and nobody promises one.
+        if let (false, Fault::LatentSectors, Some(pages)) = (spared, fault, hostile::pages(&disk)) {
+            blocks.retain(|block| !pages.contains(&(block * BLOCK)));
+        }
         let thin = numbers.below(300);
         let always = numbers.below(2) == 0;
         let most = 1 << numbers.below(5);
@@ -700,14 +704,18 @@ impl Story {
         self.up().await
     }
 
-    /// A check that repairs what rot has done is killed, and done again.
-    async fn killed_in_repair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+    /// A disk rots while clients pause and no region is active.
+    pub async fn rot_at_rest(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         self.tenants[g].pause_clients().await?;
         self.tenants[g].disks.iter().for_each(|disk| disk.faults(|faults| faults.slow = Duration::ZERO));
-        // No region is active but those in which it repairs.
         self.core.sleep(Duration::from_secs(20)).await;
         self.tenants[g].mood.pause.store(false, Ordering::Relaxed);
-        self.silent(Fault::Rot, g, numbers).await?;
+        self.silent(Fault::Rot, g, numbers).await
+    }
+
+    /// A check that repairs what rot has done is killed, and done again.
+    async fn killed_in_repair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.rot_at_rest(g, numbers).await?;
         let tenant = &mut self.tenants[g];
         let group = Arc::clone(tenant.group());
         self.core.fuse(tenant.process(), Some(Fuse::Steps(numbers.below(3000))));

@@ -68,6 +68,14 @@ impl Instance {
     /// # Panics
     /// If it does not come up.
     pub fn start(&mut self) {
+        self.start_with(&[]);
+    }
+
+    /// Starts it again with more arguments.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    pub fn start_with(&mut self, arguments: &[&str]) {
         assert!(self.server.is_none(), "the instance runs already");
         let log = fs::File::options().create(true).append(true).open(self.path("serve.log")).expect("log");
         let mut command = Command::new(&self.program);
@@ -77,6 +85,7 @@ impl Instance {
             .arg(self.dir())
             .arg("--diskstring")
             .arg(format!("{}/*", self.path("disks").display()))
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("log"))
             .stderr(log);

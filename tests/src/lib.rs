@@ -26,6 +26,7 @@ mod host;
 mod image;
 mod instance;
 pub mod loads;
+mod network;
 mod postgres;
 pub mod recorder;
 pub mod replay;
@@ -36,6 +37,7 @@ pub use disks::{FaultDisk, LoopDisk};
 pub use host::{Host, Memory};
 pub use image::Image;
 pub use instance::{Instance, Row};
+pub use network::Authority;
 pub use postgres::{Bench, Postgres, Running};
 
 use std::path::PathBuf;

@@ -67,8 +67,20 @@ fn the_tour_of_the_readme() {
     run("README.md");
 }
 
+/// What the reference of SQL shows.
+#[test]
+fn the_reference_of_sql() {
+    run("docs/sql.md");
+}
+
 /// What the guide for operators tells them to type.
 #[test]
 fn the_guide_for_operators() {
     run("docs/operating.md");
+}
+
+/// Every example of the shell's commands.
+#[test]
+fn the_shell() {
+    run("docs/shell.md");
 }

@@ -102,7 +102,7 @@ fn the_command_line_shows_and_copies() {
     }
     assert!(instance.plinth(["lsdg"]).ok().contains("DATA"));
     assert!(instance.plinth(["ls", "+DATA/dir"]).ok().contains("file"));
-    assert!(instance.plinth(["ls", "-l", "+DATA/dir"]).ok().contains("17"));
+    assert!(instance.plinth(["ls", "-ls", "+DATA/dir"]).ok().contains("17"));
     let local = instance.path("local");
     let copy = |from: &Path, to: &Path| {
         instance.plinth(["cp".as_ref(), from.as_os_str(), to.as_os_str()]).ok();

@@ -155,6 +155,32 @@ fn shapes_that_cannot_be() {
     says(&instance.refused(&format!("CREATE DISKGROUP x EXTERNAL REDUNDANCY DISK '{}'", c.display())), &["X"]);
 }
 
+/// Who keeps a mount is named; where nobody is to be seen it is waited for a moment, as for a program that is just ending.
+#[test]
+fn a_mount_in_use_is_not_unmounted() {
+    let instance = Instance::new();
+    instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let inner = mount.join("inner");
+    std::fs::create_dir(&inner).expect("made");
+    let umount = || instance.plinth(["umount".as_ref(), mount.as_os_str()]);
+    let file = std::fs::File::create(mount.join("file")).expect("made");
+    let refused = umount();
+    let own = format!("(pid {})", std::process::id());
+    assert!(refused.code == Some(1) && refused.err.contains(&own), "{refused}");
+    drop(file);
+    shell(r#"mount -t tmpfs none "$1""#).arg(&inner).ok();
+    let refused = umount();
+    assert!(refused.code == Some(1) && refused.err.contains("cannot be seen from here"), "{refused}");
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            shell(r#"umount "$1""#).arg(&inner).ok();
+        });
+        umount().ok();
+    });
+}
+
 /// Disk files that are not what they were: no disk at all, cut short, of another group,
 /// of a later version, copied. Discovery says what each is, the group mounts if it can do
 /// without, and nobody's bytes are touched.

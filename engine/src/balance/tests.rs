@@ -90,6 +90,7 @@ impl World {
             self.extents[index] = set;
         }
         assert_eq!(moved, plan.work());
+        assert_eq!(moved, plan.routes().iter().map(|(_, _, count)| count).sum::<u64>());
         for load in &self.loads {
             assert_eq!(plan.share(load.disk), Some(load.held.into()), "{load:?}");
         }
@@ -102,18 +103,28 @@ impl World {
         load.held = if more { load.held + 1 } else { load.held - 1 };
     }
 
-    /// How far apart the fullest and the emptiest disk of a failure group are, in AUs of the larger.
+    /// How far apart the fullest and the emptiest of disks are that should be equally full, in AUs of the smallest.
     fn unevenness(&self) -> f64 {
-        let part = |load: &&Load| f64::from(load.held + load.fixed) / f64::from(load.units);
         let groups: BTreeSet<&str> = self.loads.iter().map(|load| load.failure_group.as_str()).collect();
-        let apart = groups.into_iter().map(|group| {
-            let staying = || self.loads.iter().filter(|load| load.failure_group == group && load.role == Role::Stays);
-            let least = staying().map(|load| part(&load)).fold(1.0, f64::min);
-            let most = staying().map(|load| part(&load)).fold(0.0, f64::max);
-            let smallest = staying().map(|load| load.units).min().unwrap_or(1);
+        let staying = |group: &str| {
+            let stays = |load: &&Load| load.failure_group == group && load.role == Role::Stays;
+            self.loads.iter().filter(stays).cloned().collect::<Vec<_>>()
+        };
+        let apart = |loads: &[Load]| {
+            let part = |load: &Load| f64::from(load.held + load.fixed) / f64::from(load.units);
+            let least = loads.iter().map(part).fold(1.0, f64::min);
+            let most = loads.iter().map(part).fold(0.0, f64::max);
+            let smallest = loads.iter().map(|load| load.units).min().unwrap_or(1);
             (most - least).max(0.0) * f64::from(smallest)
-        });
-        apart.fold(0.0, f64::max)
+        };
+        // A group with a mirror of every extent is filled no further, whatever the level of the others; when it rounded some of them down it may
+        // lack one on each disk.
+        let is_free = |loads: &Vec<Load>| {
+            let held: usize = loads.iter().map(|load| load.held as usize).sum();
+            held + loads.len() < self.extents.len()
+        };
+        let free: Vec<Load> = groups.iter().map(|group| staying(group)).filter(is_free).flatten().collect();
+        groups.iter().map(|group| apart(&staying(group))).fold(apart(&free), f64::max)
     }
 }
 

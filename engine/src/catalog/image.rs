@@ -34,6 +34,10 @@ use std::{
 };
 
 const BLOCK: usize = 4096;
+/// Pages read at once, at most, by whoever reads page after page.
+const AHEAD_MAX: u32 = 64;
+/// Readers whose next page is remembered.
+const STREAMS: usize = 8;
 /// Pages kept in the shared cache: 64 MiB, the catalog of some hundred thousand files.
 const CACHE_PAGES: usize = 16_384;
 /// Dirty bytes after which a push does not wait for the end of a commit or checkpoint.
@@ -56,9 +60,29 @@ struct Pages {
     dirty: BTreeSet<u32>,
     /// Grows with every write and push.
     changes: u64,
+    /// Where readers are that go through the database in order, the latest last: the page after what they read, and
+    /// how many they read at once.
+    streams: VecDeque<(u32, u32)>,
 }
 
 impl Pages {
+    /// How many pages to read, from one that is not in memory on: more each time for whoever goes on where it was.
+    fn ahead(&mut self, number: u32) -> u32 {
+        // A leaf may lie a little further than the one before it.
+        let near = |(next, _): &(u32, u32)| (*next..next.saturating_add(4)).contains(&number);
+        let known = self.streams.iter().position(near).and_then(|at| self.streams.remove(at));
+        let count = known.map_or(1, |(_, count)| (count * 2).min(AHEAD_MAX));
+        let end = u32::try_from(self.size / PAGE_SIZE as u64).unwrap_or(u32::MAX).saturating_add(1);
+        let last = number.saturating_add(count).min(end);
+        // As far as nothing of it is in memory.
+        let last = self.cached.range(number + 1..last.max(number + 1)).next().map_or(last, |(cached, _)| *cached);
+        if self.streams.len() >= STREAMS {
+            self.streams.pop_front();
+        }
+        self.streams.push_back((last.max(number + 1), count));
+        last.saturating_sub(number).max(1)
+    }
+
     fn insert(&mut self, number: u32, bytes: Box<[u8]>) {
         if self.cached.insert(number, CachedPage { bytes, used: false }).is_none() {
             self.hand.push_back(number);
@@ -179,24 +203,55 @@ impl Image {
     }
 
     fn with_page(&self, number: u32, use_it: impl FnOnce(&[u8])) -> Result<(), StoreError> {
-        let changes = {
+        let (changes, count) = {
             let mut pages = lock(&self.pages);
             if let Some(page) = pages.cached.get_mut(&number) {
                 page.used = true;
                 use_it(&page.bytes);
                 return Ok(());
             }
-            pages.changes
+            (pages.changes, pages.ahead(number))
         };
-        let offset = u64::from(number - 1) * PAGE_SIZE as u64;
-        let age = |bytes: &[u8]| page::written(bytes, number);
-        let buffer = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
-        use_it(&buffer);
+        let run = if count > 1 { self.read_run(number, count) } else { Vec::new() };
+        let one;
+        let (first, rest) = match run.split_first() {
+            Some((first, rest)) => (first, rest),
+            None => {
+                let offset = u64::from(number - 1) * PAGE_SIZE as u64;
+                let age = |bytes: &[u8]| page::written(bytes, number);
+                let buffer = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
+                one = buffer[..].into();
+                (&one, &[][..])
+            }
+        };
+        use_it(first);
         let mut pages = lock(&self.pages);
         if pages.changes == changes {
-            pages.insert(number, buffer[..].into());
+            for (number, page) in (number..).zip(std::iter::once(first).chain(rest)) {
+                pages.insert(number, page.clone());
+            }
         }
         Ok(())
+    }
+
+    /// Pages of which all mirrors have the same, from one on; up to the first that has to be looked at by itself.
+    fn read_run(&self, number: u32, count: u32) -> Vec<Box<[u8]>> {
+        let offset = u64::from(number - 1) * PAGE_SIZE as u64;
+        let mirrors = self.store.mirrors(CatalogFile::Database);
+        let copies = self.store.read_mirrors(CatalogFile::Database, &mirrors, offset, count as usize * PAGE_SIZE);
+        let Some((first, others)) = copies.split_first().filter(|_| copies.len() == mirrors.len()) else {
+            return Vec::new();
+        };
+        let pages = (number..).zip(first.chunks_exact(PAGE_SIZE)).enumerate();
+        let agreed = pages.map_while(|(at, (number, page))| {
+            let age = page::written(page, number)?;
+            let same = |copy: &Buffer| {
+                let page = copy.chunks_exact(PAGE_SIZE).nth(at);
+                page.and_then(|page| page::written(page, number)) == Some(age)
+            };
+            others.iter().all(same).then(|| page.into())
+        });
+        agreed.collect()
     }
 
     /// Writes whole pages of the database, into memory.
@@ -275,6 +330,13 @@ impl Image {
         } else {
             log.size = log.size.min(size);
         }
+    }
+
+    /// Gives back what the store keeps for the database beyond `size` bytes. Nobody may need any of it: all that was
+    /// written is in the database, durably, and the log on the disks is void.
+    pub(super) fn shrink(&self, size: u64) -> Result<(), StoreError> {
+        self.room[CatalogFile::Database as usize - 1].store(0, Ordering::Relaxed);
+        self.note(self.store.shrink(CatalogFile::Database, size))
     }
 
     /// The last resort when a file outgrows what was made ready ahead.

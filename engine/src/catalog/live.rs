@@ -3,6 +3,7 @@
 //! A query's connection has a small temporary table for each; they are filled
 //! before the query runs.
 
+use super::live_stats::LiveStats;
 use crate::admin::Operation;
 use rusqlite::{Connection, params};
 
@@ -72,6 +73,8 @@ pub struct LiveDisk {
     pub sector: u32,
     pub logical_sector: u32,
     pub can_discard: bool,
+    /// Of its id.
+    pub hash: u32,
 }
 
 /// What the views show that is not in the catalog.
@@ -83,6 +86,7 @@ pub struct Live {
     pub operations: Vec<Operation>,
     /// Rows of `live_move_wait`: microseconds at most, and how many.
     pub move_waits: Vec<(u64, u64)>,
+    pub stats: LiveStats,
 }
 
 fn signed(value: u64) -> i64 {
@@ -111,7 +115,7 @@ impl Live {
             group.usable,
             group.offline_disks,
         ])?;
-        let values = ["?"; 31].join(",");
+        let values = ["?"; 32].join(",");
         let insert = format!("INSERT INTO temp.live_disk VALUES ({values})");
         for disk in &self.disks {
             connection.prepare_cached(&insert)?.execute(params![
@@ -146,6 +150,7 @@ impl Live {
                 disk.sector,
                 disk.logical_sector,
                 disk.can_discard,
+                disk.hash,
             ])?;
         }
         for operation in &self.operations {
@@ -164,6 +169,6 @@ impl Live {
             let mut insert = connection.prepare_cached("INSERT INTO temp.live_move_wait VALUES (?,?)")?;
             insert.execute(params![signed(*micros), signed(*count)])?;
         }
-        Ok(())
+        self.stats.fill(connection)
     }
 }

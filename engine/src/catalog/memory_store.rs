@@ -278,4 +278,16 @@ impl Store for MemoryStore {
         *now = capacity.max(*now);
         Ok(())
     }
+
+    fn shrink(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        let last = self.step(file, "shrinking")?;
+        let mut guard = self.lock();
+        let state = &mut *guard;
+        // What was recorded last before the power went counts, or does not.
+        if !last || state.numbers.below(2) == 0 {
+            let now = &mut state.capacity[index(file)];
+            *now = capacity.min(*now);
+        }
+        if last { Err(Self::power_failed(file, "shrinking")) } else { Ok(()) }
+    }
 }

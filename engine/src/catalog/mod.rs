@@ -26,6 +26,7 @@
 
 mod image;
 pub mod live;
+pub mod live_stats;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory_store;
 mod queue;
@@ -33,13 +34,15 @@ mod reader;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod upgrade;
 mod vfs;
 pub mod wal;
 mod writer;
 
 use crate::{
-    admin::{AdminError, Code, Problem, Rows},
+    admin::{AdminError, Code, Problem},
     error::FileError,
+    rows,
     world::World,
 };
 use futures::channel::oneshot;
@@ -50,22 +53,27 @@ use queue::Queue;
 pub use reader::QueryLimits;
 use reader::{Gate, Read};
 use rusqlite::{Connection, config::DbConfig};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 pub use store::{CatalogFile, Store, StoreError};
 use vfs::{Link, Vfs};
 pub use wal::Recovery;
 use writer::{Progress, Request, Writer};
 
 const SCHEMA: &str = include_str!("schema.sql");
-const VIEWS: &str = include_str!("views.sql");
+const VIEWS: &str = concat!(include_str!("views.sql"), include_str!("views_stats.sql"));
 
-/// The version of the schema, in the database's `user_version`. A later one is refused.
-pub const SCHEMA_VERSION: i64 = 1;
+/// The version of the schema, in the database's `user_version`. A later one is refused, an earlier one is brought up to date.
+pub const SCHEMA_VERSION: i64 = 2;
 /// `application_id` of the database: "PLTH".
 const APPLICATION: i64 = 0x504c_5448;
 /// Threads for the engine's own reads, and for statements of people.
 const READERS: usize = 2;
 const QUERIES: usize = 2;
+/// The name of the threads that serve statements of people: they may step back behind all others.
+pub const STATEMENTS: &str = "catalog-query";
 /// How often a read is begun before it is given up: the log cannot run full so often in the time that a short one takes.
 const READS_MAX: usize = 5;
 
@@ -82,6 +90,8 @@ pub enum CatalogError {
     Sqlite(#[from] rusqlite::Error),
     #[error("the catalog has schema version {found}, this engine knows up to {SCHEMA_VERSION}; use a newer engine")]
     Newer { found: i64 },
+    #[error("the catalog, of an earlier version, could not be brought to schema version {SCHEMA_VERSION}: {error}")]
+    Upgrade { error: String },
     #[error("the catalog is damaged: {0}")]
     Damaged(String),
     #[error("the catalog's log cannot be read to its end on any disk in sight, and may hold commits there")]
@@ -103,6 +113,8 @@ pub struct Catalog {
     reads: Arc<Queue<Read>>,
     queries: Arc<Queue<Read>>,
     progress: Arc<Progress>,
+    #[cfg(test)]
+    gate: Arc<Gate>,
 }
 
 /// What every connection is set to.
@@ -126,6 +138,8 @@ impl Catalog {
                 wal::clear(&*store)?;
                 let vfs = Vfs::register(Arc::new(Image::new(store, 0)), Arc::clone(world));
                 let link = Link::open(&vfs, true)?;
+                // Before there is a page: what rows leave behind is given back (writer.rs).
+                link.connection.execute_batch("PRAGMA auto_vacuum=INCREMENTAL")?;
                 prepare_writer(&link.connection)?;
                 link.connection.execute_batch(SCHEMA)?;
                 link.connection.pragma_update(None, "application_id", APPLICATION)?;
@@ -149,7 +163,9 @@ impl Catalog {
         force: bool,
     ) -> Result<(Arc<Self>, Recovery), CatalogError> {
         let outside = Arc::clone(world);
-        on_thread(&outside, "catalog", move |world, opened| {
+        let earlier = Arc::new(AtomicBool::new(false));
+        let is_earlier = Arc::clone(&earlier);
+        let (catalog, recovery) = on_thread(&outside, "catalog", move |world, opened| {
             Self::start(world, opened, || {
                 let recovery = wal::recover(&*store, force)?;
                 let pages = database_pages(&*store)?;
@@ -167,6 +183,7 @@ impl Catalog {
                 }
                 match number("user_version")? {
                     SCHEMA_VERSION => {}
+                    found if upgrade::is_earlier(found) => is_earlier.store(true, Ordering::Release),
                     found if found > SCHEMA_VERSION => return Err(CatalogError::Newer { found }),
                     found => return Err(CatalogError::Damaged(format!("schema version {found}"))),
                 }
@@ -174,7 +191,23 @@ impl Catalog {
                 Ok((link, recovery))
             });
         })
-        .await
+        .await?;
+        if earlier.load(Ordering::Acquire) {
+            let upgraded = catalog.release(true, upgrade::to_current).await;
+            upgraded.map_err(|error| CatalogError::Upgrade { error: error.to_string() })?;
+        }
+        Ok((catalog, recovery))
+    }
+
+    /// Makes the indexes that an earlier version did not have. The catalog must be able to grow.
+    ///
+    /// # Errors
+    /// If there is no room for them; the catalog works without them.
+    pub async fn make_indexes(&self) -> Result<(), FileError> {
+        if self.read(upgrade::lacks_indexes).await? {
+            self.write(false, upgrade::make_indexes).await?;
+        }
+        Ok(())
     }
 
     /// On the writer's thread: opens, answers, serves.
@@ -197,9 +230,11 @@ impl Catalog {
             reads: Arc::new(Queue::new()),
             queries: Arc::new(Queue::new()),
             progress: Arc::new(Progress::new()),
+            #[cfg(test)]
+            gate: Arc::clone(&gate),
         });
         for (count, queue, name, views) in
-            [(READERS, &catalog.reads, "catalog-read", false), (QUERIES, &catalog.queries, "catalog-query", true)]
+            [(READERS, &catalog.reads, "catalog-read", false), (QUERIES, &catalog.queries, STATEMENTS, true)]
         {
             for _ in 0..count {
                 reader::start(world, name, Arc::clone(&vfs), Arc::clone(&gate), Arc::clone(queue), views);
@@ -215,6 +250,7 @@ impl Catalog {
             full: false,
             checkpointed: 0,
             refused_at: None,
+            tidies: false,
         };
         let _ = opened.send(Ok((catalog, recovery)));
         writer.run();
@@ -383,23 +419,20 @@ impl Catalog {
         receiver.await.unwrap_or_else(|_| Err(self.progress.stopped()))
     }
 
-    /// Runs a SELECT of somebody's over the views.
+    /// Runs a SELECT of somebody's over the views; the result comes piece by piece. The catalog waits for whoever takes
+    /// it, but not longer than it can keep the snapshot, and never holds more of it than some MiB.
     ///
     /// # Errors
-    /// What is wrong with the statement, and where; or which limit it passed.
-    pub async fn query(&self, sql: &str, live: Live, limits: QueryLimits) -> Result<Rows, AdminError> {
-        let (sender, receiver) = oneshot::channel();
+    /// If the catalog has stopped. What is wrong with the statement, or which limit it passed, is the last piece.
+    pub fn query(&self, sql: &str, live: Live, limits: QueryLimits) -> Result<rows::Receiver, AdminError> {
+        let (sender, receiver) = rows::pipe();
         let sql = sql.to_owned();
-        let read: Read = Box::new(move |reader| {
-            let rows = match reader {
-                Ok(reader) => reader.query(&sql, &live, limits),
-                Err(error) => Err(AdminError::new(Code::Damaged, error)),
-            };
-            let _ = sender.send(rows);
+        let read: Read = Box::new(move |reader| match reader {
+            Ok(reader) => reader.query(&sql, &live, limits, &sender),
+            Err(error) => sender.refuse(AdminError::new(Code::Damaged, error)),
         });
-        let gone = || AdminError::new(Code::NotMounted, self.progress.stopped());
-        self.queries.put(read).map_err(|_| gone())?;
-        receiver.await.unwrap_or_else(|_| Err(gone()))
+        self.queries.put(read).map_err(|_| AdminError::new(Code::NotMounted, self.progress.stopped()))?;
+        Ok(receiver)
     }
 
     /// Has SQLite check the structure of the whole database. Returns what it complains about.

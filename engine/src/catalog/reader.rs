@@ -2,11 +2,14 @@
 //!
 //! A read never waits for a write, nor a write for a read, with one exception: the
 //! log is capped, and it cannot be restarted while a reader needs a frame of it.
-//! When it runs full the writer closes the gate: new reads wait, those under way
+//! When it is half full the writer holds statements of people back, and goes on; when
+//! those that are under way have ended, which is nearly always soon, it restarts the log.
+//! If the log runs full before that it closes the gate: all new reads wait, those under way
 //! get a moment to end, and then end with "snapshot too old".
 //!
 //! ```text
-//!   open --close_gate--> closed --(nobody inside)--> the log is restarted --open_gate--> open
+//!   open --hold--> held --(no statement inside)--> closed --(nobody inside)--> the log is restarted --open--> open
+//!                   \-----------(the log is full)-----/
 //! ```
 //!
 //! Two kinds of threads: for the engine's own short reads, and for statements of
@@ -19,15 +22,16 @@ use super::{
     vfs::{Link, Vfs},
 };
 use crate::{
-    admin::{AdminError, Code, Rows, Value},
+    admin::{AdminError, Code},
+    attributes,
     error::FileError,
+    rows::{self, Piece},
     world::{World, wait_for},
 };
 use rusqlite::{
     Connection,
     hooks::{AuthAction, AuthContext, Authorization},
     limits::Limit,
-    types::ValueRef,
 };
 use std::{
     collections::BTreeMap,
@@ -44,14 +48,12 @@ use std::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryLimits {
     pub rows_max: usize,
-    /// Of the result.
-    pub bytes_max: usize,
     pub time_max: Duration,
 }
 
 impl Default for QueryLimits {
     fn default() -> Self {
-        Self { rows_max: 1_000_000, bytes_max: 256 << 20, time_max: Duration::from_secs(60) }
+        Self { rows_max: 20_000_000, time_max: Duration::from_secs(60) }
     }
 }
 
@@ -68,12 +70,38 @@ pub(super) struct Snapshot {
     started: Mutex<Duration>,
 }
 
+impl Snapshot {
+    /// Whether whoever reads must end.
+    fn is_over(&self, world: &dyn World) -> bool {
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        self.too_old.load(Ordering::Relaxed) || (deadline != 0 && nanoseconds(world.monotonic()) > deadline)
+    }
+}
+
+/// Who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    Engine,
+    Statement,
+}
+
+/// Called when the last statement has left while the gate is held.
+type Quiet = Arc<dyn Fn() + Send + Sync>;
+
 #[derive(Default)]
 struct Inside {
     closed: bool,
-    active: BTreeMap<u64, Arc<Snapshot>>,
+    /// Statements stay outside.
+    held: Option<Quiet>,
+    active: BTreeMap<u64, (Who, Arc<Snapshot>)>,
     count: u64,
     waiting: Vec<Waker>,
+}
+
+impl Inside {
+    fn is_quiet(&self) -> bool {
+        self.active.values().all(|(who, _)| *who == Who::Engine)
+    }
 }
 
 /// Who reads at the moment, and the gate before them.
@@ -95,10 +123,10 @@ impl Gate {
         value
     }
 
-    async fn enter(&self, snapshot: &Arc<Snapshot>, world: &dyn World) -> u64 {
+    async fn enter(&self, who: Who, snapshot: &Arc<Snapshot>, world: &dyn World) -> u64 {
         poll_fn(|context| {
             let mut inside = self.lock();
-            if inside.closed {
+            if inside.closed || (inside.held.is_some() && who == Who::Statement) {
                 inside.waiting.push(context.waker().clone());
                 return Poll::Pending;
             }
@@ -106,20 +134,48 @@ impl Gate {
             let id = inside.count;
             *snapshot.started.lock().unwrap_or_else(PoisonError::into_inner) = world.monotonic();
             snapshot.too_old.store(false, Ordering::Relaxed);
-            inside.active.insert(id, Arc::clone(snapshot));
+            inside.active.insert(id, (who, Arc::clone(snapshot)));
             Poll::Ready(id)
         })
         .await
     }
 
     fn leave(&self, id: u64) {
-        self.change(|inside| inside.active.remove(&id));
+        let quiet = self.change(|inside| {
+            inside.active.remove(&id);
+            inside.held.clone().filter(|_| inside.is_quiet())
+        });
+        if let Some(quiet) = quiet {
+            quiet();
+        }
+    }
+
+    /// Keeps statements outside until the gate is opened again. `quiet` is called, perhaps more than once, when none is
+    /// inside any more.
+    pub(super) fn hold(&self, quiet: Quiet) {
+        let now = {
+            let mut inside = self.lock();
+            inside.held = Some(Arc::clone(&quiet));
+            inside.is_quiet()
+        };
+        if now {
+            quiet();
+        }
+    }
+
+    /// Whether no statement is inside.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.lock().is_quiet()
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.lock().held.is_some()
     }
 
     /// Ends reads that began before `limit` ago.
     pub(super) fn expire(&self, world: &dyn World, limit: Duration) {
         let now = world.monotonic();
-        for snapshot in self.lock().active.values() {
+        for (_, snapshot) in self.lock().active.values() {
             let started = *snapshot.started.lock().unwrap_or_else(PoisonError::into_inner);
             if now.saturating_sub(started) >= limit {
                 snapshot.too_old.store(true, Ordering::Relaxed);
@@ -149,7 +205,10 @@ impl Gate {
     }
 
     pub(super) fn open(&self) {
-        self.change(|inside| inside.closed = false);
+        self.change(|inside| {
+            inside.closed = false;
+            inside.held = None;
+        });
     }
 }
 
@@ -179,7 +238,8 @@ pub(super) fn start(
         let snapshot = Arc::new(snapshot);
         let mut reader = None;
         while let Some(read) = wait_for(&*world, queue.take()) {
-            let id = wait_for(&*world, gate.enter(&snapshot, &*world));
+            let who = if views { Who::Statement } else { Who::Engine };
+            let id = wait_for(&*world, gate.enter(who, &snapshot, &*world));
             let open = match &mut reader {
                 Some(reader) => Ok(reader),
                 None => Reader::open(&vfs, &world, &snapshot, views).map(|open| reader.insert(open)),
@@ -197,13 +257,15 @@ impl Reader {
         let connection = &mut link.connection;
         super::configure(connection, 4 << 10)?;
         let (seen, clock) = (Arc::clone(snapshot), Arc::clone(world));
-        let handler = move || {
-            let deadline = seen.deadline.load(Ordering::Relaxed);
-            seen.too_old.load(Ordering::Relaxed) || (deadline != 0 && nanoseconds(clock.monotonic()) > deadline)
-        };
+        let handler = move || seen.is_over(&*clock);
         connection.progress_handler(STEPS, Some(handler))?;
         if views {
             connection.execute_batch(super::VIEWS)?;
+            let settable = attributes::SETTABLE.iter().map(|default| (default, false));
+            for ((name, value), fixed) in settable.chain(attributes::FIXED.iter().map(|value| (value, true))) {
+                let row = rusqlite::params![name, value, fixed];
+                connection.execute("INSERT INTO temp.default_attribute VALUES (?1, ?2, ?3)", row)?;
+            }
             connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX)?;
             connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
             connection.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
@@ -232,32 +294,52 @@ impl Reader {
         }
     }
 
-    /// Runs a statement of somebody's.
-    pub(super) fn query(&mut self, sql: &str, live: &Live, limits: QueryLimits) -> Result<Rows, AdminError> {
+    /// Runs a statement of somebody's, and sends what it gives.
+    pub(super) fn query(&mut self, sql: &str, live: &Live, limits: QueryLimits, out: &rows::Sender) {
+        if let Err(error) = self.send_rows(sql, live, limits, out) {
+            out.refuse(error);
+        }
+    }
+
+    fn send_rows(&mut self, sql: &str, live: &Live, limits: QueryLimits, out: &rows::Sender) -> Result<(), AdminError> {
         live.fill(&self.link.connection).map_err(|error| self.refusal(&error, limits))?;
         let until = nanoseconds(self.world.monotonic().saturating_add(limits.time_max)).max(1);
         self.snapshot.deadline.store(until, Ordering::Relaxed);
         let connection = &mut self.link.connection;
+        let (snapshot, world) = (&*self.snapshot, &*self.world);
+        let may_wait = || !snapshot.is_over(world);
         let authorized = connection.authorizer(Some(authorize));
-        let rows = authorized.map_err(Stop::from).and_then(|()| collect(connection, sql, limits));
+        let sent = authorized
+            .map_err(Stop::from)
+            .and_then(|()| send(connection, sql, limits, |piece| out.put(piece, world, may_wait)));
+        let interrupted = matches!(&sent, Err(Stop::Unread)) || snapshot.is_over(world);
         self.snapshot.deadline.store(0, Ordering::Relaxed);
         let open = connection.authorizer(None::<fn(AuthContext<'_>) -> Authorization>);
-        match (rows, open) {
-            (Ok(rows), Ok(())) => Ok(rows),
+        match (sent, open) {
+            (Ok(()), Ok(())) => Ok(()),
             (Err(Stop::Refused(error)), _) => Err(error),
+            (Err(Stop::Unread), _) => Err(self.interrupted(limits)),
+            (Err(Stop::Sqlite(_)), _) if interrupted => Err(self.interrupted(limits)),
             (Err(Stop::Sqlite(error)), _) | (_, Err(error)) => Err(self.refusal(&error, limits)),
         }
     }
 
+    /// Why a statement had to end before its result was whole.
+    fn interrupted(&self, limits: QueryLimits) -> AdminError {
+        if self.snapshot.too_old.load(Ordering::Relaxed) {
+            return AdminError::new(
+                Code::Busy,
+                "snapshot too old: the catalog could not keep the state this query reads",
+            )
+            .hint("run it again, or ask for less at once");
+        }
+        let text = format!("the query took longer than {} s", limits.time_max.as_secs());
+        AdminError::new(Code::Invalid, text).hint("ask for less at once")
+    }
+
     fn refusal(&self, error: &rusqlite::Error, limits: QueryLimits) -> AdminError {
         if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OperationInterrupted) {
-            return if self.snapshot.too_old.load(Ordering::Relaxed) {
-                AdminError::new(Code::Busy, "snapshot too old: the catalog could not keep the state this query reads")
-                    .hint("run it again, or ask for less at once")
-            } else {
-                let text = format!("the query took longer than {} s", limits.time_max.as_secs());
-                AdminError::new(Code::Invalid, text).hint("ask for less at once")
-            };
+            return self.interrupted(limits);
         }
         match error {
             rusqlite::Error::SqlInputError { msg, offset, .. } => {
@@ -293,6 +375,8 @@ fn nanoseconds(since: Duration) -> i64 {
 enum Stop {
     Sqlite(rusqlite::Error),
     Refused(AdminError),
+    /// Nobody took it, or not in time.
+    Unread,
 }
 
 impl From<rusqlite::Error> for Stop {
@@ -301,40 +385,32 @@ impl From<rusqlite::Error> for Stop {
     }
 }
 
-fn collect(connection: &Connection, sql: &str, limits: QueryLimits) -> Result<Rows, Stop> {
+fn send(connection: &Connection, sql: &str, limits: QueryLimits, put: impl Fn(Piece) -> bool) -> Result<(), Stop> {
+    let put = |piece| if put(piece) { Ok(()) } else { Err(Stop::Unread) };
     let mut statement = connection.prepare(sql)?;
-    let mut rows = Rows::default();
-    for column in statement.columns() {
-        rows.columns.push(column.name().to_owned());
-        rows.types.push(column.decl_type().map(str::to_owned));
-    }
-    let width = rows.columns.len();
-    let mut bytes = 0;
+    let told = |column: rusqlite::Column<'_>| (column.name().to_owned(), column.decl_type().map(str::to_owned));
+    let (names, types): (Vec<String>, Vec<Option<String>>) = statement.columns().map(told).unzip();
+    let width = names.len();
+    put(Piece::Columns(names, types))?;
+    let (mut bytes, mut rows, mut total) = (Vec::new(), 0, 0);
     let mut found = statement.query([])?;
     while let Some(row) = found.next()? {
-        let mut values = Vec::with_capacity(width);
+        rows::encode_count(width, &mut bytes);
         for column in 0..width {
-            let value = match row.get_ref(column)? {
-                ValueRef::Null => Value::Null,
-                ValueRef::Integer(value) => Value::Integer(value),
-                ValueRef::Real(value) => Value::Real(value),
-                ValueRef::Text(value) => Value::Text(String::from_utf8_lossy(value).into_owned()),
-                ValueRef::Blob(value) => Value::Blob(value.to_vec()),
-            };
-            bytes += match &value {
-                Value::Text(text) => text.len(),
-                Value::Blob(blob) => blob.len(),
-                Value::Null | Value::Integer(_) | Value::Real(_) => 0,
-            } + size_of::<Value>();
-            values.push(value);
+            rows::encode_value(row.get_ref(column)?.into(), &mut bytes);
         }
-        rows.rows.push(values);
-        if rows.rows.len() > limits.rows_max || bytes > limits.bytes_max {
-            let text = format!("the result is larger than {} rows or {} bytes", limits.rows_max, limits.bytes_max);
+        rows += 1;
+        total += 1;
+        if total > limits.rows_max {
+            let text = format!("the result is larger than {} rows", limits.rows_max);
             return Err(Stop::Refused(AdminError::new(Code::Invalid, text).hint("add a WHERE or a LIMIT clause")));
         }
+        if bytes.len() >= rows::PART {
+            put(Piece::Part { rows, bytes: std::mem::take(&mut bytes) })?;
+            rows = 0;
+        }
     }
-    Ok(rows)
+    put(Piece::Part { rows, bytes })
 }
 
 /// Lets a statement read the views and what they are made of, and nothing else.
@@ -343,7 +419,8 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
         AuthAction::Select | AuthAction::Recursive => true,
         AuthAction::Read { table_name, .. } => {
             let name = table_name.to_ascii_lowercase();
-            name.is_empty() || name.starts_with("v$asm_") || READABLE.contains(&name.as_str())
+            let is_view = ["v$asm_", "v$event_", "x$kf"].iter().any(|start| name.starts_with(start));
+            name.is_empty() || is_view || READABLE.contains(&name.as_str())
         }
         AuthAction::Function { function_name } => {
             !["load_extension", "fts3_tokenizer"].contains(&function_name.to_ascii_lowercase().as_str())
@@ -362,11 +439,32 @@ const READABLE: &[&str] = &[
     "stale",
     "attribute",
     "counter",
+    "template",
     "missing_mirror",
+    "access_user",
+    "access_group",
+    "access_member",
+    "volume",
+    "default_attribute",
     "live_group",
     "live_disk",
     "live_operation",
     "live_move_wait",
+    "live_disk_time",
+    "live_disk_client",
+    "live_file_time",
+    "live_file",
+    "live_trouble",
+    "live_unit",
+    "live_unit_count",
+    "live_partner",
+    "live_space",
+    "live_client",
+    "extent_mirror",
+    "taken_unit",
+    "bound",
+    "event",
+    "free",
     "json_each",
     "json_tree",
     "sqlite_master",

@@ -1,4 +1,5 @@
--- The catalog of a disk group. Version 1 (`user_version`).
+-- The catalog of a disk group. Version 2 (`user_version`).
+-- Catalogs of earlier versions become like this one when they are opened: upgrade.rs.
 --
 -- Times are nanoseconds since 1970, sizes bytes, unless a comment says otherwise.
 -- Disks are numbers; which disks there are, and their states, is in the membership, not here.
@@ -34,11 +35,15 @@ CREATE TABLE file (
     changed       INTEGER NOT NULL,
     created       INTEGER NOT NULL,
     target        BLOB,               -- of a symbolic link
-    type          TEXT,               -- DATAFILE, ONLINELOG ...; NULL: not said
-    mirrors       INTEGER NOT NULL DEFAULT 0, -- of each extent; 0: as the group
+    type          TEXT,               -- DATAFILE, ONLINELOG ...; NULL: no regular file, or of a time when it was not stored
+    mirrors       INTEGER NOT NULL DEFAULT 0, -- of each extent, in a group of NORMAL redundancy; 0: as the group
     shared_extent INTEGER,            -- a small file: the shared extent that holds it, and its slot
-    slot          INTEGER
+    slot          INTEGER,
+    said          INTEGER NOT NULL DEFAULT 0, -- 1: its type was said when it was made, and names do not change it
+    fine          INTEGER NOT NULL DEFAULT 0  -- 1: striped in chunks of 128 KiB over eight extents
 );
+-- What v$asm_file shows as type: counting files by type reads nothing else.
+CREATE INDEX file_type ON file (coalesce(type, 'DATAFILE')) WHERE kind = 32768;
 CREATE INDEX file_orphan ON file (number) WHERE links = 0;
 CREATE INDEX file_shared ON file (shared_extent, slot) WHERE shared_extent IS NOT NULL;
 
@@ -49,6 +54,7 @@ CREATE TABLE entry (
     node   INTEGER NOT NULL,
     kind   INTEGER NOT NULL,
     cookie INTEGER NOT NULL,
+    system INTEGER NOT NULL DEFAULT 0, -- 1: the system made this name, and DBAs neither rename nor drop it
     PRIMARY KEY (parent, name)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX entry_cookie ON entry (parent, cookie);
@@ -70,7 +76,8 @@ CREATE TABLE extent (
     d1 INTEGER, a1 INTEGER,
     d2 INTEGER, a2 INTEGER,
     written BLOB,                     -- a bit per 64 KiB: holds data
-    pending BLOB                      -- a bit per 64 KiB: written, not yet known to be durable
+    pending BLOB,                     -- a bit per 64 KiB: written, not yet known to be durable
+    mirrors INTEGER NOT NULL DEFAULT 0 -- how many it should have; 0: as the group
 );
 CREATE UNIQUE INDEX extent_file ON extent (file, number);
 
@@ -88,3 +95,52 @@ CREATE TABLE attribute (
     read_only INTEGER NOT NULL DEFAULT 0,
     system    INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID;
+
+-- What files made through them are like. One for each type of file, and those that DBAs add.
+CREATE TABLE template (
+    name    TEXT PRIMARY KEY,                 -- upper case
+    number  INTEGER NOT NULL UNIQUE,
+    mirrors INTEGER NOT NULL DEFAULT 0,       -- of each extent, in a group of NORMAL redundancy; 0: as the group
+    fine    INTEGER NOT NULL DEFAULT 0,       -- 1: striped in chunks of 128 KiB over eight extents
+    system  INTEGER NOT NULL DEFAULT 0        -- 1: of a type of file; cannot be dropped
+) WITHOUT ROWID;
+
+INSERT INTO template (name, number, system) VALUES
+    ('CONTROLFILE', 0, 1), ('DATAFILE', 1, 1), ('ONLINELOG', 2, 1), ('ARCHIVELOG', 3, 1), ('TEMPFILE', 4, 1),
+    ('BACKUPSET', 5, 1), ('PARAMETERFILE', 6, 1), ('DATAGUARDCONFIG', 7, 1), ('FLASHBACK', 8, 1),
+    ('CHANGETRACKING', 9, 1), ('DUMPSET', 10, 1), ('XTRANSPORT', 11, 1), ('AUTOBACKUP', 12, 1),
+    ('ASMPARAMETERFILE', 13, 1), ('OCRFILE', 14, 1), ('FLASHFILE', 15, 1), ('AUDIT_SPILLFILES', 16, 1),
+    ('INCR XTRANSPORT BACKUPSET', 17, 1), ('KEY_STORE', 18, 1), ('AUTOLOGIN_KEY_STORE', 19, 1), ('PASSWORD', 20, 1),
+    ('VOTINGFILE', 21, 1), ('BINLOG', 22, 1), ('JOURNAL', 23, 1), ('UNDOFILE', 24, 1), ('OTHER', 25, 1);
+UPDATE template SET mirrors = 3, fine = 1 WHERE name = 'CONTROLFILE';
+
+-- Users of the host whom the group's statements know. `number` is the host's.
+CREATE TABLE access_user (
+    number INTEGER PRIMARY KEY,
+    name   TEXT NOT NULL UNIQUE
+);
+
+-- Groups of the host, likewise.
+CREATE TABLE access_group (
+    number INTEGER PRIMARY KEY,
+    name   TEXT NOT NULL UNIQUE
+);
+
+CREATE TABLE access_member (
+    usergroup INTEGER NOT NULL,
+    user      INTEGER NOT NULL,
+    PRIMARY KEY (usergroup, user)
+) WITHOUT ROWID;
+
+-- Volumes. Size and space are the file's.
+CREATE TABLE volume (
+    number         INTEGER PRIMARY KEY,
+    name           TEXT NOT NULL UNIQUE,
+    file           INTEGER,           -- NULL: it is not made yet
+    stripe_width   INTEGER NOT NULL,  -- bytes
+    stripe_columns INTEGER NOT NULL,
+    usage          TEXT,
+    mount_path     TEXT,
+    enabled        INTEGER NOT NULL DEFAULT 1,
+    complete       INTEGER NOT NULL DEFAULT 0 -- 0: it is being made or dropped, and goes at the next mount
+);

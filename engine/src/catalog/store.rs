@@ -78,6 +78,12 @@ pub trait Store: Send + Sync {
     /// If the mirror cannot be read or is not current.
     fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError>;
 
+    /// Reads the same place of several mirrors, as they are. Those that cannot be read are left out: whoever needs them
+    /// reads what he needs by [`Store::read`].
+    fn read_mirrors(&self, file: CatalogFile, mirrors: &[u8], offset: u64, length: usize) -> Vec<Buffer> {
+        mirrors.iter().filter_map(|mirror| self.read_mirror(file, *mirror, offset, length).ok()).collect()
+    }
+
     /// Writes to every current mirror.
     ///
     /// # Errors
@@ -109,4 +115,10 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// `NoSpace`, or as [`Store::write`].
     fn grow(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError>;
+
+    /// Gives back what a file has beyond `capacity` bytes, rounded up, recorded.
+    ///
+    /// # Errors
+    /// If that could not be recorded.
+    fn shrink(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError>;
 }

@@ -269,8 +269,8 @@ fn a_bad_page_is_read_from_the_next_mirror() {
         Ok(catalog) => {
             let error = all(&catalog).unwrap_err();
             assert!(matches!(error, FileError::Catalog(_)), "{error}");
-            let asked = block_on(catalog.query("SELECT * FROM attribute", Live::default(), QueryLimits::default()));
-            assert!(asked.unwrap_err().message.contains("no good mirror"));
+            let asked = catalog.query("SELECT * FROM attribute", Live::default(), QueryLimits::default());
+            assert!(block_on(asked.unwrap().collect()).unwrap_err().message.contains("no good mirror"));
         }
         Err(error) => assert!(matches!(error, CatalogError::Sqlite(_)), "{error}"),
     }
@@ -346,6 +346,42 @@ fn a_read_that_was_ended_is_done_again() {
     let read = move |connection: &Connection| read_slowly(connection, count.fetch_add(1, Ordering::SeqCst) < 2);
     assert_eq!(read_while_it_grows(&catalog, read).unwrap(), 1);
     assert_eq!(times.load(Ordering::SeqCst), 3);
+}
+
+/// While a statement is under way and the log is more than half full others wait, the engine's own reads and commits go on, and the
+/// log is restarted when that statement ends, without any commit that would ask for it.
+#[test]
+fn statements_wait_for_the_log_and_commits_do_not() {
+    let catalog = create(&small_log());
+    for name in 0..500 {
+        block_on(catalog.write(false, set(name, name, 0))).unwrap();
+    }
+    block_on(catalog.checkpoint()).unwrap();
+    // More rows than a pipe holds, and nobody takes them.
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, hex(zeroblob(1000)) FROM n, attribute";
+    let ask = |sql: &str| catalog.query(sql, Live::default(), QueryLimits::default()).unwrap();
+    let mut long = ask(endless);
+    assert!(matches!(block_on(long.next()), Some(crate::rows::Piece::Columns(..))));
+    let position = || catalog.vfs.image().log_position();
+    let mut value = 0;
+    while !catalog.gate.is_held() {
+        block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
+        value += 1;
+    }
+    assert!(position() > MIB / 2);
+    let mut late = ask("SELECT count(*) FROM attribute");
+    for _ in 0..5 {
+        block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
+        assert_eq!(all(&catalog).unwrap().len(), 500);
+        value += 1;
+    }
+    assert!(position() > MIB / 2, "the statement still needs the log");
+    drop(long);
+    // Columns, and then a row: it went in when the log had been restarted.
+    assert!(matches!(block_on(late.next()), Some(crate::rows::Piece::Columns(..))));
+    assert!(matches!(block_on(late.next()), Some(crate::rows::Piece::Part { rows: 1, .. })));
+    assert!(position() < MIB / 2);
+    assert_eq!(all(&catalog).unwrap().len(), 500);
 }
 
 fn small_log() -> Arc<MemoryStore> {
@@ -438,6 +474,135 @@ fn a_later_schema_is_refused() {
     assert!(matches!(open(&store.reconnect()), Err(CatalogError::Newer { found }) if found == SCHEMA_VERSION + 1));
 }
 
+/// A catalog of the first version, with files in it, made by what that version made.
+fn first_version(store: &Arc<MemoryStore>) {
+    let catalog = create(store);
+    let back = |connection: &Connection| {
+        let mut select = connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
+        let tables = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
+        drop(select);
+        tables.iter().try_for_each(|table| connection.execute_batch(&format!("DROP TABLE {table}")))?;
+        connection.execute_batch(include_str!("upgrade/schema_1.sql"))?;
+        connection.execute_batch(
+            "INSERT INTO file (number, generation, kind, mode, links, uid, gid, accessed, modified, changed, created)
+             VALUES (1, 1, 16384, 493, 2, 0, 0, 0, 0, 0, 0), (256, 3, 32768, 416, 1, 0, 0, 0, 0, 0, 0);
+             INSERT INTO entry VALUES (1, x'78', 256, 32768, 1);
+             INSERT INTO extent (id, file, number, d0, a0) VALUES (1, 256, 0, 0, 7);",
+        )?;
+        Ok(connection.pragma_update(None, "user_version", 1)?)
+    };
+    block_on(catalog.write(true, back)).unwrap();
+    block_on(catalog.close()).unwrap();
+}
+
+/// Everything that the schema says, apart from how it is written.
+fn schema_of(catalog: &Catalog) -> Vec<String> {
+    block_on(catalog.read(|connection| {
+        let sql = "SELECT m.type || ' ' || m.name || ' ' || coalesce(x.name, '') || ' ' || coalesce(x.type, '') || ' '
+                          || coalesce(x.\"notnull\", '') || ' ' || coalesce(x.dflt_value, '') || ' ' || coalesce(x.pk, '')
+                   FROM sqlite_master m LEFT JOIN pragma_table_xinfo(m.name) x ORDER BY 1";
+        let mut select = connection.prepare(sql)?;
+        let mut all: Vec<String> = select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let mut select = connection.prepare("SELECT name || number || mirrors || fine || system FROM template ORDER BY 1")?;
+        all.extend(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?);
+        all.push(connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?.to_string());
+        Ok(all)
+    }))
+    .unwrap()
+}
+
+/// A catalog of an earlier version has what it had, and is like a new one; whenever the power goes meanwhile, so it is at the
+/// next mount.
+#[test]
+fn an_earlier_schema_is_brought_up_to_date() {
+    let expected = schema_of(&create(&store()));
+    let operations = {
+        let store = store();
+        first_version(&store);
+        let before = store.operations();
+        let catalog = open(&store.reconnect()).unwrap();
+        block_on(catalog.make_indexes()).unwrap();
+        assert_eq!(schema_of(&catalog), expected);
+        store.operations() - before
+    };
+    for cut in 0..operations + 3 {
+        let store = store();
+        first_version(&store);
+        let store = store.reconnect();
+        store.fail_after(cut, cut);
+        drop(open(&store).map(|catalog| block_on(catalog.make_indexes())));
+        let store = store.restart(cut);
+        let catalog = open(&store).unwrap();
+        block_on(catalog.make_indexes()).unwrap();
+        assert_eq!(schema_of(&catalog), expected, "cut after {cut} operations");
+        let rows =
+            "SELECT (SELECT count(*) FROM file) || (SELECT system FROM entry) || (SELECT a0 || mirrors FROM extent)";
+        let found = block_on(
+            catalog.read(move |connection| Ok(connection.query_row(rows, [], |row| row.get::<_, String>(0))?)),
+        );
+        assert_eq!(found.unwrap(), "2070", "cut after {cut} operations");
+        assert!(block_on(catalog.verify()).unwrap().is_empty());
+        block_on(catalog.close()).unwrap();
+        assert!(open(&store.reconnect()).is_ok());
+    }
+}
+
+/// What a catalog of many rows has taken it gives back when they are gone; whenever the power goes meanwhile, nothing that
+/// was committed is lost, and the next one goes on giving back.
+#[test]
+fn a_catalog_shrinks_when_its_rows_are_gone() {
+    const ROWS: u64 = 800;
+    let kept = |name: &u64| name % 40 == 7;
+    let filled = |store: &Arc<MemoryStore>| {
+        let catalog = create(store);
+        for first in (0..ROWS).step_by(50) {
+            for name in first..first + 50 {
+                block_on(catalog.write(false, set(name, name, 30_000))).unwrap();
+            }
+        }
+        block_on(catalog.durable_point()).unwrap();
+        catalog
+    };
+    let empty = |catalog: &Catalog| -> Result<(), FileError> {
+        let delete = "DELETE FROM attribute WHERE CAST(name AS INTEGER) % 40 <> 7";
+        block_on(catalog.release(true, |connection| Ok(connection.execute(delete, [])?)))?;
+        // Each waits for the step that was asked for before it.
+        (0..200).try_for_each(|_| block_on(catalog.write(false, set(7, 7, 30_000))).map(drop))
+    };
+    let is_whole = |catalog: &Catalog| {
+        assert!(block_on(catalog.verify()).unwrap().is_empty());
+        let rows = all(catalog).unwrap();
+        (0..ROWS).filter(kept).all(|name| rows.contains_key(&name))
+    };
+    let capacity = |store: &Arc<MemoryStore>| store.capacity(CatalogFile::Database);
+    let operations = {
+        let store = store();
+        let catalog = filled(&store);
+        let (before, large) = (store.operations(), capacity(&store));
+        empty(&catalog).unwrap();
+        assert!(large > 24 * MIB && capacity(&store) < 8 * MIB, "{large} -> {}", capacity(&store));
+        let operations = store.operations() - before;
+        block_on(catalog.close()).unwrap();
+        let catalog = open(&store.reconnect()).unwrap();
+        assert!(is_whole(&catalog));
+        assert_eq!(all(&catalog).unwrap().len() as u64, ROWS / 40);
+        operations
+    };
+    for cut in (0..operations).step_by(usize::try_from(operations / 12).unwrap().max(1)).chain([operations - 1]) {
+        let store = store();
+        let catalog = filled(&store);
+        store.fail_after(cut, cut);
+        let _ = empty(&catalog);
+        drop(catalog);
+        let store = store.restart(cut);
+        let catalog = open(&store).unwrap_or_else(|error| panic!("cut after {cut} operations: {error}"));
+        assert!(is_whole(&catalog), "cut after {cut} operations");
+        empty(&catalog).unwrap();
+        assert!(is_whole(&catalog), "cut after {cut} operations");
+        assert!(capacity(&store) < 8 * MIB, "cut after {cut} operations: {}", capacity(&store));
+    }
+}
+
 /// Threads and the VFS go when the catalog goes.
 #[test]
 fn closing_ends_the_threads() {
@@ -461,7 +626,7 @@ fn people_can_query_the_views() {
             "INSERT INTO file (number, generation, kind, mode, links, uid, gid, size, blocks, accessed, modified, changed, created)
              VALUES (1, 1, 16384, 493, 3, 0, 0, 0, 0, 0, 0, 0, 0), (256, 2, 16384, 493, 2, 0, 0, 0, 0, 0, 0, 0, 0),
                     (257, 3, 32768, 416, 1, 70, 70, 8192, 128, 0, 1700000000000000000, 0, 0);
-             INSERT INTO entry VALUES (1, x'6462', 256, 16384, 1), (256, x'78', 257, 32768, 2);
+             INSERT INTO entry (parent, name, node, kind, cookie) VALUES (1, x'6462', 256, 16384, 1), (256, x'78', 257, 32768, 2);
              INSERT INTO attribute (name, value) VALUES ('compatible.asm', '19.0.0.0.0');",
         )?)
     };
@@ -476,8 +641,9 @@ fn people_can_query_the_views() {
     };
     let disks = vec![LiveDisk { name: "DATA_0000".into(), votes: true, ..LiveDisk::default() }];
     let operations = vec![Operation { pass: "RESYNC".into(), work: 10, rate: 4, ..Operation::default() }];
-    let live = Live { group, disks, operations, move_waits: vec![(2048, 3)] };
-    let query = |sql: &str| block_on(catalog.query(sql, live.clone(), QueryLimits::default()));
+    let live = Live { group, disks, operations, move_waits: vec![(2048, 3)], ..Live::default() };
+    let limited = |sql: &str, limits| block_on(catalog.query(sql, live.clone(), limits).unwrap().collect());
+    let query = |sql: &str| limited(sql, QueryLimits::default());
     let text = |sql: &str| match query(sql).unwrap().rows.remove(0).remove(0) {
         crate::admin::Value::Text(text) => text,
         other => format!("{other:?}"),
@@ -518,8 +684,8 @@ fn people_can_query_the_views() {
     assert!(error.message.contains("syntax error") && error.hint.unwrap().contains("byte"));
     let forever = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
     let short = QueryLimits { time_max: Duration::from_millis(20), ..QueryLimits::default() };
-    assert!(block_on(catalog.query(forever, live.clone(), short)).unwrap_err().message.contains("longer than"));
+    assert!(limited(forever, short).unwrap_err().message.contains("longer than"));
     let small = QueryLimits { rows_max: 0, ..QueryLimits::default() };
-    assert!(block_on(catalog.query("SELECT 1", live.clone(), small)).unwrap_err().message.contains("larger"));
+    assert!(limited("SELECT 1", small).unwrap_err().message.contains("larger"));
     assert!(query("SELECT 1").is_ok());
 }

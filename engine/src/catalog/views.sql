@@ -4,7 +4,7 @@
 -- three small tables of what changes by the moment, filled before each query.
 -- The columns that ASM does not have stand last. Times are UTC. Sizes in `_mb` are MiB.
 
--- One row.
+-- One row, whose rowid is 1.
 CREATE TEMP TABLE live_group (
     number               INTEGER NOT NULL, -- as the instance numbers groups
     name                 TEXT NOT NULL,
@@ -51,7 +51,8 @@ CREATE TEMP TABLE live_disk (
     votes           INTEGER NOT NULL,
     sector          INTEGER NOT NULL,
     logical_sector  INTEGER NOT NULL,
-    can_discard     INTEGER NOT NULL
+    can_discard     INTEGER NOT NULL,
+    hash            INTEGER NOT NULL  -- of its id
 );
 
 CREATE TEMP TABLE live_operation (
@@ -68,6 +69,13 @@ CREATE TEMP TABLE live_operation (
 CREATE TEMP TABLE live_move_wait (
     micros INTEGER NOT NULL, -- a power of two: it took so long at most, and longer than half of it
     count  INTEGER NOT NULL
+);
+
+-- What attributes are where nobody has said anything: filled once.
+CREATE TEMP TABLE default_attribute (
+    name      TEXT PRIMARY KEY,
+    value     TEXT NOT NULL,
+    read_only INTEGER NOT NULL
 );
 
 CREATE TEMP VIEW v$asm_diskgroup AS
@@ -130,7 +138,7 @@ SELECT
     d.bytes_read AS bytes_read,
     d.bytes_written AS bytes_written,
     'U' AS preferred_read,
-    0 AS hash_value,
+    d.hash AS hash_value,
     0 AS hot_reads,
     0 AS hot_writes,
     0 AS hot_bytes_read,
@@ -157,7 +165,7 @@ FROM temp.live_disk AS d, temp.live_group AS g;
 -- Extents that do not have all their mirrors on ONLINE disks; of a shared extent `file` is 0.
 CREATE TEMP VIEW missing_mirror AS
 SELECT * FROM (
-    SELECT e.id AS extent, e.file AS file, g.mirrors AS wanted,
+    SELECT e.id AS extent, e.file AS file, iif(g.mirrors = 2, max(e.mirrors, 2), g.mirrors) AS wanted,
         iif(e.d0 IN (SELECT number FROM temp.live_disk WHERE mode_status = 'ONLINE'), 1, 0)
         + iif(e.d1 IN (SELECT number FROM temp.live_disk WHERE mode_status = 'ONLINE'), 1, 0)
         + iif(e.d2 IN (SELECT number FROM temp.live_disk WHERE mode_status = 'ONLINE'), 1, 0) AS mirrors_left
@@ -177,18 +185,19 @@ SELECT
             SELECT e.parent, CAST(e.name AS TEXT) || '/' || up.path
             FROM up JOIN main.entry AS e ON e.node = up.node WHERE up.node <> 1)
         SELECT path FROM up WHERE node = 1 LIMIT 1) AS name,
-    CASE g.redundancy WHEN 'EXTERN' THEN 'UNPROT' WHEN 'NORMAL' THEN 'MIRROR' ELSE 'HIGH' END AS redundancy,
+    CASE max(m.wanted) WHEN 1 THEN 'UNPROT' WHEN 2 THEN 'MIRROR' ELSE 'HIGH' END AS redundancy,
     count(*) AS extents,
     min(m.mirrors_left) AS mirrors_left,
     0 AS con_id
-FROM (SELECT file, mirrors_left FROM temp.missing_mirror WHERE file <> 0
+FROM (SELECT file, wanted, mirrors_left FROM temp.missing_mirror WHERE file <> 0
     UNION ALL
-    SELECT f.number, s.mirrors_left
+    SELECT f.number, s.wanted, s.mirrors_left
     FROM temp.missing_mirror AS s JOIN main.file AS f ON f.shared_extent = s.extent WHERE s.file = 0) AS m,
     temp.live_group AS g
 GROUP BY m.file;
 
--- Regular files. `space` counts all mirrors.
+-- Regular files. `space` counts all mirrors. Grouping by type is a walk along the index file_type, as long as SQLite
+-- knows that there is one row of the group.
 CREATE TEMP VIEW v$asm_file AS
 SELECT
     g.number AS group_number,
@@ -198,14 +207,15 @@ SELECT
     4096 AS block_size,
     (f.size + 4095) / 4096 AS blocks,
     f.size AS bytes,
-    f.blocks * 512 * CASE WHEN f.mirrors > 0 THEN f.mirrors ELSE g.mirrors END AS space,
+    f.blocks * 512 * iif(g.mirrors = 2, max(f.mirrors, 2), g.mirrors) AS space,
     coalesce(f.type, 'DATAFILE') AS type,
-    CASE CASE WHEN f.mirrors > 0 THEN f.mirrors ELSE g.mirrors END
+    CASE iif(g.mirrors = 2, max(f.mirrors, 2), g.mirrors)
         WHEN 1 THEN 'UNPROT' WHEN 2 THEN 'MIRROR' ELSE 'HIGH' END AS redundancy,
-    'COARSE' AS striped,
+    iif(f.fine, 'FINE', 'COARSE') AS striped,
     strftime('%Y-%m-%d %H:%M:%S', f.created / 1000000000, 'unixepoch') AS creation_date,
     strftime('%Y-%m-%d %H:%M:%S', f.modified / 1000000000, 'unixepoch') AS modification_date,
-    CASE WHEN NOT EXISTS (SELECT 1 FROM temp.live_disk WHERE mode_status <> 'ONLINE' AND NOT quorum) THEN 'N'
+    CASE WHEN f.mirrors = 0
+            AND NOT EXISTS (SELECT 1 FROM temp.live_disk WHERE mode_status <> 'ONLINE' AND NOT quorum) THEN 'N'
         WHEN EXISTS (SELECT 1 FROM temp.missing_mirror AS m WHERE m.file = f.number) THEN 'Y'
         WHEN EXISTS (SELECT 1 FROM temp.missing_mirror AS m WHERE m.extent = f.shared_extent) THEN 'Y'
         ELSE 'N' END AS redundancy_lowered,
@@ -223,19 +233,19 @@ SELECT
     0 AS hot_writes,
     0 AS hot_bytes_read,
     0 AS hot_bytes_written,
-    0 AS cold_reads,
-    0 AS cold_writes,
-    0 AS cold_bytes_read,
-    0 AS cold_bytes_written,
+    coalesce(l.small_reads + l.large_reads, 0) AS cold_reads,
+    coalesce(l.small_writes + l.large_writes, 0) AS cold_writes,
+    coalesce(l.bytes_read, 0) AS cold_bytes_read,
+    coalesce(l.bytes_written, 0) AS cold_bytes_written,
     0 AS filegroup_number,
     0 AS filegroup_incarnation,
     'N' AS remirror,
     0 AS parent_filnum,
     0 AS parent_filnuminc,
     0 AS con_id
-FROM main.file AS f,
-    (SELECT number, CASE redundancy WHEN 'EXTERN' THEN 1 WHEN 'NORMAL' THEN 2 ELSE 3 END AS mirrors
-     FROM temp.live_group) AS g
+FROM (SELECT number, CASE redundancy WHEN 'EXTERN' THEN 1 WHEN 'NORMAL' THEN 2 ELSE 3 END AS mirrors
+      FROM temp.live_group WHERE rowid = 1) AS g,
+    main.file AS f LEFT JOIN temp.live_file AS l ON l.number = f.number
 WHERE f.kind = 32768;
 
 -- Names of files and directories, as a tree: a row's parent_index is its directory's
@@ -257,14 +267,29 @@ SELECT
         WHEN 16384 THEN (((e.node - 1) / 16777214) << 40) + (e.node - 1) % 16777214 + 1
         ELSE 16777215 END AS reference_index,
     iif(e.kind = 16384, 'Y', 'N') AS alias_directory,
-    'N' AS system_created,
+    iif(e.system, 'Y', 'N') AS system_created,
     0 AS con_id
-FROM main.entry AS e JOIN main.file AS f ON f.number = e.node, temp.live_group AS g;
+FROM temp.live_group AS g, main.entry AS e LEFT JOIN main.file AS f ON f.number = e.node
+WHERE g.rowid = 1;
+
+CREATE TEMP VIEW v$asm_template AS
+SELECT
+    g.number AS group_number,
+    t.number AS entry_number,
+    CASE g.redundancy WHEN 'EXTERN' THEN 'UNPROT' WHEN 'HIGH' THEN 'HIGH'
+        ELSE CASE t.mirrors WHEN 1 THEN 'UNPROT' WHEN 3 THEN 'HIGH' ELSE 'MIRROR' END END AS redundancy,
+    iif(t.fine, 'FINE', 'COARSE') AS stripe,
+    iif(t.system, 'Y', 'N') AS system,
+    t.name AS name,
+    'COLD' AS primary_region,
+    'COLD' AS mirror_region,
+    0 AS con_id
+FROM main.template AS t, temp.live_group AS g;
 
 CREATE TEMP VIEW v$asm_operation AS
 SELECT
     g.number AS group_number,
-    'REBAL' AS operation,
+    iif(o.pass = 'SCRUBBING', 'SCRUB', 'REBAL') AS operation,
     o.pass AS pass,
     o.state AS state,
     o.power AS power,
@@ -300,5 +325,85 @@ SELECT
     iif(a.read_only, 'Y', 'N') AS read_only,
     iif(a.system, 'Y', 'N') AS system_created,
     0 AS con_id
-FROM main.attribute AS a, temp.live_group AS g
+FROM (SELECT name, value, read_only, system FROM main.attribute
+    UNION ALL
+    SELECT d.name, d.value, d.read_only, 1 FROM temp.default_attribute AS d
+    WHERE d.name NOT IN (SELECT name FROM main.attribute)
+    UNION ALL
+    SELECT 'logical_sector_size', CAST(logical_sector AS TEXT), 1, 1 FROM temp.live_group) AS a,
+    temp.live_group AS g
 WHERE substr(a.name, 1, 1) <> '_';
+
+-- Users and groups of the host that statements know by name.
+CREATE TEMP VIEW v$asm_user AS
+SELECT
+    g.number AS group_number,
+    u.number AS user_number,
+    0 AS user_incarnation,
+    CAST(u.number AS TEXT) AS os_id,
+    u.name AS os_name,
+    0 AS con_id
+FROM main.access_user AS u, temp.live_group AS g;
+
+CREATE TEMP VIEW v$asm_usergroup AS
+SELECT
+    g.number AS group_number,
+    u.number AS usergroup_number,
+    0 AS usergroup_incarnation,
+    0 AS owner_number,
+    0 AS owner_incarnation,
+    u.name AS name,
+    0 AS con_id
+FROM main.access_group AS u, temp.live_group AS g;
+
+CREATE TEMP VIEW v$asm_usergroup_member AS
+SELECT
+    g.number AS group_number,
+    m.user AS member_number,
+    0 AS member_incarnation,
+    m.usergroup AS usergroup_number,
+    0 AS usergroup_incarnation,
+    0 AS con_id
+FROM main.access_member AS m, temp.live_group AS g;
+
+CREATE TEMP VIEW v$asm_volume AS
+SELECT
+    g.number AS group_number,
+    v.name AS volume_name,
+    (g.number << 24) + v.number AS compound_index,
+    f.size >> 20 AS size_mb,
+    v.number AS volume_number,
+    CASE g.redundancy WHEN 'EXTERN' THEN 'UNPROT' WHEN 'NORMAL' THEN 'MIRROR' ELSE 'HIGH' END AS redundancy,
+    v.stripe_columns AS stripe_columns,
+    v.stripe_width >> 10 AS stripe_width_k,
+    iif(v.enabled, 'ENABLED', 'DISABLED') AS state,
+    f.number AS file_number,
+    f.generation AS incarnation,
+    0 AS drl_file_number,
+    g.au_size >> 20 AS resize_unit_mb,
+    v.usage AS usage,
+    NULL AS volume_device,
+    v.mount_path AS mountpath,
+    'COLD' AS primary_region,
+    'COLD' AS mirror_region,
+    0 AS con_id
+FROM main.volume AS v JOIN main.file AS f ON f.number = v.file AND f.links > 0, temp.live_group AS g
+WHERE v.complete;
+
+-- Of what a front end that exports volumes would do: there is none.
+CREATE TEMP VIEW v$asm_volume_stat AS
+SELECT
+    v.group_number AS group_number,
+    v.volume_name AS volume_name,
+    v.compound_index AS compound_index,
+    v.volume_number AS volume_number,
+    0 AS reads,
+    0 AS writes,
+    0 AS read_errs,
+    0 AS write_errs,
+    0.0 AS read_time,
+    0.0 AS write_time,
+    0 AS bytes_read,
+    0 AS bytes_written,
+    0 AS con_id
+FROM temp.v$asm_volume AS v;

@@ -8,13 +8,18 @@
 //! Before each batch there is room, or it is made:
 //!
 //! ```text
-//!   log       .........|......................|...............|
-//!             0        checkpoint             readers are      capacity
-//!                      (passive)              ended, restart
+//!   log       .........|.............|........|...............|
+//!             0        checkpoint    |        readers are      capacity
+//!                      (passive)     |        ended, restart
+//!                                    statements wait; restart when none is under way
 //!
 //!   database  ..................|.............|.....|
 //!             0                 its end       tight capacity, grown ahead in growing runs
 //! ```
+//!
+//! When much of the database is free, and nothing else is to be done, its last pages move into the gaps, some at a
+//! time, and then the AUs behind its end are given back. That is, when the whole log is in the database, durably, and
+//! the log on the disks is void: a log that was replayed after a crash could need them.
 //!
 //! When the database cannot grow any more and what is left is tight, jobs that may
 //! grow it are refused with `NoSpace`, and jobs that release something still run.
@@ -54,9 +59,17 @@ pub(super) type Job = Box<dyn FnOnce(Result<&Connection, FileError>) -> (bool, O
 
 /// What the writer is asked for.
 pub(super) enum Request {
-    Write { durable: bool, grows: bool, job: Job },
+    Write {
+        durable: bool,
+        grows: bool,
+        job: Job,
+    },
     DurablePoint(oneshot::Sender<Result<CommitNumber, FileError>>),
     Checkpoint(oneshot::Sender<Result<CommitNumber, FileError>>),
+    /// Moves some of the last pages into gaps.
+    Tidy,
+    /// No statement is inside the gate that is held: the log can be restarted.
+    Quiet,
     Close(oneshot::Sender<Result<CommitNumber, FileError>>),
 }
 
@@ -66,10 +79,19 @@ const JOBS_MAX: usize = 256;
 const CHECKPOINT_BYTES: u64 = 8 << 20;
 /// How long a reader may hold its snapshot while the log is more than half full.
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
+/// To how much the log may grow, in bytes, where statements keep it from being restarted. All of it is in memory.
+const LOG_MAX: u64 = 64 << 20;
 /// How long readers may still go on when the log is full.
 const GRACE: Duration = Duration::from_millis(500);
 /// Free pages below which only releases run: more than a batch can take.
 const TIGHT_PAGES: u64 = 512;
+
+/// Free pages that are not worth the effort: 4 MiB, and a quarter of all.
+const GAPS_MIN: u64 = 1024;
+/// Pages that move in one commit, for which whoever comes next waits: some milliseconds.
+const TIDY_PAGES: u64 = 128;
+/// Bytes behind the database's end that are not worth giving back, beyond half of what is wanted there.
+const SLACK_MIN: u64 = 16 << 20;
 
 /// What everybody may know of the writer.
 pub(super) struct Progress {
@@ -185,6 +207,8 @@ pub(super) struct Writer {
     pub(super) checkpointed: u64,
     /// Pages of the database when the store last refused to let it grow.
     pub(super) refused_at: Option<u64>,
+    /// The queue has a [`Request::Tidy`].
+    pub(super) tidies: bool,
 }
 
 impl Writer {
@@ -199,6 +223,18 @@ impl Writer {
                 Request::Checkpoint(sender) => {
                     let result = self.restart_log().map(|()| self.progress.durable());
                     let _ = sender.send(result.map_err(|error| self.poison(&error)));
+                }
+                Request::Quiet => {
+                    if self.gate.is_held()
+                        && let Err(error) = self.restart_log()
+                    {
+                        self.poison(&error);
+                    }
+                }
+                Request::Tidy => {
+                    if let Err(error) = self.tidy() {
+                        self.poison(&error);
+                    }
                 }
                 Request::Close(sender) => {
                     self.queue.close();
@@ -215,7 +251,7 @@ impl Writer {
         self.progress.end();
     }
 
-    fn refuse(&self, request: Request) {
+    fn refuse(&mut self, request: Request) {
         let error = || self.progress.stopped();
         match request {
             Request::Write { job, .. } => {
@@ -226,6 +262,8 @@ impl Writer {
             Request::DurablePoint(sender) | Request::Checkpoint(sender) | Request::Close(sender) => {
                 let _ = sender.send(Err(error()));
             }
+            Request::Tidy => self.tidies = false,
+            Request::Quiet => {}
         }
     }
 
@@ -270,7 +308,7 @@ impl Writer {
         let mut batch = vec![first];
         while batch.len() < JOBS_MAX {
             match self.queue.try_take() {
-                Some(other @ (Request::Checkpoint(_) | Request::Close(_))) => {
+                Some(other @ (Request::Checkpoint(_) | Request::Close(_) | Request::Tidy | Request::Quiet)) => {
                     self.queue.put_back(other);
                     break;
                 }
@@ -290,7 +328,7 @@ impl Writer {
                 for answer in answers {
                     answer(Ok(number));
                 }
-                if let Err(error) = self.checkpoint_if_due() {
+                if let Err(error) = self.checkpoint_if_due().and_then(|()| self.tidy_if_due()) {
                     self.poison(&error);
                 }
             }
@@ -321,6 +359,7 @@ impl Writer {
             }
             match request {
                 Request::Write { job, .. } => answers.extend(job(Err(self.progress.stopped())).1),
+                Request::Tidy | Request::Quiet => {}
                 Request::DurablePoint(sender) | Request::Checkpoint(sender) | Request::Close(sender) => {
                     answers.push(Box::new(move |result| drop(sender.send(result))));
                 }
@@ -416,7 +455,7 @@ impl Writer {
 
     /// Makes room in the log and behind the database. Whether space is tight.
     fn make_room(&mut self) -> Result<bool, FileError> {
-        if self.link.vfs().image().log_position() > self.log_capacity() / 4 * 3 {
+        if self.link.vfs().image().log_position() > self.log_capacity() / 4 * 3 && !self.grow_log()? {
             self.restart_log()?;
         }
         let image = Arc::clone(self.link.vfs().image());
@@ -446,11 +485,29 @@ impl Writer {
         Ok(tight)
     }
 
+    /// Where statements are under way that the log cannot be restarted for, it grows instead of keeping commits waiting.
+    /// Whether it did.
+    fn grow_log(&mut self) -> Result<bool, FileError> {
+        let capacity = self.log_capacity();
+        if self.gate.is_quiet() || capacity >= LOG_MAX {
+            return Ok(false);
+        }
+        match self.link.vfs().image().store().grow(CatalogFile::Wal, (capacity * 2).min(LOG_MAX)) {
+            Ok(()) => Ok(true),
+            Err(StoreError::NoSpace) => Ok(false),
+            Err(error) => Err(stopped(&error)),
+        }
+    }
+
     fn checkpoint_if_due(&mut self) -> Result<(), FileError> {
         let position = self.link.vfs().image().log_position();
         let capacity = self.log_capacity();
         if position > capacity / 2 {
             self.gate.expire(&*self.world, SNAPSHOT_AGE_MAX);
+            if !self.gate.is_held() {
+                let queue = Arc::clone(&self.queue);
+                self.gate.hold(Arc::new(move || drop(queue.put(Request::Quiet))));
+            }
         }
         if position < self.checkpointed {
             self.checkpointed = 0;
@@ -484,6 +541,63 @@ impl Writer {
         let whole = self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
         self.gate.open();
         if whole? { Ok(()) } else { Err(FileError::CatalogStopped("the log could not be restarted".into())) }
+    }
+
+    /// Asks itself for a step, behind what waits, when much of the database is free.
+    fn tidy_if_due(&mut self) -> Result<(), FileError> {
+        if self.tidies {
+            return Ok(());
+        }
+        let (free, used) = (self.number("PRAGMA freelist_count")?, self.number("PRAGMA page_count")?);
+        // A catalog of an earlier version keeps its pages.
+        let gaps = free >= GAPS_MIN && free >= used / 4 && self.number("PRAGMA auto_vacuum")? == 2;
+        // Or it was cut short after its last step.
+        if gaps || self.spare(used).is_some() {
+            self.tidies = self.queue.put(Request::Tidy).is_ok();
+        }
+        Ok(())
+    }
+
+    /// What the database needs of its capacity, in bytes, if that is much less than it has.
+    fn spare(&self, used: u64) -> Option<u64> {
+        let wanted = (used + (used / 4).clamp(256, 8192)) * PAGE_SIZE as u64;
+        let capacity = self.link.vfs().image().store().capacity(CatalogFile::Database);
+        (capacity >= wanted + (wanted / 2).max(SLACK_MIN)).then_some(wanted)
+    }
+
+    /// One step; after the last one, gives back what is behind the end.
+    fn tidy(&mut self) -> Result<(), FileError> {
+        self.tidies = false;
+        self.make_room()?;
+        let before = self.number("PRAGMA freelist_count")?;
+        if self.full {
+            self.connection().execute_batch("PRAGMA synchronous=NORMAL")?;
+            self.full = false;
+        }
+        self.execute("BEGIN IMMEDIATE")?;
+        {
+            // Each step of the statement moves a page.
+            let mut statement =
+                self.connection().prepare_cached(&format!("PRAGMA incremental_vacuum({TIDY_PAGES})"))?;
+            let mut steps = statement.query([])?;
+            while steps.next()?.is_some() {}
+        }
+        self.execute("COMMIT")?;
+        self.link.vfs().image().push_log().map_err(|error| stopped(&error))?;
+        self.progress.committed.fetch_add(1, Ordering::AcqRel);
+        self.checkpoint_if_due()?;
+        if (TIDY_PAGES..before).contains(&self.number("PRAGMA freelist_count")?) {
+            self.tidies = self.queue.put(Request::Tidy).is_ok();
+            return Ok(());
+        }
+        self.give_back()
+    }
+
+    fn give_back(&mut self) -> Result<(), FileError> {
+        let Some(wanted) = self.spare(self.number("PRAGMA page_count")?) else { return Ok(()) };
+        self.restart_log()?;
+        wal::clear(&**self.link.vfs().image().store()).map_err(|error| stopped(&error))?;
+        self.link.vfs().image().shrink(wanted).map_err(|error| stopped(&error))
     }
 
     /// The last checkpoint; the log is left empty on the disks.

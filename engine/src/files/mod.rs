@@ -31,9 +31,14 @@
 //!   2. A file is one [`File`]: while somebody holds it, it is not loaded a second time.
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
+pub mod aliases;
 mod names;
+pub mod orders;
+pub mod paths;
+mod templates;
 #[cfg(test)]
 mod tests;
+pub mod types;
 mod xattrs;
 
 use crate::{
@@ -41,6 +46,8 @@ use crate::{
     catalog::{Catalog, CommitNumber},
     error::FileError,
     extents::FileData,
+    file_stats::PlaceOf,
+    files::types::FileType,
     world::{Timestamp, World},
 };
 use rusqlite::{Connection, OptionalExtension, params};
@@ -48,7 +55,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -73,6 +80,8 @@ pub struct File {
     pub kind: Kind,
     /// Where its bytes are; the data path's.
     pub data: FileData,
+    /// Where its requests are counted.
+    pub place: PlaceOf,
     attributes: Mutex<Attributes>,
     /// Times in memory are newer than the catalog's.
     dirty: AtomicBool,
@@ -91,6 +100,7 @@ impl File {
             generation: attributes.generation,
             kind: attributes.kind,
             data: FileData::default(),
+            place: PlaceOf::default(),
             attributes: Mutex::new(attributes),
             dirty: AtomicBool::new(false),
             last_commit: AtomicU64::new(commit.0),
@@ -119,6 +129,19 @@ impl File {
             attributes.accessed = now;
             self.dirty.store(true, Ordering::Release);
         }
+    }
+
+    /// Mirrors of each of its extents; 0: as the group. They never change.
+    #[must_use]
+    pub(crate) fn mirrors(&self) -> u8 {
+        self.attributes().mirrors
+    }
+
+    /// The type that bytes written at its beginning say, if nothing said one before.
+    #[must_use]
+    pub(crate) fn recognised(&self, bytes: &[u8]) -> Option<FileType> {
+        let unknown = self.attributes().file_type == Some(FileType::Other);
+        unknown.then(|| FileType::of_bytes(bytes)).flatten()
     }
 
     /// Whether there are times that the catalog does not have yet.
@@ -207,12 +230,14 @@ pub struct Files {
     cache: Mutex<Cache>,
     watchers: Mutex<BTreeMap<Origin, Arc<dyn Watcher>>>,
     origins: AtomicU64,
+    /// Permission bits that new regular files do not get.
+    creation_mask: AtomicU32,
     this: Weak<Self>,
 }
 
 /// Columns of `file` that make [`Attributes`].
 const COLUMNS: &str = "number, generation, kind, mode, links, uid, gid, rdev, size, blocks, accessed, modified, \
-                       changed, created";
+                       changed, created, type, mirrors, fine";
 
 fn attributes_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Attributes> {
     let unsigned = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
@@ -233,6 +258,9 @@ fn attributes_of(row: &rusqlite::Row<'_>) -> rusqlite::Result<Attributes> {
         modified: row.get(11)?,
         changed: row.get(12)?,
         created: row.get(13)?,
+        file_type: row.get::<_, Option<String>>(14)?.and_then(|word| FileType::of_word(&word)),
+        mirrors: row.get(15)?,
+        fine: row.get(16)?,
     })
 }
 
@@ -249,6 +277,17 @@ pub(crate) fn store_times_of(connection: &Connection, file: &File, commit: u64) 
     let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1";
     connection.prepare_cached(sql)?.execute(params![file.node.cast_signed(), accessed, modified, changed])?;
     Ok(())
+}
+
+/// Inside a job: sets a file's type in its row, unless another one was said meanwhile: whether it was not.
+pub(crate) fn set_type(connection: &Connection, file: &File, file_type: FileType) -> Result<bool> {
+    let sql = "UPDATE file SET type = ?2 WHERE number = ?1 AND said = 0 AND type = ?3";
+    let changed = connection.prepare_cached(sql)?.execute(params![
+        file.node.cast_signed(),
+        file_type.word(),
+        FileType::Other.word()
+    ])?;
+    Ok(changed > 0)
 }
 
 /// Makes the root directory of a new catalog, empty, mode 0755, root's.
@@ -290,6 +329,7 @@ impl Files {
             cache: Mutex::new(Cache { orphans, ..Cache::default() }),
             watchers: Mutex::default(),
             origins: AtomicU64::new(1),
+            creation_mask: AtomicU32::new(0),
             this: this.clone(),
         }))
     }

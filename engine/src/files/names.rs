@@ -7,6 +7,8 @@
 //! Every change is one job: read the rows, check, write rows, update the caches. [`Edits`] collects the
 //! attributes that a job changes, so that nothing in memory changes unless all of it does.
 
+mod owners;
+
 use super::{File, Files, Origin, Released, Result, load, lock};
 use crate::{
     api::{
@@ -15,6 +17,7 @@ use crate::{
     },
     catalog::CommitNumber,
     error::FileError,
+    files::types::{FileType, LEVELS},
     world::Timestamp,
 };
 use rusqlite::{Connection, OptionalExtension, params};
@@ -33,7 +36,7 @@ pub(super) fn without_set_id(mode: u32) -> u32 {
     if mode & GROUP_EXECUTE == 0 { mode & !SET_UID } else { mode & !(SET_UID | SET_GID) }
 }
 
-fn check_name(name: &[u8]) -> Result<()> {
+pub(super) fn check_name(name: &[u8]) -> Result<()> {
     if name.len() > NAME_MAX {
         return Err(FileError::NameTooLong);
     }
@@ -43,12 +46,12 @@ fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
-fn next_number(connection: &Connection, counter: &str) -> rusqlite::Result<u64> {
+pub(super) fn next_number(connection: &Connection, counter: &str) -> rusqlite::Result<u64> {
     let sql = "UPDATE counter SET value = value + 1 WHERE name = ?1 RETURNING value - 1";
     connection.prepare_cached(sql)?.query_row([counter], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
 }
 
-fn find_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::Result<Option<(Node, Kind)>> {
+pub(super) fn find_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::Result<Option<(Node, Kind)>> {
     let sql = "SELECT node, kind FROM entry WHERE parent = ?1 AND name = ?2";
     let row = |row: &rusqlite::Row<'_>| {
         let kind: u32 = row.get(1)?;
@@ -58,7 +61,13 @@ fn find_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::R
     connection.prepare_cached(sql)?.query_row(params![parent.cast_signed(), name], row).optional()
 }
 
-fn put_entry(connection: &Connection, parent: Node, name: &[u8], node: Node, kind: Kind) -> rusqlite::Result<()> {
+pub(super) fn put_entry(
+    connection: &Connection,
+    parent: Node,
+    name: &[u8],
+    node: Node,
+    kind: Kind,
+) -> rusqlite::Result<()> {
     let cookie = next_number(connection, "cookie")?;
     connection
         .prepare_cached("INSERT INTO entry (parent, name, node, kind, cookie) VALUES (?1, ?2, ?3, ?4, ?5)")?
@@ -74,14 +83,14 @@ fn point_entry(connection: &Connection, parent: Node, name: &[u8], node: Node, k
     Ok(())
 }
 
-fn drop_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::Result<()> {
+pub(super) fn drop_entry(connection: &Connection, parent: Node, name: &[u8]) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM entry WHERE parent = ?1 AND name = ?2")?
         .execute(params![parent.cast_signed(), name])?;
     Ok(())
 }
 
-fn is_empty(connection: &Connection, directory: Node) -> rusqlite::Result<bool> {
+pub(super) fn is_empty(connection: &Connection, directory: Node) -> rusqlite::Result<bool> {
     connection
         .prepare_cached("SELECT 1 FROM entry WHERE parent = ?1 LIMIT 1")?
         .exists([directory.cast_signed()])
@@ -94,6 +103,48 @@ fn parent_of(connection: &Connection, directory: Node) -> rusqlite::Result<Optio
         .query_row([directory.cast_signed()], |row| row.get::<_, i64>(0))
         .optional()
         .map(|parent| parent.map(i64::cast_unsigned))
+}
+
+/// The type that a new name gives a file.
+pub(super) fn type_of_name(connection: &Connection, parent: Node, name: &[u8]) -> Result<Option<FileType>> {
+    let mut above: Vec<Option<(Node, Vec<u8>)>> = Vec::new();
+    let sql = "SELECT parent, name FROM entry WHERE node = ?1";
+    FileType::of_name(name, |level| -> Result<Option<Vec<u8>>> {
+        while above.len() < level.min(LEVELS) {
+            let at = above.last().map_or(Some(parent), |last| last.as_ref().map(|(node, _)| *node));
+            let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?));
+            above.push(match at.filter(|at| *at != ROOT) {
+                Some(at) => connection.prepare_cached(sql)?.query_row([at.cast_signed()], row).optional()?,
+                None => None,
+            });
+        }
+        Ok(above.get(level - 1).cloned().flatten().map(|(_, name)| name))
+    })
+}
+
+/// The type of a file that gets another name.
+pub(super) fn type_after(
+    connection: &Connection,
+    file: &Attributes,
+    from: (Node, &[u8]),
+    to: (Node, &[u8]),
+) -> Result<Option<FileType>> {
+    if file.kind != Kind::Regular {
+        return Ok(None);
+    }
+    let said = connection
+        .prepare_cached("SELECT said FROM file WHERE number = ?1")?
+        .query_row([file.node.cast_signed()], |row| row.get::<_, bool>(0))
+        .optional()?;
+    if said == Some(true) {
+        return Ok(file.file_type);
+    }
+    if let Some(found) = type_of_name(connection, to.0, to.1)? {
+        return Ok(Some(found));
+    }
+    let was_temporary =
+        file.file_type == Some(FileType::Tempfile) && type_of_name(connection, from.0, from.1)? == file.file_type;
+    Ok(if was_temporary { Some(FileType::Other) } else { file.file_type })
 }
 
 /// Whether `directory` is `below` or holds it, at whatever depth.
@@ -115,21 +166,44 @@ fn holds(connection: &Connection, directory: Node, below: Node) -> Result<bool> 
 /// A directory, a name in it, and what it means now.
 type NameChange = (Node, Vec<u8>, Option<(Node, Kind)>);
 
+/// A file that a job makes.
+pub(super) struct Made {
+    pub new: NewFile,
+    pub mode: u32,
+    pub caller: Caller,
+    pub now: Timestamp,
+    pub said: Option<Said>,
+    /// Its name is the system's; a file's own is made of its tag, its number and its incarnation.
+    pub system: bool,
+}
+
+/// What was said of a file when it was made.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    pub file_type: FileType,
+    /// 0: as the group.
+    pub mirrors: u8,
+    pub fine: bool,
+    pub tag: String,
+}
+
 /// The attributes that a job changes: as they were, and as they will be.
-struct Edits<'a> {
+pub(super) struct Edits<'a> {
     files: &'a Files,
-    connection: &'a Connection,
+    pub(super) connection: &'a Connection,
     changed: BTreeMap<Node, (Attributes, Attributes)>,
     names: Vec<NameChange>,
+    /// Files that the job makes.
+    fresh: Vec<Attributes>,
 }
 
 impl<'a> Edits<'a> {
-    fn new(files: &'a Files, connection: &'a Connection) -> Self {
-        Self { files, connection, changed: BTreeMap::new(), names: Vec::new() }
+    pub(super) fn new(files: &'a Files, connection: &'a Connection) -> Self {
+        Self { files, connection, changed: BTreeMap::new(), names: Vec::new(), fresh: Vec::new() }
     }
 
     /// A file's attributes, to be changed.
-    fn edit(&mut self, node: Node) -> Result<&mut Attributes> {
+    pub(super) fn edit(&mut self, node: Node) -> Result<&mut Attributes> {
         if !self.changed.contains_key(&node) {
             let cached = lock(&self.files.cache).files.get(&node).map(|file| file.attributes().clone());
             let now = match cached {
@@ -142,7 +216,7 @@ impl<'a> Edits<'a> {
     }
 
     /// A directory that can take or lose names.
-    fn directory(&mut self, node: Node) -> Result<&mut Attributes> {
+    pub(super) fn directory(&mut self, node: Node) -> Result<&mut Attributes> {
         let attributes = self.edit(node)?;
         if attributes.kind != Kind::Directory {
             return Err(FileError::NotADirectory);
@@ -154,27 +228,136 @@ impl<'a> Edits<'a> {
     }
 
     /// A directory whose entries change now.
-    fn touch_directory(&mut self, node: Node, now: Timestamp) -> Result<&mut Attributes> {
+    pub(super) fn touch_directory(&mut self, node: Node, now: Timestamp) -> Result<&mut Attributes> {
         let attributes = self.directory(node)?;
         attributes.modified = now;
         attributes.changed = now;
         Ok(attributes)
     }
 
-    fn name(&mut self, parent: Node, name: &[u8], means: Option<(Node, Kind)>) {
+    pub(super) fn name(&mut self, parent: Node, name: &[u8], means: Option<(Node, Kind)>) {
         self.names.push((parent, name.to_vec(), means));
     }
 
     /// Takes one name from a file; a directory loses both its links. Whether it was the last.
-    fn unlink(&mut self, node: Node, now: Timestamp) -> Result<bool> {
+    pub(super) fn unlink(&mut self, node: Node, now: Timestamp) -> Result<bool> {
         let attributes = self.edit(node)?;
         attributes.links = if attributes.kind == Kind::Directory { 0 } else { attributes.links.saturating_sub(1) };
         attributes.changed = now;
         Ok(attributes.links == 0)
     }
 
+    /// Makes a file: its row, and one name for it. `said`: its type is not to be recognised.
+    pub(super) fn make(&mut self, parent: Node, name: &[u8], made: Made) -> Result<Attributes> {
+        let Made { new, mode, caller, now, said, system } = made;
+        let directory = self.touch_directory(parent, now)?;
+        let (kind, rdev, target) = match new {
+            NewFile::Regular => (Kind::Regular, 0, None),
+            NewFile::Directory => (Kind::Directory, 0, None),
+            NewFile::Symlink { target } => (Kind::Symlink, 0, Some(target)),
+            NewFile::Special { kind, rdev } => (kind, rdev, None),
+        };
+        let inherits = directory.mode & SET_GID != 0;
+        let gid = if inherits { directory.gid } else { caller.gid };
+        let is_directory = kind == Kind::Directory;
+        if is_directory {
+            if directory.links >= LINK_MAX {
+                return Err(FileError::TooManyLinks);
+            }
+            directory.links += 1;
+        }
+        let connection = self.connection;
+        if find_entry(connection, parent, name)?.is_some() {
+            return Err(FileError::Exists);
+        }
+        let mode = match kind {
+            Kind::Symlink => 0o777,
+            Kind::Directory if inherits => (mode & MODE_BITS) | SET_GID,
+            Kind::Regular => mode & MODE_BITS & !self.files.creation_mask(),
+            _ => mode & MODE_BITS,
+        };
+        let size = match (&target, is_directory) {
+            (Some(target), _) => target.len() as u64,
+            (None, true) => DIRECTORY_SIZE,
+            (None, false) => 0,
+        };
+        let file_type = match (kind, &said) {
+            (Kind::Regular, Some(said)) => Some(said.file_type),
+            (Kind::Regular, None) => Some(type_of_name(connection, parent, name)?.unwrap_or(FileType::Other)),
+            _ => None,
+        };
+        let attributes = Attributes {
+            node: next_number(connection, "node")?,
+            // Odd, and from the time, as ASM's incarnations; node numbers are not reused anyway.
+            generation: (now / 1_000_000_000).cast_unsigned() & 0xffff_ffff | 1,
+            kind,
+            mode,
+            links: if is_directory { 2 } else { 1 },
+            uid: caller.uid,
+            gid,
+            rdev,
+            size,
+            blocks: 0,
+            accessed: now,
+            modified: now,
+            changed: now,
+            created: now,
+            file_type,
+            mirrors: said.as_ref().map_or(0, |said| said.mirrors),
+            fine: said.as_ref().is_some_and(|said| said.fine),
+        };
+        let node = attributes.node;
+        let sql = "INSERT INTO file (number, generation, kind, mode, links, uid, gid, rdev, size, durable_size, \
+                   accessed, modified, changed, created, target, type, said, mirrors, fine) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?10, ?10, ?10, ?11, ?12, ?13, ?14, ?15)";
+        connection.prepare_cached(sql)?.execute(params![
+            node.cast_signed(),
+            attributes.generation.cast_signed(),
+            kind as u32,
+            mode,
+            attributes.links,
+            attributes.uid,
+            gid,
+            rdev,
+            size.cast_signed(),
+            now,
+            target,
+            file_type.map(FileType::word),
+            said.is_some(),
+            attributes.mirrors,
+            attributes.fine,
+        ])?;
+        let system_name;
+        let name = match (&said, system) {
+            (Some(said), true) => {
+                system_name = format!("{}.{node}.{}", said.tag, attributes.generation).into_bytes();
+                &system_name[..]
+            }
+            _ => name,
+        };
+        put_entry(connection, parent, name, node, kind)?;
+        if system {
+            connection
+                .prepare_cached("UPDATE entry SET system = 1 WHERE parent = ?1 AND name = ?2")?
+                .execute(params![parent.cast_signed(), name])?;
+        }
+        self.name(parent, name, Some((node, kind)));
+        self.fresh.push(attributes.clone());
+        Ok(attributes)
+    }
+
+    /// As [`Self::apply`]; files that have lost their last name are orphans then, and released by jobs of their own.
+    pub(super) fn orphan(self, gone: &[Node]) -> Result<()> {
+        let files = self.files;
+        lock(&files.cache).orphans.extend(gone);
+        self.apply(None).map(|_| ()).inspect_err(|_| {
+            let mut cache = lock(&files.cache);
+            gone.iter().for_each(|node| _ = cache.orphans.remove(node));
+        })
+    }
+
     /// Writes the rows, then updates the caches, then releases `gone` if nobody remembers it. The job's last act.
-    fn apply(self, gone: Option<Node>) -> Result<Option<(Node, Released)>> {
+    pub(super) fn apply(self, gone: Option<Node>) -> Result<Option<(Node, Released)>> {
         let sql = "UPDATE file SET mode = ?2, links = ?3, uid = ?4, gid = ?5, accessed = ?6, modified = ?7, changed = ?8 \
                    WHERE number = ?1";
         for (node, (old, new)) in &self.changed {
@@ -189,6 +372,12 @@ impl<'a> Edits<'a> {
                     new.modified,
                     new.changed
                 ])?;
+            }
+            // It is in an index, and hardly ever changes.
+            if old.file_type != new.file_type {
+                let sql = "UPDATE file SET type = ?2 WHERE number = ?1";
+                let word = new.file_type.map(FileType::word);
+                self.connection.prepare_cached(sql)?.execute(params![node.cast_signed(), word])?;
             }
         }
         // From here on a `forget` finds an orphan, and its own job comes after this one.
@@ -209,6 +398,12 @@ impl<'a> Edits<'a> {
         };
         let commit = self.files.next_commit();
         let mut cache = lock(&self.files.cache);
+        for attributes in self.fresh {
+            let now = self.changed.get(&attributes.node).map_or(attributes, |(_, new)| new.clone());
+            let file = File::new(now, CommitNumber(commit));
+            *lock(&file.xattrs) = Some(BTreeMap::new());
+            self.files.insert(&mut cache, file);
+        }
         for (node, (old, new)) in self.changed.iter().filter(|(_, (old, new))| old != new) {
             if released.as_ref().is_some_and(|(gone, released)| gone == node && released.done) {
                 continue;
@@ -235,6 +430,9 @@ fn merge(into: &mut Attributes, old: &Attributes, new: &Attributes) {
     into.links = new.links;
     into.uid = new.uid;
     into.gid = new.gid;
+    if new.file_type != old.file_type {
+        into.file_type = new.file_type;
+    }
     if new.accessed != old.accessed {
         into.accessed = new.accessed;
     }
@@ -332,75 +530,9 @@ impl Files {
         let job = move |connection: &Connection| {
             let now = files.world.now();
             let mut edits = Edits::new(&files, connection);
-            let directory = edits.touch_directory(parent, now)?;
-            let (kind, rdev, target) = match new {
-                NewFile::Regular => (Kind::Regular, 0, None),
-                NewFile::Directory => (Kind::Directory, 0, None),
-                NewFile::Symlink { target } => (Kind::Symlink, 0, Some(target)),
-                NewFile::Special { kind, rdev } => (kind, rdev, None),
-            };
-            let inherits = directory.mode & SET_GID != 0;
-            let gid = if inherits { directory.gid } else { caller.gid };
-            let is_directory = kind == Kind::Directory;
-            if is_directory {
-                if directory.links >= LINK_MAX {
-                    return Err(FileError::TooManyLinks);
-                }
-                directory.links += 1;
-            }
-            if find_entry(connection, parent, &name)?.is_some() {
-                return Err(FileError::Exists);
-            }
-            let mode = match kind {
-                Kind::Symlink => 0o777,
-                Kind::Directory if inherits => (mode & MODE_BITS) | SET_GID,
-                _ => mode & MODE_BITS,
-            };
-            let size = match (&target, is_directory) {
-                (Some(target), _) => target.len() as u64,
-                (None, true) => DIRECTORY_SIZE,
-                (None, false) => 0,
-            };
-            let attributes = Attributes {
-                node: next_number(connection, "node")?,
-                // Odd, and from the time, as ASM's incarnations; node numbers are not reused anyway.
-                generation: (now / 1_000_000_000).cast_unsigned() & 0xffff_ffff | 1,
-                kind,
-                mode,
-                links: if is_directory { 2 } else { 1 },
-                uid: caller.uid,
-                gid,
-                rdev,
-                size,
-                blocks: 0,
-                accessed: now,
-                modified: now,
-                changed: now,
-                created: now,
-            };
-            let node = attributes.node;
-            let sql = "INSERT INTO file (number, generation, kind, mode, links, uid, gid, rdev, size, durable_size, \
-                       accessed, modified, changed, created, target) \
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9, ?10, ?10, ?10, ?10, ?11)";
-            connection.prepare_cached(sql)?.execute(params![
-                node.cast_signed(),
-                attributes.generation.cast_signed(),
-                kind as u32,
-                mode,
-                attributes.links,
-                attributes.uid,
-                gid,
-                rdev,
-                size.cast_signed(),
-                now,
-                target
-            ])?;
-            put_entry(connection, parent, &name, node, kind)?;
-            edits.name(parent, &name, Some((node, kind)));
+            let made = Made { new, mode, caller, now, said: None, system: false };
+            let attributes = edits.make(parent, &name, made)?;
             edits.apply(None)?;
-            let file = File::new(attributes.clone(), CommitNumber(files.next_commit()));
-            *lock(&file.xattrs) = Some(BTreeMap::new());
-            files.insert(&mut lock(&files.cache), file);
             Ok(attributes)
         };
         let (attributes, _) = self.catalog.write(false, job).await?;
@@ -517,6 +649,7 @@ impl Files {
             edits.directory(to.0)?;
             let source = find_entry(connection, from.0, &from.1)?.ok_or(FileError::NotFound)?;
             let target = find_entry(connection, to.0, &to.1)?;
+            let named = (from.clone(), to.clone());
             let change = Rename { from, to, source, now };
             let (nodes, gone) = match (mode, target) {
                 (RenameMode::NoReplace, Some(_)) => return Err(FileError::Exists),
@@ -535,6 +668,13 @@ impl Files {
                     (vec![source.0], None)
                 }
             };
+            let (from, to) = ((named.0.0, &named.0.1[..]), (named.1.0, &named.1.1[..]));
+            let mut moved = vec![(source.0, from, to)];
+            moved.extend(target.filter(|_| mode == RenameMode::Exchange).map(|target| (target.0, to, from)));
+            for (node, from, to) in moved {
+                let file_type = type_after(connection, edits.edit(node)?, from, to)?;
+                edits.edit(node)?.file_type = file_type;
+            }
             edits.edit(source.0)?.changed = now;
             let released = edits.apply(gone)?;
             Ok((nodes, released))
@@ -655,11 +795,11 @@ impl Files {
 }
 
 /// One rename inside its job; what it would replace is the caller's to look up.
-struct Rename {
-    from: (Node, Vec<u8>),
-    to: (Node, Vec<u8>),
-    source: (Node, Kind),
-    now: Timestamp,
+pub(super) struct Rename {
+    pub from: (Node, Vec<u8>),
+    pub to: (Node, Vec<u8>),
+    pub source: (Node, Kind),
+    pub now: Timestamp,
 }
 
 impl Rename {
@@ -694,7 +834,7 @@ impl Rename {
         Ok(())
     }
 
-    fn move_to_free(&self, edits: &mut Edits<'_>) -> Result<()> {
+    pub(super) fn move_to_free(&self, edits: &mut Edits<'_>) -> Result<()> {
         Self::check_loop(edits, self.source, self.to.0)?;
         self.touch_parents(edits)?;
         if Self::is_directory(self.source.1) {

@@ -1,6 +1,8 @@
 //! Names behave as ext4's, survive a kill, and leave nothing behind.
 #![allow(clippy::unwrap_used)]
 
+mod orders;
+
 use super::*;
 use crate::{
     api::{Caller, Changes, LINK_MAX, NAME_MAX, NewFile, RenameMode, SetTime, SetXattr, XATTR_MAX},

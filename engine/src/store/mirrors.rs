@@ -14,13 +14,14 @@
 use super::{
     DiskStore, lock,
     places::{
-        MIRRORS, can_list, disks_of, disks_of_others, growing, list, neighbours, next_mirror, runs_of, takes_mirrors,
-        units_of,
+        MIRRORS, can_list, cut, disks_of, disks_of_others, growing, list, neighbours, next_mirror, runs_of,
+        takes_mirrors, units_of,
     },
     units,
 };
 use crate::{
     catalog::store::{CatalogFile, StoreError},
+    counters::IoClient,
     member::{Member, Settled},
     space::Space,
     voters::{Refusal, find},
@@ -324,7 +325,7 @@ impl DiskStore {
                 let offset = u64::from(run.at) * self.au_size + step * STEP;
                 let buffer = self.read_best(file, offset, STEP as usize).await?;
                 let target = member.layout().au_offset(run.first) + step * STEP;
-                let settled = member.start_write(target, buffer.share()).settle().await;
+                let settled = member.start_write(target, buffer.share()).of(IoClient::Catalog).settle().await;
                 if !settled.is_ok() {
                     return Err(error(offset, settled.reason()));
                 }
@@ -382,6 +383,16 @@ impl DiskStore {
 
     pub(super) async fn grow_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
         while !self.try_to_grow(file, capacity).await? {}
+        Ok(())
+    }
+
+    /// The AUs are free when the membership that does not list them is in force, and no read that began before is under
+    /// way. A crash before leaves them to the catalog.
+    pub(super) async fn shrink_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        let keep = u32::try_from(capacity.div_ceil(self.au_size)).unwrap_or(u32::MAX).max(1);
+        let recorded = self.voters.change(|next| Ok(cut(next, file, keep))).await;
+        recorded.map_err(|refusal| StoreError::Stopped(refusal.to_string()))?;
+        self.free_struck();
         Ok(())
     }
 

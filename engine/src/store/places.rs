@@ -144,6 +144,16 @@ pub(super) fn list(membership: &mut Membership, runs: &[CatalogRun]) {
     membership.catalog.extend(runs.iter().copied());
 }
 
+/// Takes a file's AUs from the `keep`th on out of the list. Whether there were any.
+pub(super) fn cut(membership: &mut Membership, file: CatalogFile, keep: u32) -> bool {
+    let before = membership.catalog.clone();
+    membership.catalog.retain(|run| run.file != file || run.at < keep);
+    for run in membership.catalog.iter_mut().filter(|run| run.file == file) {
+        run.count = run.count.min(keep - run.at);
+    }
+    membership.catalog != before
+}
+
 /// Ascending AUs of a disk as runs that hold a file from its AU `at` on.
 pub(crate) fn runs_of(file: CatalogFile, mirror: u8, disk: DiskNumber, at: u32, aus: &[u32]) -> Vec<CatalogRun> {
     let mut runs: Vec<CatalogRun> = Vec::new();

@@ -10,7 +10,7 @@ use plinth_format::header::Status;
 
 impl Lab {
     /// Another disk in sight, of nobody.
-    fn spare(&mut self, size: u64) -> String {
+    pub(super) fn spare(&mut self, size: u64) -> String {
         let number = self.disks.len();
         let disk = MemoryDisk::noisy(&format!("/disk{number}"), size, 512, 4096, number as u64 + 1);
         self.world.attach(&disk);
@@ -44,6 +44,24 @@ impl Lab {
         self.group().operations().into_iter().find(|one| one.pass == "REBALANCE").expect("it began")
     }
 
+    /// No rebalance has begun since the mount, or it is done.
+    pub(super) fn nothing_moves(&self) -> bool {
+        self.group().operations().iter().all(|one| one.pass != "REBALANCE" || one.state == "DONE")
+    }
+
+    /// Waits for a rebalance that the mount goes on with, if there is one.
+    pub(super) fn rebalanced_if_begun(&self) {
+        if self.group().operations().iter().any(|one| one.pass == "REBALANCE") {
+            self.rebalanced();
+        }
+    }
+
+    /// Waits for the end of a rebalance, but not for ever: the host may come to its end first.
+    pub(super) fn wait_a_while(&self) {
+        let running = || self.rebalance().state == "RUN";
+        let _ = (0..200).find(|_| !running() || (std::thread::sleep(Duration::from_millis(5)), false).1);
+    }
+
     /// Waits until mirrors have begun to move.
     fn wait_for_moves(&self) {
         self.wait_for("the first moves", || self.rebalance().so_far > 0);
@@ -73,7 +91,7 @@ impl Lab {
         self.group().members.values().map(on).collect()
     }
 
-    fn status(&self, disk: usize) -> Status {
+    pub(super) fn status(&self, disk: usize) -> Status {
         let header = block_on(identify::read_header(&*self.world(), &*self.disks[disk].open()));
         header.expect("it has a header").best.status
     }
@@ -183,8 +201,7 @@ fn killed_while_disks_come_and_go() {
     for kill in 0..200 {
         let fuse = crate::testing::Fuse::new(20 + kill * 7);
         lab.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
-        let ended = || lab.group().operations().iter().all(|one| one.pass != "REBALANCE" || one.state == "DONE");
-        lab.wait_for("a kill or the end", || fuse.is_blown() || ended());
+        lab.wait_for("a kill or the end", || fuse.is_blown() || lab.nothing_moves());
         if !fuse.is_blown() {
             break;
         }
@@ -558,6 +575,29 @@ fn the_most_exposed_come_first() {
     lab.disks.remove(1);
     lab.check();
     assert!(lab.told("(restore)") && lab.read(node, 0, 60 << 20) == pattern(1, 60 << 20));
+}
+
+/// What is paused goes on with the next statement, whether it says a power or not; a drop that is taken back, or a disk that is back, does not end
+/// the pause.
+#[test]
+fn a_pause_ends_with_the_next_statement() {
+    let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 30 << 20));
+    let path = lab.spare(96 * MIB);
+    let add = lab.wanted(&[(&path, "D")], &["DATA_0000"], false);
+    block_on(lab.group().exchange(add, Some(0))).expect("they are exchanged");
+    let moved = || (lab.rebalance().state, lab.rebalance().so_far);
+    assert_eq!(moved(), ("WAIT".to_owned(), 0));
+    block_on(lab.group().undrop()).expect("it stays");
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can go");
+    lab.online_all();
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(moved(), ("WAIT".to_owned(), 0));
+    block_on(lab.group().rebalance(None)).expect("it goes on");
+    assert!(lab.rebalanced() > 0);
+    assert!(lab.held().iter().all(|held| *held > 0), "{:?}", lab.held());
+    lab.check();
 }
 
 /// Who comes upon a piece that is being copied waits for it, and is counted; who waits for somebody else is not.

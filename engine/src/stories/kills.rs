@@ -3,7 +3,9 @@
 use super::*;
 use crate::testing::Fuse;
 use plinth_format::{
+    DiskNumber,
     activity::ActivityLog,
+    header::Status,
     layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT},
     membership::Membership,
 };
@@ -17,7 +19,7 @@ enum End {
 }
 
 /// Runs `work` on twins of the lab's disks once per place at which it can be cut short, and has `verify` look at what is left.
-fn cut_short(
+pub(super) fn cut_short(
     lab: &Lab,
     stride: u64,
     work: impl Fn(&mut Lab) + Copy + Send + Sync + 'static,
@@ -185,21 +187,57 @@ fn a_resize_is_cut_short() {
         5,
         |doomed| {
             if doomed.try_mount(false).is_ok() && doomed.resize(None, Some(20 * MIB)).is_ok() {
-                let running = || doomed.rebalance().state == "RUN";
-                let _ = (0..200).find(|_| !running() || (std::thread::sleep(Duration::from_millis(5)), false).1);
+                doomed.wait_a_while();
             }
         },
         |heir, place| {
             heir.mount();
-            if heir.group().operations().iter().any(|operation| operation.pass == "REBALANCE") {
-                heir.rebalanced();
-            }
+            heir.rebalanced_if_begun();
             assert!(heir.group().resizing().is_empty(), "{place}: it does not go on");
             let sizes = heir.sizes();
             let is_new = sizes == [20 * MIB; 3];
             assert!(is_new || sizes == [32 * MIB; 3], "{place}: {sizes:?}");
             met[usize::from(is_new)].set(met[usize::from(is_new)].get() + 1);
             assert!(heir.read(heir.find("table"), 0, 6 << 20) == pattern(2, 6 << 20), "{place}");
+            heir.check();
+            heir.dismount();
+        },
+    );
+    assert!(met.iter().all(|count| count.get() > 2), "{met:?}");
+}
+
+/// A disk with a vote, a mirror of the catalog and mirrors of files gives way to another one: whatever of it is on record, the next mount does the rest,
+/// and the old disk is not needed once its header says FORMER.
+#[test]
+fn an_exchange_of_a_voter_is_cut_short() {
+    let mut lab = prepared(false);
+    let path = lab.spare(64 * MIB);
+    assert_eq!(path, "/disk3");
+    let met = [std::cell::Cell::new(0), std::cell::Cell::new(0)];
+    cut_short(
+        &lab,
+        2,
+        |doomed| {
+            doomed.mount();
+            if doomed.exchange(&[("/disk3", "D")], &["DATA_0000"], false).is_ok() {
+                doomed.wait_a_while();
+            }
+        },
+        |heir, place| {
+            heir.mount();
+            heir.rebalanced_if_begun();
+            let is_dropped = heir.status(0) == Status::Former;
+            met[usize::from(is_dropped)].set(met[usize::from(is_dropped)].get() + 1);
+            let membership = heir.group().voters.current();
+            assert_eq!(membership.disk(DiskNumber(0)).is_none(), is_dropped, "{place}");
+            assert!(membership.disks.len() >= 3 && membership.disks.iter().all(|disk| disk.votes), "{place}");
+            heir.check();
+            heir.dismount();
+            if is_dropped {
+                heir.world.detach("/disk0");
+            }
+            heir.mount();
+            assert_eq!(heir.read(heir.find("table"), 0, 300_000), pattern(1, 300_000), "{place}");
             heir.check();
             heir.dismount();
         },

@@ -57,6 +57,25 @@ fn disks_are_renamed() {
     assert_eq!(lab.header_names(), lab.names());
 }
 
+/// A voter that cannot be spared does not take a membership: when it can be written again it is given it, without another change.
+#[test]
+fn a_voter_that_was_hindered_catches_up() {
+    let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 10 << 20));
+    lab.sync(node);
+    lab.disks[1].faults(|faults| faults.fail_writes = true);
+    lab.rename(&[("DATA_0000", "FIRST")]).expect("two of three voters took it");
+    lab.disks[1].heal();
+    lab.wait_for("its vote", || lab.group().voters.behind().is_empty());
+    lab.check();
+    lab.kill();
+    // Either of the others is enough with it.
+    lab.world.detach("/disk0");
+    let refused = lab.try_mount(false).expect_err("it has extents that are nowhere else");
+    assert!(refused.to_string().contains("FIRST"), "{refused}");
+}
+
 /// A check that runs meanwhile has nothing to complain about.
 #[test]
 fn disks_are_renamed_during_checks() {

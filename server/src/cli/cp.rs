@@ -1,156 +1,353 @@
-//! `cp`: one file into a disk group, or out of it, in one stream.
+//! `cp`: files into a disk group, out of it, and between groups.
 //!
-//! A local copy is written beside its place and renamed when it is complete and durable. A copy in a group is written
-//! in place; it is durable when the command ends.
+//! `+GROUP/path` is in a group, `/path` on the host. Any other name is in the directory where the shell stands, and on the
+//! host where it stands at `+`, as `plinth cp` does. To `+GROUP`, `+GROUP(template)` and `+GROUP(template)/alias` the system gives a name. How a file gets from one end to the other: `copying.rs`.
 
-use super::{Result, files::split};
-use crate::{engine::client::Client, paths::Paths, refusal::Refusal};
-use indicatif::{ProgressBar, ProgressStyle};
-use plinth_engine::api::Kind;
+use super::{
+    Result, complain,
+    context::{Context, Headings, Run, asmcmd},
+    copying::{End, Job, copy_all},
+    files, place, print, table,
+};
+use crate::{
+    instance::{
+        query::{Column, Table},
+        views::Type,
+    },
+    refusal::Refusal,
+};
+use clap::Args;
+use plinth_engine::{admin::Value, api::Kind, files::orders::NewSystemFile};
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, IsTerminal, Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    fs,
+    io::Read,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-/// Bytes in one request.
-const CHUNK: usize = 1 << 20;
+/// Bytes from which the system recognises what a file is.
+const HEAD: u64 = 1 << 20;
 
-fn local(path: &Path, error: &io::Error) -> Refusal {
+/// Copy files: +GROUP/path on at least one side.
+#[derive(Debug, Args)]
+pub(super) struct Cp {
+    /// Directories too, with all that is in them.
+    #[arg(short)]
+    recursive: bool,
+    /// Replace what is there without asking: as it always does where there is nobody to ask.
+    #[arg(short, conflicts_with = "interactive")]
+    force: bool,
+    /// Ask before something is replaced.
+    #[arg(short)]
+    interactive: bool,
+    /// What to copy, and then where to: * and % are wildcards in groups.
+    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    paths: Vec<String>,
+}
+
+/// Somewhere that a copy comes from or goes to.
+#[derive(Debug, Clone)]
+enum Side {
+    Local(PathBuf),
+    Group(place::Place),
+}
+
+fn side(context: &Context, text: &str) -> Result<Side> {
+    let is_local = text.starts_with('/') || context.here.group.is_none() && !text.starts_with('+');
+    if is_local && text.split('/').next().is_some_and(|start| start.contains(':')) {
+        return Err(Refusal::new("0A000", format!("{text}: files are not copied to other hosts"))
+            .hint("copy to a file of this host, and from there; ./NAME is a file with a colon in its name"));
+    }
+    Ok(if is_local { Side::Local(PathBuf::from(text)) } else { Side::Group(context.place(text)) })
+}
+
+impl Side {
+    fn child(&self, name: &str) -> Self {
+        match self {
+            Self::Local(path) => Self::Local(path.join(name)),
+            Self::Group(place) => Self::Group(place.child(name)),
+        }
+    }
+
+    fn end(&self) -> Result<End> {
+        Ok(match self {
+            Self::Local(path) => End::Local(path.clone()),
+            Self::Group(place) => End::Group(place.group()?.to_owned(), place.inside()),
+        })
+    }
+
+    fn is_directory(&self, context: &Context) -> bool {
+        match self {
+            Self::Local(path) => path.is_dir(),
+            Self::Group(place) => context
+                .engine(place.group.as_deref().unwrap_or_default())
+                .and_then(|engine| place::find(&engine, place))
+                .is_ok_and(|found| found.is_directory()),
+        }
+    }
+
+    /// Makes a directory unless it is there.
+    fn make_directory(&self, context: &Context) -> Result<()> {
+        if self.is_directory(context) {
+            return Ok(());
+        }
+        match self {
+            Self::Local(path) => fs::create_dir(path).map_err(|error| local(path, &error)),
+            Self::Group(place) => files::make_directory(&context.engine(place.group()?)?, place),
+        }
+    }
+}
+
+fn local(path: &Path, error: &std::io::Error) -> Refusal {
     Refusal::new("58030", format!("{}: {error}", path.display()))
 }
 
-fn progress(bytes: u64) -> ProgressBar {
-    if !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
+/// A file or directory to be copied.
+struct Source {
+    side: Side,
+    name: String,
+    is_directory: bool,
+    size: u64,
+    /// Nanoseconds since 1970.
+    modified: i64,
+    mode: u32,
+    owner: Option<(u32, u32)>,
+    node: u64,
+}
+
+fn of_host(path: &Path) -> Result<Source> {
+    let found = fs::metadata(path).map_err(|error| local(path, &error))?;
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    if !found.is_dir() && !found.is_file() {
+        return Err(Refusal::new("22023", format!("{} is no regular file", path.display())));
     }
-    let style = ProgressStyle::with_template("{bar:40} {bytes}/{total_bytes} {bytes_per_sec} {eta}");
-    ProgressBar::new(bytes).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    Ok(Source {
+        side: Side::Local(path.to_owned()),
+        name,
+        is_directory: found.is_dir(),
+        size: found.len(),
+        modified: found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec()),
+        mode: found.mode() & 0o777,
+        owner: None,
+        node: 0,
+    })
 }
 
-/// A directory as the target means: into it, under the same name.
-fn name_of(path: &str) -> &str {
-    path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
+fn of_group(found: place::Found) -> Result<Source> {
+    let is_directory = found.is_directory();
+    if !is_directory && found.info.kind != Kind::Regular {
+        return Err(Refusal::new("22023", format!("{} is no regular file", found.place))
+            .hint("mount the group and use cp of the system"));
+    }
+    Ok(Source {
+        name: found.place.parts.last().cloned().unwrap_or_default(),
+        is_directory,
+        size: found.info.size,
+        modified: found.info.modified,
+        mode: found.info.mode & 0o777,
+        owner: Some((found.info.uid, found.info.gid)),
+        node: found.info.node,
+        side: Side::Group(found.place),
+    })
 }
 
-pub(super) fn copy(paths: &Paths, from: &str, to: &str) -> Result<()> {
-    match (from.starts_with('+'), to.starts_with('+')) {
-        (false, true) => put(paths, Path::new(from), to),
-        (true, false) => get(paths, from, Path::new(to)),
-        (true, true) => between(paths, from, to),
-        (false, false) => {
-            Err(Refusal::new("22023", "neither side is in a disk group").hint("write +GROUP/path for one"))
+/// All that one of the first arguments means.
+fn sources(context: &Context, text: &str) -> Result<Vec<Source>> {
+    match side(context, text)? {
+        Side::Local(path) => Ok(vec![of_host(&path)?]),
+        Side::Group(place) => place::expand(context, &place)?.into_iter().map(of_group).collect(),
+    }
+}
+
+/// What is in a directory.
+fn within(context: &Context, source: &Source) -> Result<Vec<Source>> {
+    match &source.side {
+        Side::Local(path) => {
+            let failed = |error: std::io::Error| local(path, &error);
+            let mut paths = Vec::new();
+            for entry in fs::read_dir(path).map_err(failed)? {
+                paths.push(entry.map_err(failed)?.path());
+            }
+            paths.sort();
+            paths.iter().map(|path| of_host(path)).collect()
+        }
+        Side::Group(place) => {
+            let engine = context.engine(place.group()?)?;
+            place::entries(&engine, place)?.into_iter().map(of_group).collect()
         }
     }
 }
 
-/// Where a file named `name` goes when `to` is the target.
-fn target(engine: &Client, to: &str, name: &str) -> String {
-    let is_directory = engine.look(to).is_ok_and(|info| info.kind == Kind::Directory);
-    if is_directory { format!("{}/{name}", to.trim_end_matches('/')) } else { to.to_owned() }
-}
-
-fn put(paths: &Paths, from: &Path, to: &str) -> Result<()> {
-    let (group, to) = split(to)?;
-    let engine = Client::connect(paths, &group)?;
-    let mut source = File::open(from).map_err(|error| local(from, &error))?;
-    let found = source.metadata().map_err(|error| local(from, &error))?;
-    if found.is_dir() {
-        return Err(Refusal::new("22023", format!("{} is a directory", from.display()))
-            .hint("mount the group and use cp -r for trees"));
-    }
-    let to = target(&engine, &to, name_of(&from.to_string_lossy()));
-    let uid = rustix::process::geteuid().as_raw();
-    let gid = rustix::process::getegid().as_raw();
-    let made = engine.make(&to, found.mode() & 0o777, uid, gid)?;
-    let bar = progress(found.len());
-    let mut buffer = vec![0; CHUNK];
-    let mut offset = 0;
-    loop {
-        let count = source.read(&mut buffer).map_err(|error| local(from, &error))?;
-        if count == 0 {
-            break;
+/// `+DATA`, `+DATA(template)`, `+DATA(template)/alias`: the group, and what the system is to name there.
+fn system_target(text: &str) -> Option<(String, NewSystemFile)> {
+    let rest = text.strip_prefix('+')?;
+    let (group, rest) = rest.split_at(rest.find(['/', '.', '(']).unwrap_or(rest.len()));
+    let group = Some(group.to_uppercase()).filter(|group| !group.is_empty())?;
+    let (template, alias) = match rest {
+        "" => (None, None),
+        rest => {
+            let (template, alias) = rest.strip_prefix('(')?.split_once(')')?;
+            (Some(template.to_owned()), Some(alias).filter(|alias| !alias.is_empty()))
         }
-        engine.write(made.node, offset, buffer.get(..count).unwrap_or_default())?;
-        offset += count as u64;
-        bar.set_position(offset);
-    }
-    engine.ask(&crate::engine::protocol::Request::Sync { node: made.node })?;
-    bar.finish();
-    Ok(())
+    };
+    let alias = alias.map(|alias| format!("+{group}{alias}"));
+    Some((group, NewSystemFile { template, alias, ..NewSystemFile::default() }))
 }
 
-fn regular(engine: &Client, group: &str, path: &str) -> Result<crate::engine::protocol::FileInfo> {
-    let info = engine.look(path)?;
-    if info.kind == Kind::Regular {
-        return Ok(info);
-    }
-    Err(Refusal::new("22023", format!("+{group}/{path} is no regular file"))
-        .hint("mount the group and use cp -r for trees"))
+/// Makes the file under a name of the system; what the source is called, and its first bytes, say what it is.
+fn make_system(context: &Context, source: &Source, group: &str, new: &NewSystemFile) -> Result<Job> {
+    let from = source.side.end()?;
+    let head = match &source.side {
+        Side::Local(path) => {
+            let mut head = Vec::new();
+            let file = fs::File::open(path).map_err(|error| local(path, &error))?;
+            file.take(HEAD).read_to_end(&mut head).map_err(|error| local(path, &error))?;
+            head
+        }
+        Side::Group(place) => context.engine(place.group()?)?.read(source.node, 0, HEAD as usize)?,
+    };
+    let new = NewSystemFile { source: Some(from.text()), ..new.clone() };
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let (_, path) = context.engine(group)?.make_system(new, &head, source.mode, (uid, gid))?;
+    let to = Side::Group(context.place(&path)).end()?;
+    let (size, modified, mode) = (source.size, source.modified, source.mode);
+    Ok(Job { from, to, size, modified, in_place: true, mode, uid, gid })
 }
 
-fn get(paths: &Paths, from: &str, to: &Path) -> Result<()> {
-    let (group, from) = split(from)?;
-    let engine = Client::connect(paths, &group)?;
-    let info = regular(&engine, &group, &from)?;
-    let to = if to.is_dir() { to.join(name_of(&from)) } else { to.to_owned() };
-    let mut beside = to.clone().into_os_string();
-    beside.push(format!(".{}.part", std::process::id()));
-    let beside = PathBuf::from(beside);
-    let result = fetch(&engine, info.node, info.size, info.mode, &beside)
-        .and_then(|()| fs::rename(&beside, &to).map_err(|error| local(&to, &error)));
-    if result.is_err() {
-        let _ = fs::remove_file(&beside);
+impl Cp {
+    /// Adds the jobs of one source that goes to one place.
+    fn plan(&self, context: &Context, source: &Source, to: &Side, jobs: &mut Vec<Job>) -> Result<()> {
+        if source.is_directory {
+            if !self.recursive {
+                let what = source.side.end()?.text();
+                return Err(
+                    Refusal::new("22023", format!("{what} is a directory")).hint("-r copies it with all that is in it")
+                );
+            }
+            to.make_directory(context)?;
+            for inner in within(context, source)? {
+                self.plan(context, &inner, &to.child(&inner.name), jobs)?;
+            }
+            return Ok(());
+        }
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let (mut mode, mut owner) = (source.mode, source.owner.unwrap_or(own));
+        let mut to = to.clone();
+        let mut is_there = false;
+        match &to {
+            Side::Group(place) => {
+                let engine = context.engine(place.group()?)?;
+                if let Ok(there) = place::find(&engine, place) {
+                    let same = matches!(&source.side, Side::Group(from) if from.group == place.group);
+                    if same && there.info.node == source.node {
+                        return Err(Refusal::new("22023", "both names are the same file"));
+                    }
+                    if there.info.kind != Kind::Regular || there.info.links > 1 {
+                        return Err(Refusal::new("22023", format!("{} is there, and cannot be replaced", there.place))
+                            .hint(if there.info.links > 1 {
+                                "it has other names; remove it first"
+                            } else {
+                                "remove it first"
+                            }));
+                    }
+                    (mode, owner) = (there.info.mode & 0o777, (there.info.uid, there.info.gid));
+                    is_there = true;
+                    to = Side::Group(there.place);
+                } else {
+                    to = Side::Group(place::new_name(&engine, place)?);
+                }
+            }
+            Side::Local(path) => {
+                if let Ok(there) = fs::metadata(path) {
+                    if !there.is_file() {
+                        return Err(Refusal::new("22023", format!("{} is no regular file", path.display())));
+                    }
+                    mode = there.mode() & 0o777;
+                    is_there = true;
+                    // The file is replaced, not a link to it.
+                    to = Side::Local(path.canonicalize().map_err(|error| local(path, &error))?);
+                }
+            }
+        }
+        let to = to.end()?;
+        if is_there && self.interactive && !context.sure(&format!("{} is there. Replace it?", to.text()))? {
+            return Ok(());
+        }
+        let from = source.side.end()?;
+        let (size, modified, in_place) = (source.size, source.modified, false);
+        jobs.push(Job { from, to, size, modified, in_place, mode, uid: owner.0, gid: owner.1 });
+        Ok(())
     }
-    result
 }
 
-fn fetch(engine: &Client, node: u64, size: u64, mode: u32, to: &Path) -> Result<()> {
-    let mut file = OpenOptions::new()
-        .create_new(true)
-        .write(true)
-        .mode(mode & 0o777)
-        .open(to)
-        .map_err(|error| local(to, &error))?;
-    let bar = progress(size);
-    let mut offset = 0;
-    loop {
-        let bytes = engine.read(node, offset, CHUNK)?;
-        file.write_all(&bytes).map_err(|error| local(to, &error))?;
-        offset += bytes.len() as u64;
-        bar.set_position(offset);
-        if bytes.len() < CHUNK {
-            break;
+impl Run for Cp {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let Some((last, first)) = self.paths.split_last() else { return Ok(()) };
+        let mut all = Vec::new();
+        for text in first {
+            all.extend(sources(context, text)?);
+        }
+        if let Some((group, new)) = system_target(last).filter(|_| all.iter().all(|source| !source.is_directory)) {
+            context.engine(&group)?;
+            let made = |source| make_system(context, source, &group, &new);
+            let jobs = all.iter().map(made).collect::<Result<Vec<_>>>()?;
+            return carry_out(context, &jobs);
+        }
+        let target = side(context, last)?;
+        if matches!(target, Side::Local(_)) && all.iter().any(|source| matches!(source.side, Side::Local(_))) {
+            return Err(Refusal::new("22023", "neither side is in a disk group").hint("write +GROUP/path for one"));
+        }
+        if let Side::Group(place) = &target {
+            context.engine(place.group()?)?;
+        }
+        let into = target.is_directory(context);
+        if all.len() > 1 && !into {
+            return Err(asmcmd(8006, format!("entry '{last}' does not refer to a valid directory"))
+                .hint("several files are copied into a directory"));
+        }
+        let mut jobs = Vec::new();
+        for source in &all {
+            let to = if into { target.child(&source.name) } else { target.clone() };
+            self.plan(context, source, &to, &mut jobs)?;
+        }
+        carry_out(context, &jobs)
+    }
+}
+
+/// Copies, and tells what came of it.
+fn carry_out(context: &mut Context, jobs: &[Job]) -> Result<()> {
+    let json = context.json;
+    let begun = move |job: &Job| {
+        if !json {
+            let line = format!("copying {} -> {}", job.from.text(), job.to.text());
+            print(&format!("{}\n", table::clean(&line)));
+        }
+    };
+    let done = copy_all(&context.paths, jobs, &context.interrupted, &begun);
+    let mut rows = Vec::new();
+    let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    for (job, copied) in jobs.iter().zip(done) {
+        let (from, to) = (job.from.text(), job.to.text());
+        match copied {
+            Ok(copied) => rows.push(vec![
+                Value::Text(from),
+                Value::Text(to),
+                number(job.size),
+                Value::Text(format!("{:016x}", copied.checksum)),
+                number(copied.resumed),
+            ]),
+            Err(refusal) => {
+                let text = format!("copy source '{from}' and target '{to}' failed: {}", refusal.message);
+                complain(&Refusal { message: asmcmd(8016, text).message, ..refusal });
+                context.status = 1;
+            }
         }
     }
-    bar.finish();
-    file.sync_all().map_err(|error| local(to, &error))
-}
-
-fn between(paths: &Paths, from: &str, to: &str) -> Result<()> {
-    let (source_group, from) = split(from)?;
-    let (target_group, to) = split(to)?;
-    let source = Client::connect(paths, &source_group)?;
-    let engine = Client::connect(paths, &target_group)?;
-    let info = regular(&source, &source_group, &from)?;
-    let to = target(&engine, &to, name_of(&from));
-    if source_group == target_group && engine.look(&to).is_ok_and(|there| there.node == info.node) {
-        return Err(Refusal::new("22023", "both names are the same file"));
+    if json {
+        let columns = [("From", Type::Text), ("To", Type::Text), ("Bytes", Type::Integer)];
+        let more = [("Checksum", Type::Text), ("Resumed", Type::Integer)];
+        let columns = columns.into_iter().chain(more).map(|(name, kind)| Column { name: name.to_owned(), kind });
+        context.show(&Table { columns: columns.collect(), rows }, Headings::default());
     }
-    let made = engine.make(&to, info.mode & 0o777, info.uid, info.gid)?;
-    let bar = progress(info.size);
-    let mut offset = 0;
-    loop {
-        let bytes = source.read(info.node, offset, CHUNK)?;
-        engine.write(made.node, offset, &bytes)?;
-        offset += bytes.len() as u64;
-        bar.set_position(offset);
-        if bytes.len() < CHUNK {
-            break;
-        }
-    }
-    engine.ask(&crate::engine::protocol::Request::Sync { node: made.node })?;
-    bar.finish();
     Ok(())
 }

@@ -1,112 +1,225 @@
-//! `ls`: names in a disk group, as `+DATA/directory`.
+//! `find`, `du`, `rm`, `mkdir`: trees of a disk group.
 
-use super::{Result, lists, print, table};
+use super::{
+    Result,
+    context::{Context, Headings, Run, quoted},
+    ls::details,
+    place::{self, Found, Place, matches},
+    print, table,
+};
 use crate::{
-    alert::rfc3339,
-    engine::{
-        client::Client,
-        protocol::{FileInfo, ListEntry},
-    },
+    engine::{client::Client, protocol::Request},
     instance::{
         query::{Column, Table},
         views::Type,
     },
-    paths::Paths,
     refusal::Refusal,
 };
-use plinth_engine::{admin::Value, api::Kind};
+use clap::Args;
+use plinth_engine::admin::Value;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Cuts `+DATA/a/b` into group and path.
-pub(super) fn split(path: &str) -> Result<(String, String)> {
-    let rest = path.strip_prefix('+').ok_or_else(|| {
-        Refusal::new("22023", format!("{path} is not in a disk group")).hint("write +GROUP/path, as in +DATA/pg/base")
-    })?;
-    let (group, path) = rest.split_once('/').unwrap_or((rest, ""));
-    Ok((group.to_uppercase(), path.to_owned()))
-}
-
-/// The permissions, as `ls -l` of the system shows them.
-fn mode_text(info: &FileInfo) -> String {
-    let kind = match info.kind {
-        Kind::Directory => 'd',
-        Kind::Regular => '-',
-        Kind::Symlink => 'l',
-        Kind::Fifo => 'p',
-        Kind::Socket => 's',
-        Kind::CharDevice => 'c',
-        Kind::BlockDevice => 'b',
-    };
-    let mut text = String::from(kind);
-    for shift in [6, 3, 0] {
-        for (bit, letter) in [(4, 'r'), (2, 'w'), (1, 'x')] {
-            text.push(if info.mode >> shift & bit == 0 { '-' } else { letter });
+/// Goes through all that is below a directory, in the order of names, parents before what is in them.
+pub(super) fn walk(engine: &Client, top: &Place, visit: &mut dyn FnMut(Found) -> Result<()>) -> Result<()> {
+    let mut waiting = place::entries(engine, top)?;
+    waiting.reverse();
+    while let Some(found) = waiting.pop() {
+        if found.is_directory() {
+            waiting.extend(place::entries(engine, &found.place)?.into_iter().rev());
         }
+        visit(found)?;
     }
-    text
-}
-
-pub(super) fn list(paths: &Paths, path: &str, long: bool, json: bool) -> Result<()> {
-    if path == "+" {
-        return if long { lists::groups(paths, None, json) } else { group_names(paths, json) };
-    }
-    let (group, inside) = split(path)?;
-    let engine = Client::connect(paths, &group)?;
-    let info = engine.look(&inside)?;
-    let entries = if info.kind == Kind::Directory {
-        engine.list(&inside)?
-    } else {
-        let name = inside.rsplit('/').next().unwrap_or_default().to_owned();
-        vec![ListEntry { name, cookie: 1, info }]
-    };
-    let long_columns = [
-        ("Mode", Type::Text),
-        ("Links", Type::Integer),
-        ("User", Type::Text),
-        ("Group", Type::Integer),
-        ("Bytes", Type::Integer),
-        ("Space", Type::Integer),
-        ("Time", Type::Text),
-        ("Name", Type::Text),
-    ];
-    let columns = if long || json { &long_columns[..] } else { &long_columns[7..] };
-    let row = |entry: ListEntry| {
-        let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-        let slash = if entry.info.kind == Kind::Directory { "/" } else { "" };
-        let name = Value::Text(format!("{}{slash}", entry.name));
-        if !(long || json) {
-            return vec![name];
-        }
-        let mut time = rfc3339(entry.info.modified);
-        time.truncate(19);
-        vec![
-            Value::Text(mode_text(&entry.info)),
-            number(u64::from(entry.info.links)),
-            Value::Text(crate::users::name(entry.info.uid)),
-            number(u64::from(entry.info.gid)),
-            number(entry.info.size),
-            number(entry.info.blocks * 512),
-            Value::Text(time.replace('T', " ")),
-            name,
-        ]
-    };
-    let mut rows: Vec<Vec<Value>> = entries.into_iter().map(row).collect();
-    rows.sort_by_key(|row| match row.last() {
-        Some(Value::Text(name)) => name.clone(),
-        _ => String::new(),
-    });
-    let columns: Vec<Column> =
-        columns.iter().map(|(name, kind)| Column { name: (*name).to_owned(), kind: *kind }).collect();
-    let listed = Table { columns, rows };
-    print(&if long || json { table::plain_or_json(&listed, json) } else { names(&listed) });
     Ok(())
 }
 
-fn names(table: &Table) -> String {
-    table.rows.iter().filter_map(|row| row.first()).map(|name| format!("{}\n", table::text(name))).collect()
+/// The directories that a path means: of + every mounted group.
+fn tops(context: &Context, path: &str) -> Result<Vec<Place>> {
+    let place = context.place(path);
+    if place.group.is_none() {
+        let groups = place::groups(context, "*")?;
+        return Ok(groups.into_iter().map(|group| Place { group: Some(group), parts: Vec::new() }).collect());
+    }
+    let mut tops = Vec::new();
+    for found in place::expand(context, &place)? {
+        tops.push(place::directory(&context.engine(found.place.group()?)?, &found.place)?.place);
+    }
+    Ok(tops)
 }
 
-fn group_names(paths: &Paths, json: bool) -> Result<()> {
-    let listed = lists::query(paths, "SELECT name || '/' AS Name FROM v$asm_diskgroup_stat ORDER BY name")?;
-    print(&if json { table::plain_or_json(&listed, true) } else { names(&listed) });
+/// Find what has a name, below a directory.
+#[derive(Debug, Args)]
+pub(super) struct Find {
+    /// Files of this type only, as ls -l shows it.
+    #[arg(long = "type", value_name = "TYPE")]
+    kind: Option<String>,
+    directory: String,
+    /// Names: * and % are wildcards.
+    pattern: String,
+}
+
+impl Run for Find {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let mut rows = Vec::new();
+        for top in tops(context, &self.directory)? {
+            let group = top.group()?.to_owned();
+            let engine = context.engine(&group)?;
+            let mut all: Vec<Found> = Vec::new();
+            walk(&engine, &top, &mut |found| {
+                if found.place.parts.last().is_some_and(|name| matches(&self.pattern, name)) {
+                    all.push(found);
+                }
+                Ok(())
+            })?;
+            if let Some(kind) = &self.kind {
+                let known = details(context, &group, "type", all.iter())?;
+                all.retain(|found| {
+                    let told = known.get(&found.info.node).and_then(|row| row.get("type"));
+                    matches!(told, Some(Value::Text(told)) if told.eq_ignore_ascii_case(kind))
+                });
+            }
+            for found in all {
+                rows.push(format!("{}{}", found.place, if found.is_directory() { "/" } else { "" }));
+            }
+        }
+        if context.json {
+            let rows = rows.into_iter().map(|path| vec![Value::Text(path)]).collect();
+            let columns = vec![Column { name: "Path".to_owned(), kind: Type::Text }];
+            context.show(&Table { columns, rows }, Headings::default());
+        } else {
+            print(&rows.iter().map(|path| format!("{}\n", table::clean(path))).collect::<String>());
+        }
+        Ok(())
+    }
+}
+
+/// Say how much space a directory takes, with all below it.
+#[derive(Debug, Args)]
+pub(super) struct Du {
+    #[command(flatten)]
+    headings: Headings,
+    directory: Option<String>,
+}
+
+impl Run for Du {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let (mut used, mut mirrored) = (0, 0);
+        for top in tops(context, self.directory.as_deref().unwrap_or_default())? {
+            let group = top.group()?.to_owned();
+            // A file counts once, under however many names it is there.
+            let mut files: BTreeMap<u64, Found> = BTreeMap::new();
+            walk(&context.engine(&group)?, &top, &mut |found| {
+                if !found.is_directory() {
+                    files.insert(found.info.node, found);
+                }
+                Ok(())
+            })?;
+            let known = details(context, &group, "space", files.values())?;
+            for (node, found) in &files {
+                used += found.info.blocks * 512;
+                if let Some(Value::Integer(space)) = known.get(node).and_then(|row| row.get("space")) {
+                    mirrored += u64::try_from(*space).unwrap_or(0);
+                }
+            }
+        }
+        let column = |name: &str| Column { name: name.to_owned(), kind: Type::Integer };
+        let megabytes = |bytes: u64| Value::Integer(i64::try_from(bytes.div_ceil(1 << 20)).unwrap_or(i64::MAX));
+        let table = Table {
+            columns: vec![column("Used_MB"), column("Mirror_used_MB")],
+            rows: vec![vec![megabytes(used), megabytes(mirrored)]],
+        };
+        context.show(&table, self.headings);
+        Ok(())
+    }
+}
+
+/// Make directories.
+#[derive(Debug, Args)]
+pub(super) struct Mkdir {
+    #[arg(required = true)]
+    directories: Vec<String>,
+}
+
+/// Makes a directory that belongs to whoever runs this.
+pub(super) fn make_directory(engine: &Client, place: &Place) -> Result<()> {
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    engine.make_directory(&place.inside(), 0o755, uid, gid)?;
     Ok(())
+}
+
+impl Run for Mkdir {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        for directory in &self.directories {
+            let place = context.place(directory);
+            let engine = context.engine(place.group()?)?;
+            let place = place::new_name(&engine, &place)?;
+            if let Ok(found) = place::find(&engine, &place) {
+                return Err(Refusal::new("22023", format!("{} is there already", found.place)));
+            }
+            make_directory(&engine, &place)?;
+        }
+        Ok(())
+    }
+}
+
+/// Remove files and directories.
+#[derive(Debug, Args)]
+pub(super) struct Rm {
+    /// Directories too, with all that is in them.
+    #[arg(short)]
+    recursive: bool,
+    /// Without asking.
+    #[arg(short)]
+    force: bool,
+    /// Paths: * and % are wildcards.
+    #[arg(required = true)]
+    files: Vec<String>,
+}
+
+/// Removes a file with all its names, or an empty directory.
+fn remove(context: &Context, engine: &Client, found: &Found, may_be_gone: bool) -> Result<()> {
+    let path = found.place.inside();
+    if !found.is_directory() && (found.info.links > 1 || place::is_system_name(&path)) {
+        let file = quoted(&found.place.to_string());
+        return context.statement(&format!("ALTER DISKGROUP {} DROP FILE {file}", found.place.group()?));
+    }
+    match engine.ask(&Request::Remove { path }) {
+        // Directories that the system made go with the last file in them.
+        Err(_) if may_be_gone && found.is_directory() && place::find(engine, &found.place).is_err() => Ok(()),
+        removed => Ok(removed?),
+    }
+}
+
+impl Run for Rm {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let places: Vec<Place> = self.files.iter().map(|file| context.place(file)).collect();
+        let many = self.recursive || places.iter().any(Place::has_wildcards);
+        if many && !self.force && !context.sure("You may delete multiple files and/or directories. Are you sure?")? {
+            return Ok(());
+        }
+        for place in &places {
+            for found in place::expand(context, place)? {
+                if found.place.parts.is_empty() {
+                    return Err(Refusal::new("22023", format!("{} is a disk group", found.place))
+                        .hint("dropdg drops it; rm +GROUP/* removes what is in it"));
+                }
+                let engine = context.engine(found.place.group()?)?;
+                let mut doomed = vec![found.clone()];
+                if found.is_directory() && self.recursive {
+                    walk(&engine, &found.place, &mut |found| {
+                        doomed.push(found);
+                        Ok(())
+                    })?;
+                }
+                // What is in a directory goes before it; a file with several names goes with the first of them.
+                let mut gone = BTreeSet::new();
+                for found in doomed.iter().rev() {
+                    if found.is_directory() || gone.insert(found.info.node) {
+                        remove(context, &engine, found, self.recursive)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }

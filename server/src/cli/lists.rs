@@ -1,56 +1,53 @@
-//! `lsdg`, `lsdsk`, `lsop`: queries with `asmcmd`'s columns.
+//! `lsdg`, `lsdsk`, `lsop`, `lsattr`, `lsct`: queries with `asmcmd`'s columns. What `asmcmd` has not stands last.
 
-use super::{Result, print, table};
-use crate::{
-    instance::{control::Client, query::Table},
-    paths::Paths,
-    refusal::{Refusal, state},
+use super::{
+    Result,
+    context::{Context, Headings, Run, group_name, like, like_or_all, quoted},
 };
+use crate::{
+    instance::{
+        query::{Column, Table},
+        views::Type,
+    },
+    refusal::{Refusal, state},
+    world::{IoChoice, RealWorld},
+};
+use clap::Args;
+use plinth_engine::{admin::Value, group::Group, world::World};
+use std::sync::Arc;
 
-/// What of the disks is wanted.
-#[derive(Debug, Default)]
-pub(super) struct Disks {
-    pub k: bool,
-    pub p: bool,
-    pub t: bool,
-    pub statistics: bool,
-    pub group: Option<String>,
-    pub candidate: bool,
-    pub member: bool,
+/// A group's name in a pattern, as people write it.
+fn bare(pattern: &str) -> &str {
+    pattern.trim_start_matches('+').trim_end_matches('/')
 }
 
-/// Runs one query.
-pub(super) fn query(paths: &Paths, sql: &str) -> Result<Table> {
-    let mut found = None;
-    Client::connect(paths)?.sql(sql, |given| {
-        for notice in given.notices {
-            eprintln!("plinth: {}", notice.text);
-        }
-        found = given.table;
-    })?;
-    found.ok_or_else(|| Refusal::new(state::INTERNAL, "a query without a result"))
+/// List disk groups.
+#[derive(Debug, Default, Args)]
+pub(super) struct Lsdg {
+    /// With the number of the instance.
+    #[arg(short)]
+    g: bool,
+    /// As asmcmd has it: here disks are always looked for, so that groups that are not mounted are listed too.
+    #[arg(long)]
+    discovery: bool,
+    #[command(flatten)]
+    headings: Headings,
+    /// Names: * and % are wildcards.
+    pattern: Option<String>,
 }
 
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
+impl Run for Lsdg {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        groups(context, self.g, self.headings, self.pattern.as_deref())
+    }
 }
 
-/// A condition for a pattern with `*` and `?`.
-fn like(column: &str, pattern: &str) -> String {
-    let pattern = pattern.replace('\\', "\\\\").replace('_', "\\_").replace('*', "%").replace('?', "_");
-    format!("{column} LIKE {} ESCAPE '\\'", quoted(&pattern))
-}
-
-fn name(group: &str) -> &str {
-    group.trim_start_matches('+').trim_end_matches('/')
-}
-
-pub(super) fn groups(paths: &Paths, pattern: Option<&str>, json: bool) -> Result<()> {
-    let condition = pattern.map_or_else(|| "1".to_owned(), |pattern| like("name", name(pattern)));
-    let listed = query(
-        paths,
+pub(super) fn groups(context: &Context, g: bool, headings: Headings, pattern: Option<&str>) -> Result<()> {
+    let condition = like_or_all("name", pattern.map(bare));
+    let instance = if g { "1 AS Inst_ID, " } else { "" };
+    context.show_query(
         &format!(
-            "SELECT state AS State, type AS Type,
+            "SELECT {instance}state AS State, type AS Type,
                 CASE WHEN group_number > 0 AND group_number IN
                     (SELECT group_number FROM v$asm_operation WHERE state IN ('RUN', 'WAIT')) THEN 'Y' ELSE 'N' END
                     AS Rebal,
@@ -60,64 +57,243 @@ pub(super) fn groups(paths: &Paths, pattern: Option<&str>, json: bool) -> Result
                 offline_disks AS Offline_disks, voting_files AS Voting_files, name || '/' AS Name
              FROM v$asm_diskgroup WHERE {condition} ORDER BY name"
         ),
-    )?;
-    print(&table::plain_or_json(&listed, json));
-    Ok(())
+        headings,
+    )
 }
 
-pub(super) fn operations(paths: &Paths, pattern: Option<&str>, json: bool) -> Result<()> {
-    let condition = pattern.map_or_else(|| "1".to_owned(), |pattern| like("g.name", name(pattern)));
-    let listed = query(
-        paths,
-        &format!(
-            "SELECT g.name AS Group_Name, o.pass AS Pass, o.state AS State, o.power AS Power, o.sofar AS SOFAR,
-                o.est_work AS EST_WORK, o.est_rate AS EST_RATE, o.est_minutes AS EST_TIME, o.error_code AS Error
-             FROM v$asm_operation o JOIN v$asm_diskgroup_stat g ON g.group_number = o.group_number
-             WHERE {condition} ORDER BY g.name, o.pass"
-        ),
-    )?;
-    print(&table::plain_or_json(&listed, json));
-    Ok(())
+/// List operations that take long.
+#[derive(Debug, Args)]
+pub(super) struct Lsop {
+    #[command(flatten)]
+    headings: Headings,
+    /// Names of groups: * and % are wildcards.
+    pattern: Option<String>,
 }
 
-pub(super) fn disks(paths: &Paths, wanted: &Disks, pattern: Option<&str>, json: bool) -> Result<()> {
-    const K: &str = "d.total_mb AS Total_MB, d.free_mb AS Free_MB, d.os_mb AS OS_MB, d.name AS Name,
-        d.failgroup AS Failgroup, d.site_name AS Site_Name, d.site_guid AS Site_GUID, d.site_status AS Site_Status,
-        d.failgroup_type AS Failgroup_Type, d.library AS Library, d.label AS Label,
-        d.failgroup_label AS Failgroup_Label, d.site_label AS Site_Label, d.udid AS UDID, d.product AS Product,
-        d.redundancy AS Redund";
-    const P: &str = "d.group_number AS Group_Num, d.disk_number AS Disk_Num, d.incarnation AS Incarn,
-        d.mount_status AS Mount_Stat, d.header_status AS Header_Stat, d.mode_status AS Mode_Stat, d.state AS State";
-    const T: &str = "d.create_date AS Create_Date, d.mount_date AS Mount_Date, d.repair_timer AS Repair_Timer";
-    const STATISTICS: &str = "d.reads AS Reads, d.writes AS Writes, d.read_errs AS Read_Errs,
-        d.write_errs AS Write_Errs, d.read_time AS Read_time, d.write_time AS Write_Time,
-        d.bytes_read AS Bytes_Read, d.bytes_written AS Bytes_Written, d.voting_file AS Voting_File";
-    let sets = [(wanted.k, K), (wanted.p, P), (wanted.t, T), (wanted.statistics, STATISTICS)];
-    let mut columns: Vec<&str> = sets.iter().filter(|(wanted, _)| *wanted).map(|(_, columns)| *columns).collect();
-    columns.push("d.path AS Path");
-    let mut conditions = vec!["1".to_owned()];
-    if let Some(group) = &wanted.group {
-        let group = quoted(&name(group).to_uppercase());
-        conditions.push(format!(
-            "d.group_number IN (SELECT group_number FROM v$asm_diskgroup_stat
-            WHERE name = {group} AND group_number > 0)"
-        ));
+impl Run for Lsop {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let condition = like_or_all("g.name", self.pattern.as_deref().map(bare));
+        context.show_query(
+            &format!(
+                "SELECT g.name AS Group_Name, o.pass AS Pass, o.state AS State, o.power AS Power,
+                    o.est_work AS EST_WORK, o.est_rate AS EST_RATE, o.est_minutes AS EST_TIME,
+                    o.sofar AS SOFAR, o.error_code AS Error
+                 FROM v$asm_operation o JOIN v$asm_diskgroup_stat g ON g.group_number = o.group_number
+                 WHERE {condition} ORDER BY g.name, o.pass"
+            ),
+            self.headings,
+        )
     }
-    if wanted.candidate {
-        conditions.push("d.header_status IN ('CANDIDATE', 'FORMER', 'PROVISIONED')".to_owned());
+}
+
+/// List attributes of disk groups that were set.
+#[derive(Debug, Args)]
+pub(super) struct Lsattr {
+    #[arg(short = 'G', value_name = "GROUP")]
+    group: Option<String>,
+    /// With values.
+    #[arg(short)]
+    l: bool,
+    /// More of each: its group, and whether it can be changed.
+    #[arg(short)]
+    m: bool,
+    #[command(flatten)]
+    headings: Headings,
+    /// Names: * and % are wildcards.
+    pattern: Option<String>,
+}
+
+impl Run for Lsattr {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let mut columns = vec!["a.name AS Name"];
+        if self.m {
+            columns.insert(0, "g.name AS Group_Name");
+        }
+        if self.l {
+            columns.push("a.value AS Value");
+        }
+        if self.m {
+            columns.extend(["a.read_only AS RO", "a.system_created AS Sys"]);
+        }
+        let group = match &self.group {
+            Some(group) => {
+                let group = group_name(group)?;
+                context.group_number(&group)?;
+                format!("g.name = {}", quoted(&group))
+            }
+            None => "1".to_owned(),
+        };
+        context.show_query(
+            &format!(
+                "SELECT {} FROM v$asm_attribute a JOIN v$asm_diskgroup_stat g ON g.group_number = a.group_number
+                 WHERE {group} AND {} ORDER BY g.name, a.name",
+                columns.join(", "),
+                like_or_all("a.name", self.pattern.as_deref())
+            ),
+            self.headings,
+        )
     }
-    if wanted.member {
-        conditions.push("d.header_status = 'MEMBER'".to_owned());
+}
+
+/// List who uses disk groups.
+#[derive(Debug, Args)]
+pub(super) struct Lsct {
+    /// With the number of the instance.
+    #[arg(short)]
+    g: bool,
+    #[command(flatten)]
+    headings: Headings,
+    group: Option<String>,
+}
+
+impl Run for Lsct {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let group = match &self.group {
+            Some(group) => format!("g.name = {}", quoted(&group_name(group)?)),
+            None => "1".to_owned(),
+        };
+        let instance = if self.g { "1 AS Instance_ID, " } else { "" };
+        context.show_query(
+            &format!(
+                "SELECT {instance}c.db_name AS DB_Name, c.status AS Status, c.software_version AS Software_Version,
+                    c.compatible_version AS Compatible_version, c.instance_name AS Instance_Name, g.name AS Disk_Group
+                 FROM v$asm_client c JOIN v$asm_diskgroup_stat g ON g.group_number = c.group_number
+                 WHERE {group} ORDER BY g.name, c.db_name, c.instance_name"
+            ),
+            self.headings,
+        )
     }
-    conditions.extend(pattern.map(|pattern| like("d.path", pattern)));
-    let listed = query(
-        paths,
-        &format!(
-            "SELECT {} FROM v$asm_disk d WHERE {} ORDER BY d.group_number, d.disk_number",
-            columns.join(", "),
-            conditions.join(" AND ")
-        ),
-    )?;
-    print(&table::plain_or_json(&listed, json));
-    Ok(())
+}
+
+/// List disks.
+#[derive(Debug, Args)]
+pub(super) struct Lsdsk {
+    /// More about each disk: sizes, names.
+    #[arg(short)]
+    k: bool,
+    /// More about each disk: states.
+    #[arg(short)]
+    p: bool,
+    /// More about each disk: times.
+    #[arg(short)]
+    t: bool,
+    /// With the number of the instance.
+    #[arg(short)]
+    g: bool,
+    /// Those that only some instances see: none, where there is one.
+    #[arg(short = 'M')]
+    seen_by_some: bool,
+    /// Read headers, without an instance; the pattern says of which disks.
+    #[arg(short = 'I', conflicts_with_all = ["t", "g", "seen_by_some", "statistics", "group"], requires = "pattern")]
+    headers: bool,
+    /// More about each disk: I/O.
+    #[arg(long)]
+    statistics: bool,
+    /// Those of one disk group.
+    #[arg(short = 'G', value_name = "GROUP")]
+    group: Option<String>,
+    /// Those that can be taken.
+    #[arg(long, conflicts_with = "member")]
+    candidate: bool,
+    /// Those that belong to a group.
+    #[arg(long)]
+    member: bool,
+    /// As asmcmd has it: here disks are always looked for.
+    #[arg(long)]
+    discovery: bool,
+    #[command(flatten)]
+    headings: Headings,
+    /// Paths: * and % are wildcards.
+    pattern: Option<String>,
+}
+
+const K: &str = "d.total_mb AS Total_MB, d.free_mb AS Free_MB, d.os_mb AS OS_MB, d.name AS Name,
+    d.failgroup AS Failgroup, d.site_name AS Site_Name, d.site_guid AS Site_GUID, d.site_status AS Site_Status,
+    d.failgroup_type AS Failgroup_Type, d.library AS Library, d.label AS Label,
+    d.failgroup_label AS Failgroup_Label, d.site_label AS Site_Label, d.udid AS UDID, d.product AS Product,
+    d.redundancy AS Redund";
+const P: &str = "d.group_number AS Group_Num, d.disk_number AS Disk_Num, d.incarnation AS Incarn,
+    d.mount_status AS Mount_Stat, d.header_status AS Header_Stat, d.mode_status AS Mode_Stat, d.state AS State";
+const T: &str = "d.create_date AS Create_Date, d.mount_date AS Mount_Date, d.repair_timer AS Repair_Timer";
+const STATISTICS: &str = "d.reads AS Reads, d.writes AS Write, d.read_errs AS Read_Errs,
+    d.write_errs AS Write_Errs, d.read_time AS Read_time, d.write_time AS Write_Time,
+    d.bytes_read AS Bytes_Read, d.bytes_written AS Bytes_Written, d.voting_file AS Voting_File";
+
+impl Run for Lsdsk {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        if self.headers {
+            return self.scan(context);
+        }
+        let sets = [(self.g, "1 AS Inst_ID"), (self.k, K), (self.p, P), (self.t, T), (self.statistics, STATISTICS)];
+        let mut columns: Vec<&str> = sets.iter().filter(|(wanted, _)| *wanted).map(|(_, columns)| *columns).collect();
+        columns.push("d.path AS Path");
+        let mut conditions = vec![if self.seen_by_some { "0" } else { "1" }.to_owned()];
+        if let Some(group) = &self.group {
+            let group = group_name(group)?;
+            conditions.push(format!("d.group_number = {}", context.group_number(&group)?));
+        }
+        if self.candidate {
+            conditions.push("d.header_status IN ('CANDIDATE', 'FORMER', 'PROVISIONED')".to_owned());
+        }
+        if self.member {
+            conditions.push("d.header_status = 'MEMBER'".to_owned());
+        }
+        conditions.extend(self.pattern.as_deref().map(|pattern| like("d.path", pattern)));
+        context.show_query(
+            &format!(
+                "SELECT {} FROM v$asm_disk d WHERE {} ORDER BY d.group_number, d.disk_number, d.path",
+                columns.join(", "),
+                conditions.join(" AND ")
+            ),
+            self.headings,
+        )
+    }
+}
+
+impl Lsdsk {
+    /// What the disks that a discovery string shows say of themselves.
+    fn scan(&self, context: &Context) -> Result<()> {
+        let choice = IoChoice::from_environment().map_err(|error| Refusal::new("22023", error))?;
+        let world = RealWorld::new(choice, |_| {}).map_err(|error| Refusal::new(state::INTERNAL, error))?;
+        let pattern = self.pattern.clone().unwrap_or_default().replace('%', "*");
+        world.set_diskstring(&pattern).map_err(|error| Refusal::new("22023", error))?;
+        let world: Arc<dyn World> = Arc::new(world);
+        let mut columns = Vec::new();
+        if self.k {
+            columns.extend([("OS_MB", Type::Integer), ("Name", Type::Text), ("Failgroup", Type::Text)]);
+            columns.push(("Failgroup_Type", Type::Text));
+        }
+        if self.p {
+            columns.extend([("Group_Name", Type::Text), ("Disk_Num", Type::Integer), ("Header_Stat", Type::Text)]);
+        }
+        columns.push(("Path", Type::Text));
+        let mut rows = Vec::new();
+        for disk in context.wait(Group::survey(&world)) {
+            let header = disk.header.to_string();
+            let is_member = header == "MEMBER";
+            let is_free = matches!(header.as_str(), "CANDIDATE" | "FORMER" | "PROVISIONED");
+            if self.member && !is_member || self.candidate && !is_free {
+                continue;
+            }
+            let text = |text: Option<String>| text.map_or(Value::Null, Value::Text);
+            let mut row = Vec::new();
+            if self.k {
+                row.push(Value::Integer(i64::try_from(disk.size >> 20).unwrap_or(i64::MAX)));
+                let kind = if disk.quorum { "QUORUM" } else { "REGULAR" };
+                row.push(text(disk.name.clone()));
+                row.push(text(disk.failure_group));
+                row.push(text(disk.name.map(|_| kind.to_owned())));
+            }
+            if self.p {
+                row.push(text(disk.group));
+                row.push(disk.number.map_or(Value::Null, |number| Value::Integer(i64::from(number))));
+                row.push(Value::Text(header));
+            }
+            row.push(Value::Text(disk.path));
+            rows.push(row);
+        }
+        let columns = columns.into_iter().map(|(name, kind)| Column { name: name.to_owned(), kind }).collect();
+        context.show(&Table { columns, rows }, self.headings);
+        Ok(())
+    }
 }

@@ -21,6 +21,12 @@ pub fn bytes_pretty(bytes: i64) -> String {
     if value.fract() == 0.0 { format!("{value:.0} {unit}") } else { format!("{value:.1} {unit}") }
 }
 
+/// Text that may come from anybody: a control character in a name shall not reach a terminal.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect()
+}
+
 /// A value as text; nothing for NULL.
 #[must_use]
 pub fn text(value: &Value) -> String {
@@ -28,8 +34,7 @@ pub fn text(value: &Value) -> String {
         Value::Null => String::new(),
         Value::Integer(number) => number.to_string(),
         Value::Real(number) => number.to_string(),
-        // A control character in a name shall not reach a terminal.
-        Value::Text(text) => text.chars().map(|char| if char.is_control() { '\u{FFFD}' } else { char }).collect(),
+        Value::Text(text) => clean(text),
         Value::Blob(bytes) => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
     }
 }
@@ -40,12 +45,14 @@ const PSQL: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('-').junction('+'))
     .content_lines(ContentLineStyle::none().junction('|'));
 
-/// Columns under headings, as `asmcmd` prints them.
+/// Columns under headings, as `asmcmd` prints them, or without the headings.
 #[must_use]
-pub fn plain(table: &Table) -> String {
+pub fn plain(table: &Table, headings: bool) -> String {
     let mut drawn = Drawn::new();
     drawn.load_style(comfy_table::presets::NOTHING);
-    drawn.set_header(table.columns.iter().map(|column| &column.name));
+    if headings {
+        drawn.set_header(table.columns.iter().map(|column| &column.name));
+    }
     for row in &table.rows {
         drawn.add_row(row.iter().map(text));
     }
@@ -104,8 +111,8 @@ pub fn objects(table: &Table) -> serde_json::Value {
     table.rows.iter().map(object).collect()
 }
 
-/// The result in the way that was asked for.
+/// The result as text in JSON.
 #[must_use]
-pub fn plain_or_json(table: &Table, json: bool) -> String {
-    if json { format!("{:#}\n", objects(table)) } else { plain(table) }
+pub fn json(table: &Table) -> String {
+    format!("{:#}\n", objects(table))
 }

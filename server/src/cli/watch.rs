@@ -1,6 +1,6 @@
 //! A bar for each long operation while somebody waits for it, on a terminal: how far it is, its rate, and the minutes that are left.
 
-use super::lists::query;
+use super::context::query;
 use crate::paths::Paths;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use plinth_engine::admin::Value;

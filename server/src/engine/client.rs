@@ -1,8 +1,12 @@
 //! The other end of an engine's socket.
 
-use super::protocol::{Answer, FileInfo, ListEntry, NAME, Notice, Request, Status, decode_row};
+use super::protocol::{Answer, FileInfo, ListEntry, NAME, Notice, Request, Status};
 use crate::{frames::Frames, paths::Paths};
-use plinth_engine::admin::{AdminError, Code, Estimate, Operation, Report, Rows};
+use plinth_engine::{
+    admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
+    files::orders::NewSystemFile,
+    rows::decode_rows,
+};
 use rustix::fd::BorrowedFd;
 use std::{io, path::PathBuf, time::Duration};
 
@@ -92,8 +96,17 @@ impl Client {
 
     /// # Errors
     /// What the engine refuses, or that it ended.
-    pub fn check(&self, repair: bool) -> Result<Report> {
-        match self.call(&Request::Check { repair }, None)? {
+    pub fn check(&self, scope: &Scope, repair: bool) -> Result<Report> {
+        match self.call(&Request::Check { repair, scope: scope.clone() }, None)? {
+            Answer::Report(report) => Ok(report),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// # Errors
+    /// If the engine does not answer, or has no group.
+    pub fn scrubbed(&self) -> Result<Report> {
+        match self.call(&Request::Scrubbed, Some(SOON))? {
             Answer::Report(report) => Ok(report),
             _ => Err(self.strange()),
         }
@@ -119,30 +132,34 @@ impl Client {
         }
     }
 
-    /// Runs a SELECT in the engine and hands out each row.
+    /// Runs a SELECT in the engine and hands out the rows in parts: how many, and their bytes (engine's `rows.rs`).
     ///
     /// # Errors
     /// What the engine or the receiver of rows refuses.
-    pub fn query(
-        &self,
-        sql: &str,
-        mut row: impl FnMut(Vec<plinth_engine::admin::Value>) -> Result<()>,
-    ) -> Result<Rows> {
-        let Answer::Rows { columns, types } = self.call(&Request::Query(sql.to_owned()), Some(SOON))? else {
+    pub fn query(&self, sql: &str, mut part: impl FnMut(usize, Vec<u8>) -> Result<()>) -> Result<()> {
+        let Answer::Rows { .. } = self.call(&Request::Query(sql.to_owned()), Some(SOON))? else {
             return Err(self.strange());
         };
         loop {
             match self.next()? {
-                (Answer::Done, _) => return Ok(Rows { columns, types, rows: Vec::new() }),
-                (Answer::Part { rows }, body) => {
-                    let mut rest = &body[..];
-                    for _ in 0..rows {
-                        row(decode_row(&mut rest).ok_or_else(|| self.strange())?)?;
-                    }
-                }
+                (Answer::Done, _) => return Ok(()),
+                (Answer::Part { rows }, body) => part(rows, body)?,
                 _ => return Err(self.strange()),
             }
         }
+    }
+
+    /// The same, of a result that is known to be small.
+    ///
+    /// # Errors
+    /// What the engine refuses.
+    pub fn rows(&self, sql: &str) -> Result<Vec<Vec<Value>>> {
+        let mut all = Vec::new();
+        self.query(sql, |rows, bytes| {
+            all.extend(decode_rows(rows, &bytes).ok_or_else(|| self.strange())?);
+            Ok(())
+        })?;
+        Ok(all)
     }
 
     /// Hands the engine the device of a mount.
@@ -183,6 +200,18 @@ impl Client {
         }
     }
 
+    /// What a path means, names in any case: the real path of what is there, what it is, and the names behind it that
+    /// are not there.
+    ///
+    /// # Errors
+    /// If a name may be one of two, or the engine does not answer.
+    pub fn find(&self, path: &str) -> Result<(Vec<String>, FileInfo, Vec<String>)> {
+        match self.call(&Request::Find { path: path.to_owned() }, None)? {
+            Answer::Found { path, file, missing } => Ok((path, file, missing)),
+            _ => Err(self.strange()),
+        }
+    }
+
     /// All entries of a directory.
     ///
     /// # Errors
@@ -206,6 +235,36 @@ impl Client {
     pub fn make(&self, path: &str, mode: u32, uid: u32, gid: u32) -> Result<FileInfo> {
         match self.call(&Request::Make { path: path.to_owned(), mode, uid, gid }, None)? {
             Answer::File(info) => Ok(info),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn make_directory(&self, path: &str, mode: u32, uid: u32, gid: u32) -> Result<FileInfo> {
+        match self.call(&Request::MakeDirectory { path: path.to_owned(), mode, uid, gid }, None)? {
+            Answer::File(info) => Ok(info),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// Makes a file under a system name, and says which. `head`: its first bytes, which are not written.
+    ///
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn make_system(
+        &self,
+        new: NewSystemFile,
+        head: &[u8],
+        mode: u32,
+        (uid, gid): (u32, u32),
+    ) -> Result<(FileInfo, String)> {
+        self.frames.set_timeout(None).map_err(|error| self.lost(&error))?;
+        self.send(&Request::MakeSystem { new, mode, uid, gid }, head, None)?;
+        match self.next()?.0 {
+            Answer::Made { file, path } => Ok((file, path)),
             _ => Err(self.strange()),
         }
     }

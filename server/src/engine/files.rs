@@ -1,12 +1,13 @@
 //! Files of a mounted group for `plinth ls` and `plinth cp`, through a session like any front end's.
 //!
-//! Paths start at the group's root; `.` is nothing, `..` is refused, links are not followed.
+//! Paths start at the group's root; `.` is nothing, `..` is refused, links are not followed. A name that is not there as it is written is
+//! found in any case; `.259.1234` is a file by its number and incarnation.
 
 use super::protocol::{Answer, FileInfo, ListEntry, Request};
 use crate::{frames::BODY_MAX, world::block_on};
 use plinth_engine::{
     admin::{AdminError, Code},
-    api::{Attributes, Caller, Changes, Kind, NewFile, Node, ROOT},
+    api::{Attributes, Caller, Changes, Kind, NewFile, Node, ROOT, RenameMode},
     error::FileError,
     group::Group,
     session::Session,
@@ -25,6 +26,42 @@ pub(super) fn answer(group: Arc<Group>, request: Request, bytes: &[u8]) -> Resul
             Request::Look { path } => Ok((Answer::File(info(&find(&session, &path).await?)), Vec::new())),
             Request::List { path, after } => list(&session, &path, after).await,
             Request::Make { path, mode, uid, gid } => make(&session, &path, mode, Caller { uid, gid }).await,
+            Request::MakeDirectory { path, mode, uid, gid } => {
+                let (directory, name) = place(&session, &path).await?;
+                let made =
+                    session.create(directory, &name, NewFile::Directory, mode & 0o7777, Caller { uid, gid }).await;
+                let made = made.map_err(|error| at_path(&session, &path, &error))?;
+                Ok((Answer::File(info(&made)), Vec::new()))
+            }
+            Request::Find { path } => {
+                let failed = |error: &FileError| at_path(&session, &path, error);
+                Ok((super::find::find(&session, &components(&path)?, info, failed).await?, Vec::new()))
+            }
+            Request::Remove { path } => {
+                let (directory, name) = place(&session, &path).await?;
+                let failed = |error: FileError| at_path(&session, &path, &error);
+                match session.lookup(directory, &name).await.map_err(failed)?.kind {
+                    Kind::Directory => session.remove_directory(directory, &name).await.map_err(failed)?,
+                    _ => session.unlink(directory, &name).await.map_err(failed)?,
+                }
+                Ok((Answer::Done, Vec::new()))
+            }
+            Request::Move { from, to } => {
+                let (source, name) = place(&session, &from).await?;
+                let (target, new) = place(&session, &to).await?;
+                let moved = session.rename((source, &name), (target, &new), RenameMode::Replace).await;
+                moved.map_err(|error| at_path(&session, &to, &error))?;
+                Ok((Answer::Done, Vec::new()))
+            }
+            Request::Names { order, uid } => {
+                session.order(order, Caller { uid, gid: 0 }).await.map_err(|error| ordered(&session, &error))?;
+                Ok((Answer::Done, Vec::new()))
+            }
+            Request::MakeSystem { new, mode, uid, gid } => {
+                let made = session.create_system(new, bytes, mode & 0o7777, Caller { uid, gid }).await;
+                let (file, path) = made.map_err(|error| ordered(&session, &error))?;
+                Ok((Answer::Made { file: info(&file), path }, Vec::new()))
+            }
             Request::Read { node, offset, length } => {
                 let mut body = vec![0; length.min(BODY_MAX)];
                 let read = session.read(node, offset, &mut body).await.map_err(|error| at_node(node, error))?;
@@ -56,6 +93,14 @@ fn refused(error: &FileError, thing: String) -> AdminError {
     AdminError::new(code, format!("{thing}: {error}"))
 }
 
+/// Why an order was not carried out: it says so itself, or the group could not.
+fn ordered(session: &Session, error: &FileError) -> AdminError {
+    match error {
+        FileError::Order(error) => (**error).clone(),
+        error => refused(error, format!("disk group {}", session.group_name())),
+    }
+}
+
 fn at_node(node: Node, error: FileError) -> AdminError {
     refused(&error, format!("file {node}"))
 }
@@ -72,9 +117,36 @@ async fn walk(session: &Session, path: &str, parts: &[&[u8]]) -> Result<Attribut
     let at_path = |error: FileError| refused(&error, format!("+{}/{path}", session.group_name()));
     let mut attributes = session.attributes(ROOT).await.map_err(at_path)?;
     for part in parts {
-        attributes = session.lookup(attributes.node, part).await.map_err(at_path)?;
+        attributes = match session.lookup(attributes.node, part).await {
+            Ok(found) => found,
+            Err(FileError::NotFound) => return in_any_case(session, path, parts).await,
+            Err(error) => return Err(at_path(error)),
+        };
     }
     Ok(attributes)
+}
+
+fn at_path(session: &Session, path: &str, error: &FileError) -> AdminError {
+    refused(error, format!("+{}/{path}", session.group_name()))
+}
+
+/// The directory that a path's last name is in, and that name.
+async fn place(session: &Session, path: &str) -> Result<(Node, Vec<u8>)> {
+    let parts = components(path)?;
+    let Some((name, directory)) = parts.split_last() else {
+        return Err(AdminError::new(Code::Invalid, format!("+{} is a disk group", session.group_name())));
+    };
+    Ok((walk(session, path, directory).await?.node, name.to_vec()))
+}
+
+/// What is not there as it is written.
+async fn in_any_case(session: &Session, path: &str, parts: &[&[u8]]) -> Result<Attributes> {
+    let written = parts.iter().map(|part| String::from_utf8_lossy(part)).collect::<Vec<_>>().join("/");
+    let found = session.resolve(&written).await.map_err(|error| ordered(session, &error))?;
+    found.ok_or_else(|| {
+        let text = format!("+{}/{path}: {}", session.group_name(), FileError::NotFound);
+        AdminError::new(Code::NoSuchFile, text)
+    })
 }
 
 async fn find(session: &Session, path: &str) -> Result<Attributes> {
@@ -92,6 +164,8 @@ fn info(attributes: &Attributes) -> FileInfo {
         size: attributes.size,
         blocks: attributes.blocks,
         modified: attributes.modified,
+        file_type: attributes.file_type.map(|found| found.word().to_owned()),
+        incarnation: attributes.generation,
     }
 }
 

@@ -10,7 +10,9 @@
 //! long request does not keep others waiting. The alert log is written here, with or without an instance.
 
 pub mod client;
+mod clients;
 mod files;
+mod find;
 mod process;
 pub mod protocol;
 

@@ -4,8 +4,9 @@
 //! says why, and ends; the instance starts another.
 
 use super::{
+    clients::clients,
     files,
-    protocol::{Answer, NAME, Notice, Request, Status, in_parts},
+    protocol::{Answer, NAME, Notice, Request, Status},
 };
 use crate::{
     alert::Alert,
@@ -15,9 +16,10 @@ use crate::{
     world::{IoChoice, RealWorld, block_on},
 };
 use plinth_engine::{
-    admin::{AdminError, Code, Report},
+    admin::{AdminError, Code, Report, Scope},
     event::Severity,
     group::Group,
+    rows::Piece,
     session::Session,
     world::World,
 };
@@ -159,9 +161,11 @@ pub fn run(options: Options) -> ExitCode {
 
 /// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want of privileges.
 /// A check, and which files would not survive what they should.
-async fn check(group: &Group, repair: bool) -> Result<Report, AdminError> {
-    let mut report = group.check(repair).await?;
-    report.name_missing(group.missing_mirrors().await);
+async fn check(group: &Group, scope: &Scope, repair: bool) -> Result<Report, AdminError> {
+    let mut report = group.check_scope(scope, repair).await?;
+    if *scope == Scope::All {
+        report.name_missing(group.missing_mirrors().await);
+    }
     Ok(report)
 }
 
@@ -320,8 +324,13 @@ impl Engine {
                     self.part(frames, &done(result), 1)
                 };
             }
-            Request::Mount { force } => {
-                let result = self.mount(force);
+            Request::Mount { force, restricted } => {
+                let result = self.mount(force).and_then(|()| {
+                    if restricted {
+                        self.mounted()?.restrict();
+                    }
+                    Ok(())
+                });
                 let failed = result.as_ref().is_err_and(|error| error.code != Code::AlreadyMounted);
                 let answer = done(result);
                 return if failed { self.part(frames, &answer, 1) } else { frames.send(&answer, &[], None) };
@@ -360,10 +369,27 @@ impl Engine {
             Request::Convert { to, order } => done(self.mounted().and_then(|group| block_on(group.convert(to, order)))),
             Request::Undrop => done(self.mounted().and_then(|group| block_on(group.undrop()))),
             Request::Rebalance(order) => done(self.mounted().and_then(|group| block_on(group.rebalance(order)))),
-            Request::Check { repair } => match self.mounted().and_then(|group| block_on(check(&group, repair))) {
-                Ok(report) => Answer::Report(report),
+            Request::Check { repair, scope } => {
+                match self.mounted().and_then(|group| block_on(check(&group, &scope, repair))) {
+                    Ok(report) => Answer::Report(report),
+                    Err(error) => Answer::Refused(error),
+                }
+            }
+            Request::Scrub(order) => done(self.mounted().and_then(|group| block_on(group.scrub(&order)))),
+            Request::StopScrub => done(self.mounted().map(|group| group.stop_scrub())),
+            Request::Scrubbed => match self.mounted() {
+                Ok(group) => Answer::Report(group.scrubbed()),
                 Err(error) => Answer::Refused(error),
             },
+            Request::Access(change) => done(self.mounted().and_then(|group| block_on(group.change_access(&change)))),
+            Request::Volume(change) => done(self.mounted().and_then(|group| block_on(group.change_volume(&change)))),
+            Request::DropUnmounted => {
+                let result = self.drop_unmounted();
+                let code = i32::from(result.is_err());
+                let stays = self.group().is_some();
+                let answer = done(result);
+                return if stays { frames.send(&answer, &[], None) } else { self.part(frames, &answer, code) };
+            }
             Request::SetAttribute { name, value } => {
                 done(self.mounted().and_then(|group| block_on(group.set_attribute(&name, &value))))
             }
@@ -443,8 +469,22 @@ impl Engine {
                 std::process::exit(STOPPED);
             }
         });
+        let engine = Arc::downgrade(self);
+        mounted
+            .set_clients(move || engine.upgrade().map_or_else(Vec::new, |engine| clients(&engine.serving().clone())));
         *group = Some(mounted);
         Ok(())
+    }
+
+    fn drop_unmounted(&self) -> Result<(), AdminError> {
+        let name = &self.options.group;
+        let group = self.group();
+        if group.is_some() {
+            return Err(AdminError::new(Code::AlreadyMounted, format!("disk group {name} is mounted"))
+                .hint(format!("DROP DISKGROUP {name} INCLUDING CONTENTS")));
+        }
+        let world: Arc<dyn World> = self.world.clone();
+        block_on(Group::drop_unmounted(&world, name)).map(drop)
     }
 
     fn refuse_if_serving(&self) -> Result<(), AdminError> {
@@ -467,17 +507,27 @@ impl Engine {
     }
 
     fn query(&self, frames: &Frames, sql: &str) -> io::Result<()> {
-        let rows = match self.mounted().and_then(|group| block_on(group.query(sql))) {
-            Ok(rows) => rows,
+        let mut pieces = match self.mounted().and_then(|group| group.query_parts(sql)) {
+            Ok(pieces) => pieces,
             Err(error) => return frames.send(&Answer::Refused(error), &[], None),
         };
-        frames.send(&Answer::Rows { columns: rows.columns, types: rows.types }, &[], None)?;
-        in_parts(&rows.rows, |rows, body| frames.send(&Answer::Part { rows }, body, None))?;
+        while let Some(piece) = block_on(pieces.next()) {
+            match piece {
+                Piece::Columns(columns, types) => frames.send(&Answer::Rows { columns, types }, &[], None)?,
+                Piece::Part { rows, bytes } => frames.send(&Answer::Part { rows }, &bytes, None)?,
+                Piece::Refused(error) => return frames.send(&Answer::Refused(error), &[], None),
+            }
+        }
         frames.send(&Answer::Done, &[], None)
     }
 
     fn serve(self: &Arc<Self>, mount_point: PathBuf, device: Option<rustix::fd::OwnedFd>) -> Result<(), AdminError> {
         let group = self.mounted()?;
+        if group.is_restricted() {
+            let name = &self.options.group;
+            return Err(AdminError::new(Code::Restricted, format!("disk group {name} is mounted RESTRICTED"))
+                .hint(format!("ALTER DISKGROUP {name} DISMOUNT, then MOUNT")));
+        }
         let device = device
             .ok_or_else(|| AdminError::new(Code::Invalid, "the request to serve a mount came without its device"))?;
         let session = |watcher| Session::new(group, Some(watcher));

@@ -2,13 +2,14 @@
 
 use plinth_engine::{
     admin::{
-        AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement, Report, Resize,
-        Selection, Value, Work,
+        AccessChange, AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement,
+        Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
     },
     api::Kind,
+    files::orders::{NameOrder, NewSystemFile},
 };
 use serde::{Deserialize, Serialize};
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
 
 /// The name of the protocol in greetings.
 pub const NAME: &str = "engine";
@@ -21,6 +22,8 @@ pub enum Request {
     Create(NewGroup),
     Mount {
         force: bool,
+        #[serde(default)]
+        restricted: bool,
     },
     /// The engine exits after its answer.
     Dismount {
@@ -62,7 +65,18 @@ pub enum Request {
     Rebalance(Order),
     Check {
         repair: bool,
+        #[serde(default)]
+        scope: Scope,
     },
+    /// Begins a scrub.
+    Scrub(ScrubOrder),
+    StopScrub,
+    /// What the last scrub found; answered with a `Report`.
+    Scrubbed,
+    Access(AccessChange),
+    Volume(VolumeChange),
+    /// Gives up the group, which this engine has not mounted. The engine exits after its answer.
+    DropUnmounted,
     SetAttribute {
         name: String,
         value: String,
@@ -93,6 +107,37 @@ pub enum Request {
         uid: u32,
         gid: u32,
     },
+    MakeDirectory {
+        path: String,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    },
+    /// A statement on templates, directories, aliases or files; who asks owns what it makes, with root's group.
+    Names {
+        order: NameOrder,
+        uid: u32,
+    },
+    /// Makes a file under a system name. Its first bytes may come with the request, and are not written: they say what it is.
+    MakeSystem {
+        new: NewSystemFile,
+        mode: u32,
+        uid: u32,
+        gid: u32,
+    },
+    /// What a path means, names in any case.
+    Find {
+        path: String,
+    },
+    /// Takes a name away: of a file, or of an empty directory.
+    Remove {
+        path: String,
+    },
+    /// Gives a name to another place; what has it there is replaced.
+    Move {
+        from: String,
+        to: String,
+    },
     Read {
         node: u64,
         offset: u64,
@@ -120,12 +165,23 @@ pub enum Answer {
         columns: Vec<String>,
         types: Vec<Option<String>>,
     },
-    /// So many rows, encoded in the body.
+    /// So many rows, in the body (engine's `rows.rs`).
     Part {
         rows: usize,
     },
     Notice(Notice),
     File(FileInfo),
+    /// As far as there is something: its real path, what it is, and the names behind it that are not there.
+    Found {
+        path: Vec<String>,
+        file: FileInfo,
+        missing: Vec<String>,
+    },
+    /// A file that was made, and its path, `+DATA/DB/DATAFILE/users.259.1234`.
+    Made {
+        file: FileInfo,
+        path: String,
+    },
     Entries(Vec<ListEntry>),
     /// In the body; fewer than asked for at the end of the file.
     Bytes,
@@ -164,6 +220,12 @@ pub struct FileInfo {
     pub blocks: u64,
     /// Nanoseconds since 1970.
     pub modified: i64,
+    /// As in `v$asm_file`; of regular files.
+    #[serde(default)]
+    pub file_type: Option<String>,
+    /// With the number, what names the file for ever: `+DATA.number.incarnation`.
+    #[serde(default)]
+    pub incarnation: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,107 +233,4 @@ pub struct ListEntry {
     pub name: String,
     pub cookie: u64,
     pub info: FileInfo,
-}
-
-/// The bytes of rows in one message, about.
-const PART: usize = 1 << 20;
-
-/// Sends rows in parts: `send` gets how many rows a part has, and the part's bytes. The last may be empty.
-///
-/// # Errors
-/// What `send` says first.
-pub fn in_parts(rows: &[Vec<Value>], mut send: impl FnMut(usize, &[u8]) -> io::Result<()>) -> io::Result<()> {
-    let mut body = Vec::new();
-    let mut count = 0;
-    for row in rows {
-        encode_row(row, &mut body);
-        count += 1;
-        if body.len() >= PART {
-            send(count, &body)?;
-            body.clear();
-            count = 0;
-        }
-    }
-    send(count, &body)
-}
-
-/// Appends a row to a body: a count, then for each value a byte that says what it is, and the value.
-pub fn encode_row(row: &[Value], body: &mut Vec<u8>) {
-    let length = |count: usize| u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes();
-    body.extend_from_slice(&length(row.len()));
-    for value in row {
-        match value {
-            Value::Null => body.push(0),
-            Value::Integer(number) => {
-                body.push(1);
-                body.extend_from_slice(&number.to_le_bytes());
-            }
-            Value::Real(number) => {
-                body.push(2);
-                body.extend_from_slice(&number.to_le_bytes());
-            }
-            Value::Text(text) => {
-                body.push(3);
-                body.extend_from_slice(&length(text.len()));
-                body.extend_from_slice(text.as_bytes());
-            }
-            Value::Blob(bytes) => {
-                body.push(4);
-                body.extend_from_slice(&length(bytes.len()));
-                body.extend_from_slice(bytes);
-            }
-        }
-    }
-}
-
-/// Takes a row from a body. `None` if there is none or it makes no sense.
-#[must_use]
-pub fn decode_row(body: &mut &[u8]) -> Option<Vec<Value>> {
-    fn take<'a>(body: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = body.split_at_checked(count)?;
-        *body = rest;
-        Some(taken)
-    }
-    fn eight(body: &mut &[u8]) -> Option<[u8; 8]> {
-        take(body, 8)?.try_into().ok()
-    }
-    fn counted<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
-        let count = u32::from_le_bytes(take(body, 4)?.try_into().ok()?);
-        take(body, count as usize)
-    }
-    let count = u32::from_le_bytes(take(body, 4)?.try_into().ok()?) as usize;
-    let mut row = Vec::with_capacity(count.min(body.len()));
-    for _ in 0..count {
-        row.push(match take(body, 1)? {
-            [0] => Value::Null,
-            [1] => Value::Integer(i64::from_le_bytes(eight(body)?)),
-            [2] => Value::Real(f64::from_le_bytes(eight(body)?)),
-            [3] => Value::Text(String::from_utf8_lossy(counted(body)?).into_owned()),
-            [4] => Value::Blob(counted(body)?.to_vec()),
-            _ => return None,
-        });
-    }
-    Some(row)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rows_come_back_and_noise_does_not() {
-        let row =
-            vec![Value::Null, Value::Integer(-5), Value::Real(0.5), Value::Text("é".into()), Value::Blob(vec![0, 255])];
-        let mut body = Vec::new();
-        encode_row(&row, &mut body);
-        encode_row(&[], &mut body);
-        let mut rest = &body[..];
-        assert_eq!(decode_row(&mut rest), Some(row));
-        assert_eq!(decode_row(&mut rest), Some(vec![]));
-        assert_eq!(decode_row(&mut rest), None);
-        for cut in 0..body.len() - 4 {
-            assert_eq!(decode_row(&mut &body[..cut]), None);
-        }
-        assert_eq!(decode_row(&mut &[255; 40][..]), None);
-    }
 }

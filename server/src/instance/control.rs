@@ -9,14 +9,16 @@ use super::{
     views::Type,
 };
 use crate::{
-    engine::protocol::{decode_row, in_parts},
     frames::{Frames, Received},
     paths::Paths,
     process::Peer,
     refusal::{Refusal, state},
     sql,
 };
-use plinth_engine::admin::{AdminError, Report};
+use plinth_engine::{
+    admin::{AdminError, Report, Scope},
+    rows::{decode_rows, in_parts},
+};
 use serde::{Deserialize, Serialize};
 use std::{
     io,
@@ -100,7 +102,7 @@ pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Re
                 connections.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let context = Context { instance: Arc::clone(&instance), access, peer, waits_for_drops: true };
+            let context = Context { waits_for_drops: true, ..Context::of_peer(&instance, access, peer) };
             let counted = Arc::clone(&connections);
             let talking = thread::Builder::new().name("command".into()).spawn(move || {
                 let _ = talk(&context, stream);
@@ -137,13 +139,15 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
         Request::Sql(text) => sql(context, frames, &text),
         Request::Mount { group, directory, options } => told(instance.mount_directory(&group, &directory, &options)),
         Request::Unmount { directory, force } => told(instance.unmount(&directory, force)),
-        Request::Check { group, repair } => match instance.engine(&group).and_then(|engine| engine.check(repair)) {
-            Ok(report) => {
-                frames.send(&Answer::Report(report), &[], None)?;
-                Ok(Ok(()))
+        Request::Check { group, repair } => {
+            match instance.engine(&group).and_then(|engine| engine.check(&Scope::All, repair)) {
+                Ok(report) => {
+                    frames.send(&Answer::Report(report), &[], None)?;
+                    Ok(Ok(()))
+                }
+                Err(error) => Ok(Err(error.into())),
             }
-            Err(error) => Ok(Err(error.into())),
-        },
+        }
         Request::Shutdown { force } => match instance.shut_down(force) {
             Ok(()) => {
                 let _ = frames.send(&Answer::Done, &[], None);
@@ -261,11 +265,8 @@ impl Client {
                     current.table = Some(Table { columns, rows: Vec::new() });
                 }
                 Ok((Answer::Part { rows }, body)) => {
-                    let mut rest = &body[..];
                     let Some(table) = &mut current.table else { return Err(Self::strange()) };
-                    for _ in 0..rows {
-                        table.rows.push(decode_row(&mut rest).ok_or_else(Self::strange)?);
-                    }
+                    table.rows.extend(decode_rows(rows, &body).ok_or_else(Self::strange)?);
                 }
                 Ok((Answer::Tag(tag), _)) => {
                     current.tag = tag;

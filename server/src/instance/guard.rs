@@ -18,6 +18,9 @@ use std::{
 /// How long to wait before the first start after an end, and at most.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 const WAIT_MAX: Duration = Duration::from_secs(30);
+/// At most, after one that could be mounted: databases wait, and somebody who kills it is gone soon. But not for ever so.
+const WAIT_MOUNTED: Duration = Duration::from_millis(500);
+const WAIT_MOUNTED_ENDS: u32 = 100;
 /// An engine that ran so long did not die because it was started: another is started at once.
 const RAN_WELL: Duration = Duration::from_secs(2);
 /// An engine that ran so long is not one of those that end again and again.
@@ -29,9 +32,11 @@ const ALARM: u32 = 5;
 /// tells databases that all is well, and then that it is not.
 const STOPS_MAX: u32 = 5;
 
-/// How long to wait before the next start, after `wait` before the last one, which gave an engine that ran for `ran`.
-fn next_wait(wait: Duration, ran: Duration) -> Duration {
-    if ran >= RAN_WELL { Duration::ZERO } else { (wait * 2).clamp(WAIT_MIN, WAIT_MAX) }
+/// How long to wait before the next start, after `wait` before the last one, which gave an engine that ran for `ran` (zero: it could not be
+/// mounted) and was the last of `ends` that ended in a row.
+fn next_wait(wait: Duration, ran: Duration, ends: u32) -> Duration {
+    let most = if ran.is_zero() || ends > WAIT_MOUNTED_ENDS { WAIT_MAX } else { WAIT_MOUNTED };
+    if ran >= RAN_WELL { Duration::ZERO } else { (wait * 2).clamp(WAIT_MIN, most) }
 }
 
 /// How many engines in a row have ended because their catalog stopped, when one more has ended.
@@ -113,7 +118,7 @@ impl Instance {
                     }
                 }
             }
-            wait = if first { Duration::ZERO } else { next_wait(wait, ran) };
+            wait = if first { Duration::ZERO } else { next_wait(wait, ran, ends) };
             first = false;
             thread::sleep(wait);
             match self.revive(group) {
@@ -160,7 +165,10 @@ impl Instance {
             Err(_) => self.start_engine(group),
         };
         // Until here whoever uses the dead mounts waits; and what is mounted nowhere else is not written below them.
-        let engine = engine.and_then(|engine| engine.ask(&Request::Mount { force: false }).map(|()| engine));
+        let engine = engine.and_then(|engine| {
+            let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
+            engine.ask(&Request::Mount { force: false, restricted }).map(|()| engine)
+        });
         let engine = engine.inspect_err(|_| self.end_waiting(group))?;
         self.serve_again(&engine, group);
         self.alert.line(Severity::Note, group, &format!("mounted again after {} ms", began.elapsed().as_millis()));
@@ -219,15 +227,19 @@ mod tests {
     #[test]
     fn only_engines_that_end_at_once_are_waited_for() {
         let mut wait = Duration::ZERO;
-        for _ in 0..50 {
-            wait = next_wait(wait, Duration::from_secs(5));
+        let soon = Duration::from_millis(10);
+        for ends in 1..200 {
+            wait = next_wait(wait, Duration::from_secs(5), ends);
             assert_eq!(wait, Duration::ZERO);
         }
-        for _ in 0..50 {
-            wait = next_wait(wait, Duration::from_millis(10));
-            assert!((WAIT_MIN..=WAIT_MAX).contains(&wait));
+        for ends in 1..=WAIT_MOUNTED_ENDS {
+            wait = next_wait(wait, soon, ends);
+            assert!((WAIT_MIN..=WAIT_MOUNTED).contains(&wait));
         }
-        assert_eq!(wait, WAIT_MAX);
+        assert_eq!(wait, WAIT_MOUNTED);
+        let for_ever = (0..10).fold(wait, |wait, _| next_wait(wait, soon, WAIT_MOUNTED_ENDS + 1));
+        let not_mounted = (0..10).fold(wait, |wait, _| next_wait(wait, Duration::ZERO, 1));
+        assert_eq!((for_ever, not_mounted), (WAIT_MAX, WAIT_MAX));
     }
 
     /// Engines that are killed are started again for ever; those that stop are not, unless they ran long.

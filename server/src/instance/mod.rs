@@ -23,12 +23,17 @@
 
 pub mod control;
 mod discovery;
+mod functions;
 mod guard;
+pub mod idle;
+pub mod passwords;
 pub mod psql;
 pub mod query;
 pub mod serve;
 pub mod session;
+pub mod settings;
 mod state;
+mod types;
 pub mod views;
 pub mod wire;
 
@@ -44,6 +49,7 @@ use plinth_engine::{
 use plinth_fuse::mount::{self, MountError, MountOptions};
 use query::Estimated;
 use rustix::fd::{AsFd, OwnedFd};
+use serde::{Deserialize, Serialize};
 use state::State;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -75,11 +81,13 @@ pub enum Looking {
     Everybody,
 }
 
-/// What a client may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a client may do: each also what those before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
 pub enum Access {
-    Administer,
     Look,
+    Operate,
+    Administer,
 }
 
 /// The instance.
@@ -293,19 +301,20 @@ impl Instance {
         }
         let engine = self.start_engine(&name)?;
         engine.ask(&Request::Create(new))?;
-        engine.ask(&Request::Mount { force: false }).map_err(|error| {
+        engine.ask(&Request::Mount { force: false, restricted: false }).map_err(|error| {
             let hint = error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
             AdminError::new(error.code, format!("the group was made, but not mounted: {error}")).hint(hint)
         })?;
-        self.mounted(&name, true)?;
+        self.mounted(&name, true, false)?;
         Ok(())
     }
 
     /// Notes that the group is mounted, and guards it.
-    fn mounted(self: &Arc<Self>, group: &str, new: bool) -> Result<()> {
+    fn mounted(self: &Arc<Self>, group: &str, new: bool, restricted: bool) -> Result<()> {
         self.remember(|state| {
             let entry = state.group(group);
             entry.mounted = true;
+            entry.restricted = restricted;
             if new {
                 entry.mount_points.clear();
             }
@@ -316,14 +325,47 @@ impl Instance {
 
     /// # Errors
     /// If the engine refuses.
-    pub fn mount_group(self: &Arc<Self>, group: &str, force: bool) -> Result<()> {
+    pub fn mount_group(self: &Arc<Self>, group: &str, force: bool, restricted: bool) -> Result<()> {
         let own = self.group_lock(group);
         let _held = lock(&own);
         let engine = self.engine(group).or_else(|_| self.start_engine(group))?;
-        engine.ask(&Request::Mount { force })?;
+        engine.ask(&Request::Mount { force, restricted })?;
         // Those that it had when its guard gave it up; after a dismount there are none.
-        self.serve_again(&engine, group);
-        self.mounted(group, false)
+        if !restricted {
+            self.serve_again(&engine, group);
+        }
+        self.mounted(group, false, restricted)
+    }
+
+    /// Gives up a group that is not mounted: the headers of its disks in sight say FORMER.
+    ///
+    /// # Errors
+    /// If an engine holds one of its disks, or one cannot be written.
+    pub fn drop_unmounted(self: &Arc<Self>, group: &str) -> Result<()> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        // Its guard may be about to mount it again.
+        let was_mounted = lock(&self.state).groups.get(group).is_some_and(|entry| entry.mounted);
+        let note = |mounted: bool| {
+            move |state: &mut State| {
+                if let Some(entry) = state.groups.get_mut(group) {
+                    entry.mounted = mounted;
+                }
+            }
+        };
+        self.remember(note(false))?;
+        let engine = self.engine(group).or_else(|_| self.start_engine(group));
+        let dropped = engine.and_then(|engine| engine.ask(&Request::DropUnmounted));
+        if dropped.is_err() {
+            self.remember_or_say(group, note(was_mounted));
+            if was_mounted {
+                self.guard(group);
+            }
+            return dropped;
+        }
+        self.forget_mounts(group);
+        self.remember_or_say(group, |state| drop(state.groups.remove(group)));
+        Ok(())
     }
 
     /// # Errors

@@ -2,27 +2,41 @@
 //!
 //! Each statement gets an SQLite of its own, in memory, and thrown away afterwards:
 //!
-//!   1. Make the views as empty tables and prepare the statement. The authorizer hears which columns it reads.
-//!   2. Fetch those columns of those views from each engine; discovery adds disks and groups that are not mounted.
+//!   1. Declare the views as empty tables ([`table`]) and prepare the statement. The authorizer hears which columns it
+//!      reads. What engines can do for it (conditions, sums and counts) is left to them ([`plan`]).
+//!   2. Fetch those columns of those views from each engine ([`fetch`]); discovery adds disks and groups that are not
+//!      mounted.
 //!   3. Run the statement: only reading, for a limited time, with limited memory, until its client goes away.
 //!
 //! So a statement can hurt nobody but itself: engines answer from a snapshot, and the instance is in nobody's way.
 
+mod fetch;
+mod fetched;
+mod plan;
+mod table;
+#[cfg(test)]
+mod tests;
+
 use super::{
+    functions, idle,
     psql::{self, Rewritten},
-    views::{COMPOUND, Type, VIEWS, View},
+    types,
+    views::{Type, View},
 };
 use crate::{
-    alert::rfc3339,
     refusal::{Refusal, state},
     sql::tokens::{Kind, Text},
 };
-use plinth_engine::admin::{AdminError, Estimate, HeaderStatus, Rows, Survey, Value};
+use fetch::Fetching;
+use plan::{Plan, Planned};
+use plinth_engine::{
+    admin::{AdminError, Estimate, Survey, Value},
+    rows::Seen,
+};
 use rusqlite::{
     Connection, OpenFlags, Statement,
     hooks::{AuthAction, AuthContext, Authorization},
     limits::Limit,
-    types::ValueRef,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,6 +46,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use table::Shared;
 
 type Result<T> = std::result::Result<T, Refusal>;
 
@@ -41,18 +56,18 @@ const RUN_MAX: Duration = Duration::from_secs(60);
 const VALUE_MAX: i32 = 16 << 20;
 /// The largest result, in bytes, about.
 const RESULT_MAX: usize = 512 << 20;
-/// Most rows fetched from engines for one statement.
-const FETCH_MAX: usize = 20_000_000;
+/// Memory of all statements together, in bytes; the one that asks for more is refused.
+const HEAP_MAX: u64 = 1 << 30;
 /// SQLite's steps between two looks at the clock.
 const STEPS: i32 = 10_000;
-/// Columns that engines do not know.
-const OURS: [&str; 1] = ["remark"];
+/// How the names of views end that look for no disks.
+const TWIN: &str = "_stat";
 
 /// Where rows come from.
 pub trait Source {
     /// Mounted groups (as far as we know) and their numbers.
     fn groups(&self) -> BTreeMap<String, u32>;
-    /// Runs a SELECT in a group's engine.
+    /// Runs a SELECT in a group's engine; the rows come in parts (engine's `rows.rs`).
     ///
     /// # Errors
     /// If the engine does not answer, or refuses.
@@ -60,8 +75,8 @@ pub trait Source {
         &self,
         group: &str,
         sql: &str,
-        row: &mut dyn FnMut(Vec<Value>) -> std::result::Result<(), AdminError>,
-    ) -> std::result::Result<Rows, AdminError>;
+        part: &mut dyn FnMut(usize, Vec<u8>) -> std::result::Result<(), AdminError>,
+    ) -> std::result::Result<(), AdminError>;
     /// # Errors
     /// If it takes too long.
     fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError>;
@@ -69,6 +84,8 @@ pub trait Source {
     fn estimates(&self) -> Vec<Estimated>;
     /// Who asks, for `current_user`.
     fn user(&self) -> String;
+    /// Rows of `v$pwfile_users`.
+    fn password_users(&self) -> Vec<Vec<Value>>;
 }
 
 /// What an `EXPLAIN WORK` has said.
@@ -128,8 +145,9 @@ pub fn run(
     notices: &mut Vec<String>,
 ) -> Result<Table> {
     let mut prepared = Prepared::new(source, query)?;
+    prepared.plan(query, parameters)?;
     prepared.fill(source, cancel, notices)?;
-    prepared.run(parameters, cancel)
+    idle::run(|| prepared.run(parameters, cancel)).unwrap_or_else(|| Err(Refusal::canceled()))
 }
 
 /// Tells the parameters and columns of a query. Types of expressions are those of the first values they have now.
@@ -138,62 +156,126 @@ pub fn run(
 /// As [`run`].
 pub fn describe(source: &dyn Source, query: &str, cancel: &Cancel) -> Result<Described> {
     let mut prepared = Prepared::new(source, query)?;
-    let (known, parameters) = {
-        let statement = prepared.statement()?;
-        (prepared.known_types(&statement), statement.parameter_count())
-    };
-    let columns = if known.iter().all(|(_, kind)| kind.is_some()) {
-        known.into_iter().map(|(name, kind)| Column { name, kind: kind.unwrap_or(Type::Text) }).collect()
-    } else {
-        prepared.fill(source, cancel, &mut Vec::new())?;
-        prepared.run(&vec![Value::Null; parameters], cancel)?.columns
+    let parameters = prepared.statement()?.parameter_count();
+    let declared = prepared.columns.iter().map(|(name, kind)| Some(Column { name: name.clone(), kind: (*kind)? }));
+    let columns = match declared.collect() {
+        Some(columns) => columns,
+        None => {
+            let nothing = vec![Value::Null; parameters];
+            prepared.plan(query, &nothing)?;
+            prepared.fill(source, cancel, &mut Vec::new())?;
+            let run = idle::run(|| prepared.run(&nothing, cancel));
+            run.unwrap_or_else(|| Err(Refusal::canceled()))?.columns
+        }
     };
     Ok(Described { parameters, columns })
 }
 
-/// What a statement reads.
-#[derive(Debug, Default)]
-struct Reads {
-    /// Columns by view.
-    columns: BTreeMap<&'static str, BTreeSet<String>>,
-    /// Whether disks must be looked for: a view was read by itself, not by its twin.
-    discovery: bool,
+/// A table that a statement reads.
+struct TableRead {
+    shared: Shared,
+    fetch: Fetch,
 }
+
+/// What is asked of engines to fill a table.
+enum Fetch {
+    /// The columns that are read of a view.
+    View(&'static View),
+    /// What [`plan`] found to be enough.
+    Planned(Planned),
+}
+
+/// Columns that a statement reads, by table, in lower case.
+type Reads = BTreeMap<String, BTreeSet<String>>;
 
 struct Prepared {
     connection: Connection,
     rewritten: Rewritten,
+    /// What runs: the rewritten statement, or what is left of it where engines do a part.
+    sql: String,
+    /// By name, in lower case.
+    tables: BTreeMap<String, TableRead>,
+    heard: Arc<Mutex<Reads>>,
     reads: Reads,
+    /// Of the result: names, and types where a view declares them.
+    columns: Vec<(String, Option<Type>)>,
 }
 
 impl Prepared {
     fn new(source: &dyn Source, query: &str) -> Result<Self> {
         let rewritten = psql::rewrite(query)?;
+        let mut tables = BTreeMap::new();
         let mut connection = open(&source.user()).map_err(|error| internal(&error))?;
-        if psql::mentions_catalog(&rewritten.sql) {
-            psql::create_catalog(&connection, &source.user()).map_err(|error| internal(&error))?;
+        for view in super::views::all() {
+            let shared =
+                Shared::new(view.columns.iter().map(|(name, kind)| ((*name).to_owned(), Some(*kind))).collect());
+            let twin = view.has_twin.then(|| format!("{}{TWIN}", view.name));
+            for name in std::iter::once(view.name.to_owned()).chain(twin) {
+                shared.declare(&connection, &name).map_err(|error| internal(&error))?;
+                tables.insert(name, TableRead { shared: shared.clone(), fetch: Fetch::View(view) });
+            }
         }
-        let reads = Arc::new(Mutex::new(Reads::default()));
-        let heard = Arc::clone(&reads);
+        psql::create_global_views(&connection, &rewritten.sql).map_err(|error| internal(&error))?;
+        if psql::mentions_catalog(&rewritten.sql) {
+            psql::create_catalog(&connection, &source.user(), &source.password_users())
+                .map_err(|error| internal(&error))?;
+        }
+        let heard = Arc::new(Mutex::new(Reads::default()));
+        let hears = Arc::clone(&heard);
         connection
             .authorizer(Some(move |context: AuthContext<'_>| {
-                note(&mut heard.lock().unwrap_or_else(PoisonError::into_inner), &context);
+                note(&mut hears.lock().unwrap_or_else(PoisonError::into_inner), &context);
                 authorize(&context)
             }))
             .map_err(|error| internal(&error))?;
-        let mut prepared = Self { connection, rewritten, reads: Reads::default() };
-        prepared.statement().map(drop)?;
-        prepared.reads = std::mem::take(&mut *reads.lock().unwrap_or_else(PoisonError::into_inner));
-        prepared.reads.discovery = looks_for_disks(query)?;
-        for view in read_silently(query)? {
-            let columns = prepared.reads.columns.entry(view.name).or_default();
-            columns.extend(view.columns.iter().map(|(column, _)| (*column).to_owned()));
+        let sql = rewritten.sql.clone();
+        let (reads, columns) = (Reads::default(), Vec::new());
+        let mut prepared = Self { connection, rewritten, sql, tables, heard, reads, columns };
+        prepared.columns = {
+            let statement = prepared.statement()?;
+            let told =
+                |column: rusqlite::Column<'_>| (column.name().to_owned(), column.decl_type().and_then(Type::declared));
+            let columns: Vec<_> = statement.columns().map(told).collect();
+            // Of expressions, what follows from their text.
+            let inferred = types::of_columns(query, columns.len());
+            columns.into_iter().zip(inferred).map(|((name, kind), inferred)| (name, kind.or(inferred))).collect()
+        };
+        prepared.reads = prepared.heard();
+        for table in read_silently(query)? {
+            if let Some(TableRead { fetch: Fetch::View(view), .. }) = prepared.tables.get(&table) {
+                let columns = view.columns.iter().map(|(column, _)| (*column).to_owned());
+                prepared.reads.entry(table).or_default().extend(columns);
+            }
         }
         Ok(prepared)
     }
 
+    /// What was heard since the last time.
+    fn heard(&self) -> Reads {
+        std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Leaves to engines what they can do. A plan that cannot be prepared is none.
+    fn plan(&mut self, query: &str, parameters: &[Value]) -> Result<()> {
+        if !read_silently(query)?.is_empty() {
+            return Ok(());
+        }
+        let Some(Plan { sql, tables }) = plan::plan(&self.sql, parameters) else { return Ok(()) };
+        for table in tables {
+            let shared = Shared::new(table.columns());
+            shared.declare(&self.connection, &table.name).map_err(|error| internal(&error))?;
+            self.tables.insert(table.name.clone(), TableRead { shared, fetch: Fetch::Planned(table) });
+        }
+        let prepared = self.connection.prepare(&sql).is_ok_and(|planned| planned.column_count() == self.columns.len());
+        let heard = self.heard();
+        if prepared {
+            (self.sql, self.reads) = (sql, heard);
+        }
+        Ok(())
+    }
+
     fn statement(&self) -> Result<Statement<'_>> {
-        self.connection.prepare(&self.rewritten.sql).map_err(|error| self.refused(error, None))
+        self.connection.prepare(&self.sql).map_err(|error| self.refused(error, None))
     }
 
     fn refused(&self, error: rusqlite::Error, why: Option<Refusal>) -> Refusal {
@@ -225,7 +307,9 @@ impl Prepared {
                 match error.code {
                     ErrorCode::AuthorizationForStatementDenied => Refusal::new(state::PERMISSION, message)
                         .hint("statements can only read, with SELECT, from the views"),
-                    ErrorCode::OutOfMemory | ErrorCode::TooBig => Refusal::new(state::TOO_COMPLEX, message),
+                    ErrorCode::OutOfMemory | ErrorCode::TooBig => {
+                        Refusal::new(state::TOO_COMPLEX, message).hint("add a WHERE or a LIMIT")
+                    }
                     _ => Refusal::new("22000", message),
                 }
             }
@@ -233,229 +317,34 @@ impl Prepared {
         }
     }
 
-    /// Names of the result's columns, and their types where a view declares them.
-    fn known_types(&self, statement: &Statement<'_>) -> Vec<(String, Option<Type>)> {
-        let column =
-            |column: rusqlite::Column<'_>| (column.name().to_owned(), column.decl_type().and_then(Type::declared));
-        statement.columns().map(column).collect()
-    }
-
     /// Step 2.
     fn fill(&self, source: &dyn Source, cancel: &Cancel, notices: &mut Vec<String>) -> Result<()> {
         let groups = source.groups();
-        let survey = if self.reads.discovery {
+        let looks_for_disks = |name: &String| matches!(self.tables.get(name), Some(TableRead { fetch: Fetch::View(view), .. }) if view.has_twin && view.name == name);
+        let mut survey = Vec::new();
+        if self.reads.keys().any(looks_for_disks) {
             match source.survey() {
-                Ok(survey) => survey,
-                Err(error) => {
-                    notices.push(format!("disks of no mounted group are not shown: {error}"));
-                    Vec::new()
-                }
-            }
-        } else {
-            Vec::new()
-        };
-        let mut fetched = 0;
-        for (name, columns) in &self.reads.columns {
-            let Some(view) = super::views::find(name) else { continue };
-            if view.name == "v$asm_estimate" {
-                self.estimates(view, &source.estimates(), &groups)?;
-                continue;
-            }
-            let mut wanted = columns.clone();
-            wanted.insert("group_number".into());
-            if view.name == "v$asm_disk" {
-                wanted.insert("path".into());
-                wanted.insert("name".into());
-            }
-            let wanted: Vec<&str> = wanted.iter().map(String::as_str).filter(|column| !OURS.contains(column)).collect();
-            let mut paths = BTreeSet::new();
-            for (group, number) in &groups {
-                if cancel.is_cancelled() {
-                    return Err(Refusal::canceled());
-                }
-                let sql = format!("SELECT {} FROM {}", wanted.join(", "), view.name);
-                let mut insert = Insert::new(self, view, &wanted)?;
-                let result = source.query(group, &sql, &mut |mut row| {
-                    fetched += 1;
-                    if fetched > FETCH_MAX {
-                        return Err(AdminError::new(plinth_engine::admin::Code::NotSupported, TOO_MANY));
-                    }
-                    number_row(&wanted, &mut row, *number);
-                    if let Some(Value::Text(path)) =
-                        wanted.iter().position(|column| *column == "path").and_then(|at| row.get(at))
-                    {
-                        paths.insert(path.clone());
-                    }
-                    insert.row(&row).map_err(|error| AdminError::new(plinth_engine::admin::Code::Io, error))
-                });
-                drop(insert);
-                if let Err(error) = result {
-                    notices.push(format!("nothing of disk group {group} is shown: {error}"));
-                    if view.name == "v$asm_diskgroup" {
-                        self.insert(
-                            view,
-                            &["group_number", "name", "state"],
-                            vec![
-                                Value::Integer(i64::from(*number)),
-                                Value::Text(group.clone()),
-                                Value::Text("BROKEN".into()),
-                            ],
-                        )?;
-                    }
-                }
-            }
-            match view.name {
-                "v$asm_disk" => {
-                    let rest = self.returned_disks(&survey, &groups, paths)?;
-                    self.unmounted_disks(view, &survey, &rest)?;
-                }
-                "v$asm_diskgroup" => self.unmounted_groups(view, &survey, &groups)?,
-                _ => {}
+                Ok(found) => survey = found,
+                Err(error) => notices.push(format!("disks of no mounted group are not shown: {error}")),
             }
         }
-        Ok(())
-    }
-
-    fn insert(&self, view: &View, columns: &[&str], row: Vec<Value>) -> Result<()> {
-        Insert::new(self, view, columns)?.row(&row).map_err(|error| internal(&error))
-    }
-
-    fn estimates(&self, view: &View, estimates: &[Estimated], groups: &BTreeMap<String, u32>) -> Result<()> {
-        let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-        for Estimated { group, id, when, estimate } in estimates {
-            let row = vec![
-                number(groups.get(group).copied().unwrap_or(0).into()),
-                Value::Text(id.clone()),
-                Value::Text(rfc3339(*when).chars().take(19).collect::<String>().replace('T', " ")),
-                number(estimate.work),
-                Value::Integer(0),
-                number(estimate.least),
-                number(estimate.work.saturating_mul(estimate.au_size)),
-            ];
-            let columns: Vec<&str> = view.columns.iter().map(|(column, _)| *column).collect();
-            self.insert(view, &columns, row)?;
-        }
-        Ok(())
-    }
-
-    /// A disk that its group does without, and that is in sight again, is shown once, with its path. Returns all paths
-    /// that are shown.
-    fn returned_disks(
-        &self,
-        survey: &[Survey],
-        groups: &BTreeMap<String, u32>,
-        mut shown: BTreeSet<String>,
-    ) -> Result<BTreeSet<String>> {
-        for disk in survey.iter().filter(|disk| disk.header == HeaderStatus::Member) {
-            if shown.contains(&disk.path) {
-                continue;
-            }
-            let number = disk.group.as_ref().and_then(|group| groups.get(group));
-            let (Some(number), Some(name)) = (number, &disk.name) else { continue };
-            let sql =
-                "UPDATE v$asm_disk SET path = ?1 WHERE group_number = ?2 AND name = ?3 AND coalesce(path, '') = ''";
-            let changed = filling(|| self.connection.prepare(sql))
-                .and_then(|mut statement| statement.execute((&disk.path, *number, name)))
-                .map_err(|error| internal(&error))?;
-            if changed > 0 {
-                shown.insert(disk.path.clone());
+        let mut fetching = Fetching { source, groups: &groups, survey: &survey, cancel, notices, rows: 0, bytes: 0 };
+        // A view and its twin are one table.
+        let mut views: BTreeMap<&'static str, (&View, &Shared, BTreeSet<&str>)> = BTreeMap::new();
+        for (name, columns) in &self.reads {
+            match self.tables.get(name) {
+                None => {}
+                Some(TableRead { shared, fetch: Fetch::Planned(planned) }) => {
+                    shared.fill(fetching.planned(planned, columns)?);
+                }
+                Some(TableRead { shared, fetch: Fetch::View(view) }) => {
+                    let (_, _, wanted) = views.entry(view.name).or_insert((*view, shared, BTreeSet::new()));
+                    wanted.extend(columns.iter().map(String::as_str));
+                }
             }
         }
-        Ok(shown)
-    }
-
-    fn unmounted_disks(&self, view: &View, survey: &[Survey], mounted: &BTreeSet<String>) -> Result<()> {
-        const COLUMNS: [&str; 25] = [
-            "group_number",
-            "disk_number",
-            "mount_status",
-            "header_status",
-            "mode_status",
-            "state",
-            "redundancy",
-            "library",
-            "os_mb",
-            "total_mb",
-            "free_mb",
-            "name",
-            "failgroup",
-            "path",
-            "sector_size",
-            "logical_sector_size",
-            "failgroup_type",
-            "thin_provision_capable",
-            "voting_file",
-            "remark",
-            "con_id",
-            "compound_index",
-            "incarnation",
-            "reads",
-            "writes",
-        ];
-        let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
-        let word = |word: &str| Value::Text(word.to_owned());
-        let number = |number: u64| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-        for (at, disk) in survey.iter().filter(|disk| !mounted.contains(&disk.path)).enumerate() {
-            let mount_status = match disk.header {
-                HeaderStatus::Conflict | HeaderStatus::Unknown => "IGNORED",
-                _ => "CLOSED",
-            };
-            let row = vec![
-                Value::Integer(0),
-                number(at as u64),
-                word(mount_status),
-                Value::Text(disk.header.to_string()),
-                word("ONLINE"),
-                word("NORMAL"),
-                word("UNKNOWN"),
-                word("System"),
-                number(disk.size >> 20),
-                Value::Integer(0),
-                Value::Integer(0),
-                text(&disk.name),
-                text(&disk.failure_group),
-                Value::Text(disk.path.clone()),
-                number(u64::from(disk.physical_sector)),
-                number(u64::from(disk.logical_sector)),
-                word(if disk.quorum { "QUORUM" } else { "REGULAR" }),
-                word(if disk.can_discard { "Y" } else { "N" }),
-                word("N"),
-                text(&disk.remark),
-                Value::Integer(0),
-                number(at as u64),
-                Value::Integer(0),
-                Value::Integer(0),
-                Value::Integer(0),
-            ];
-            self.insert(view, &COLUMNS, row)?;
-        }
-        Ok(())
-    }
-
-    fn unmounted_groups(&self, view: &View, survey: &[Survey], mounted: &BTreeMap<String, u32>) -> Result<()> {
-        let members = survey.iter().filter(|disk| disk.header == HeaderStatus::Member);
-        let seen: BTreeSet<(&String, &Option<String>)> =
-            members.filter_map(|disk| disk.group.as_ref().map(|group| (group, &disk.group_id))).collect();
-        for (group, _) in seen.into_iter().filter(|(group, _)| !mounted.contains_key(*group)) {
-            const COLUMNS: [&str; 13] = [
-                "group_number",
-                "name",
-                "sector_size",
-                "logical_sector_size",
-                "block_size",
-                "allocation_unit_size",
-                "state",
-                "total_mb",
-                "free_mb",
-                "required_mirror_free_mb",
-                "usable_file_mb",
-                "offline_disks",
-                "con_id",
-            ];
-            let mut row = vec![Value::Integer(0); COLUMNS.len()];
-            row[1] = Value::Text(group.clone());
-            row[6] = Value::Text("DISMOUNTED".into());
-            self.insert(view, &COLUMNS, row)?;
+        for (view, shared, wanted) in views.into_values() {
+            shared.fill(fetching.view(view, &wanted)?);
         }
         Ok(())
     }
@@ -464,8 +353,15 @@ impl Prepared {
     fn run(&mut self, parameters: &[Value], cancel: &Cancel) -> Result<Table> {
         let began = Instant::now();
         let watched = cancel.clone();
+        let mut pace = idle::Pace::new(cancel);
         self.connection
-            .progress_handler(STEPS, Some(move || watched.is_cancelled() || began.elapsed() > RUN_MAX))
+            .progress_handler(
+                STEPS,
+                Some(move || {
+                    pace.look();
+                    watched.is_cancelled() || began.elapsed() > RUN_MAX
+                }),
+            )
             .map_err(|error| internal(&error))?;
         let why = || {
             if cancel.is_cancelled() {
@@ -477,7 +373,7 @@ impl Prepared {
             }
         };
         let mut statement = self.statement()?;
-        let known = self.known_types(&statement);
+        let known = &self.columns;
         for at in 1..=statement.parameter_count() {
             let number = match statement.parameter_name(at) {
                 Some(name) => name.trim_start_matches(['$', '?', ':', '@']).parse().ok(),
@@ -501,13 +397,7 @@ impl Prepared {
             };
             let mut values = Vec::with_capacity(known.len());
             for at in 0..known.len() {
-                let value = match row.get_ref(at).map_err(|error| self.refused(error, why()))? {
-                    ValueRef::Null => Value::Null,
-                    ValueRef::Integer(number) => Value::Integer(number),
-                    ValueRef::Real(number) => Value::Real(number),
-                    ValueRef::Text(text) => Value::Text(String::from_utf8_lossy(text).into_owned()),
-                    ValueRef::Blob(bytes) => Value::Blob(bytes.to_vec()),
-                };
+                let value = Seen::from(row.get_ref(at).map_err(|error| self.refused(error, why()))?).to_value();
                 size += 16
                     + match &value {
                         Value::Text(text) => text.len(),
@@ -523,42 +413,30 @@ impl Prepared {
         }
         drop(rows);
         table.columns = known
-            .into_iter()
+            .iter()
             .enumerate()
             .map(|(at, (name, kind))| Column {
-                name,
-                kind: fitting(kind, table.rows.iter().filter_map(|row| row.get(at))),
+                name: name.clone(),
+                kind: fitting(*kind, table.rows.iter().filter_map(|row| row.get(at))),
             })
             .collect();
         Ok(table)
     }
 }
 
-/// Views of which the authorizer does not hear all: the columns that `JOIN ... USING` and `NATURAL JOIN` compare.
-fn read_silently(query: &str) -> Result<Vec<&'static View>> {
+/// Tables of which the authorizer does not hear all: the columns that `JOIN ... USING` and `NATURAL JOIN` compare.
+fn read_silently(query: &str) -> Result<Vec<String>> {
     let text = Text::new(query)?;
     let tokens: Vec<_> = text.statements().flatten().collect();
     if !tokens.iter().any(|token| token.is("USING") || token.is("NATURAL")) {
         return Ok(Vec::new());
     }
     let named = tokens.iter().filter_map(|token| match &token.kind {
-        Kind::Word(word) | Kind::Quoted(word) => {
-            let word = word.to_ascii_lowercase();
-            super::views::find(word.strip_suffix("_stat").unwrap_or(&word))
-        }
+        Kind::Word(word) | Kind::Quoted(word) => Some(word.to_ascii_lowercase()),
         _ => None,
     });
-    Ok(named.collect())
-}
-
-/// Whether a query names a view whose twin looks for no disks, by its own name.
-fn looks_for_disks(query: &str) -> Result<bool> {
-    let text = Text::new(query)?;
-    let names = text.statements().flatten().filter_map(|token| match &token.kind {
-        Kind::Word(word) | Kind::Quoted(word) => super::views::find(word),
-        _ => None,
-    });
-    Ok(names.into_iter().any(|view| view.has_twin))
+    let local = named.map(|word| psql::local(&word).to_owned());
+    Ok(local.filter(|word| super::views::find(word.strip_suffix(TWIN).unwrap_or(word)).is_some()).collect())
 }
 
 /// What SQLite says of a statement that it does not understand.
@@ -573,13 +451,11 @@ fn misunderstood(message: &str) -> Refusal {
     };
     let refusal = Refusal::new(state, message);
     if message.starts_with("no such table") {
-        let views: Vec<&str> = VIEWS.iter().map(|view| view.name).collect();
+        let views: Vec<&str> = super::views::all().map(|view| view.name).collect();
         return refusal.hint(format!("the views are {}", views.join(", ")));
     }
     refusal
 }
-
-const TOO_MANY: &str = "more rows than one statement may read";
 
 /// The type of a column: the declared one if all values are of it, else the first that all values fit.
 fn fitting<'a>(declared: Option<Type>, values: impl Iterator<Item = &'a Value>) -> Type {
@@ -608,58 +484,7 @@ struct Bound<'a>(&'a Value);
 
 impl rusqlite::ToSql for Bound<'_> {
     fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
-        use rusqlite::types::ToSqlOutput;
-        Ok(ToSqlOutput::Borrowed(match self.0 {
-            Value::Null => ValueRef::Null,
-            Value::Integer(number) => ValueRef::Integer(*number),
-            Value::Real(number) => ValueRef::Real(*number),
-            Value::Text(text) => ValueRef::Text(text.as_bytes()),
-            Value::Blob(bytes) => ValueRef::Blob(bytes),
-        }))
-    }
-}
-
-/// Puts rows into a view's table.
-struct Insert<'a> {
-    statement: Statement<'a>,
-}
-
-impl<'a> Insert<'a> {
-    fn new(prepared: &'a Prepared, view: &View, columns: &[&str]) -> Result<Self> {
-        let marks = vec!["?"; columns.len()].join(", ");
-        let sql = format!("INSERT INTO {} ({}) VALUES ({marks})", view.name, columns.join(", "));
-        let statement = filling(|| prepared.connection.prepare(&sql));
-        Ok(Self { statement: statement.map_err(|error| internal(&error))? })
-    }
-
-    fn row(&mut self, row: &[Value]) -> rusqlite::Result<()> {
-        self.statement.execute(rusqlite::params_from_iter(row.iter().map(Bound))).map(drop)
-    }
-}
-
-thread_local! {
-    /// Whether this thread prepares a statement of our own.
-    static FILLING: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-/// Prepares a statement of our own, which may write.
-fn filling<T>(prepare: impl FnOnce() -> T) -> T {
-    FILLING.with(|filling| filling.set(true));
-    let prepared = prepare();
-    FILLING.with(|filling| filling.set(false));
-    prepared
-}
-
-/// Gives a row its group's number.
-fn number_row(columns: &[&str], row: &mut [Value], group: u32) {
-    for (column, value) in columns.iter().zip(row) {
-        if *column == "group_number" {
-            *value = Value::Integer(i64::from(group));
-        } else if COMPOUND.contains(column)
-            && let Value::Integer(number) = value
-        {
-            *number = number.wrapping_add(i64::from(group) << 24);
-        }
+        Ok(rusqlite::types::ToSqlOutput::Borrowed(Seen::from(self.0).into()))
     }
 }
 
@@ -667,31 +492,28 @@ fn open(user: &str) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_MEMORY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(":memory:", flags)?;
     let mut sql = String::from("PRAGMA journal_mode = OFF; PRAGMA temp_store = MEMORY; PRAGMA trusted_schema = OFF;");
-    for view in &VIEWS {
-        let columns: Vec<String> =
-            view.columns.iter().map(|(name, kind)| format!("{name} {}", kind.declaration())).collect();
-        sql.push_str(&format!("CREATE TABLE {} ({});", view.name, columns.join(", ")));
-        if view.has_twin {
-            sql.push_str(&format!("CREATE VIEW {0}_stat AS SELECT * FROM {0};", view.name));
-        }
-    }
     sql.push_str("CREATE TABLE dual (dummy TEXT); INSERT INTO dual VALUES ('X');");
+    sql.push_str(&format!("PRAGMA hard_heap_limit = {HEAP_MAX};"));
     connection.execute_batch(&sql)?;
     connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, VALUE_MAX)?;
     connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
     psql::create_functions(&connection, user)?;
+    functions::create(&connection, user)?;
     Ok(connection)
 }
 
 fn internal(error: &rusqlite::Error) -> Refusal {
+    if error.sqlite_error_code() == Some(rusqlite::ErrorCode::OutOfMemory) {
+        // Another statement has it all.
+        return Refusal::new(state::TOO_COMPLEX, error).hint("try again");
+    }
     Refusal::new(state::INTERNAL, format!("preparing the views: {error}"))
 }
 
 /// Hears what a statement reads.
 fn note(reads: &mut Reads, context: &AuthContext<'_>) {
     let AuthAction::Read { table_name, column_name } = context.action else { return };
-    let Some(view) = super::views::find(table_name) else { return };
-    let columns = reads.columns.entry(view.name).or_default();
+    let columns = reads.entry(table_name.to_ascii_lowercase()).or_default();
     if !column_name.is_empty() {
         columns.insert(column_name.to_ascii_lowercase());
     }
@@ -706,11 +528,6 @@ fn authorize(context: &AuthContext<'_>) -> Authorization {
             Authorization::Deny
         }
         AuthAction::Function { .. } => Authorization::Allow,
-        AuthAction::Insert { .. } | AuthAction::Update { .. } | AuthAction::Transaction { .. }
-            if FILLING.with(std::cell::Cell::get) =>
-        {
-            Authorization::Allow
-        }
         _ => Authorization::Deny,
     }
 }

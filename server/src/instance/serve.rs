@@ -3,8 +3,9 @@
 use super::{
     Instance, Looking, control,
     discovery::Discovery,
+    passwords::Passwords,
     state::{DEFAULT_DISKSTRING, State},
-    wire,
+    wire::{self, network::Network},
 };
 use crate::{alert::Alert, paths::Paths, process, world::IoChoice};
 use plinth_engine::event::Severity;
@@ -29,6 +30,8 @@ pub struct Options {
     /// Replaces what is remembered.
     pub diskstring: Option<String>,
     pub looking: Looking,
+    /// Where to listen beside the unix socket; `Some(None)`: nowhere. Replaces what is remembered.
+    pub network: Option<Option<Network>>,
     pub io: IoChoice,
 }
 
@@ -70,10 +73,24 @@ fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
         )));
     };
     let loaded = State::load(&paths.instance())?;
-    let mut state = loaded.clone().unwrap_or(State { diskstring: DEFAULT_DISKSTRING.into(), groups: BTreeMap::new() });
+    let mut state = loaded.clone().unwrap_or_else(|| State {
+        diskstring: DEFAULT_DISKSTRING.into(),
+        groups: BTreeMap::new(),
+        network: None,
+        passwords: Passwords::default(),
+    });
     if let Some(diskstring) = options.diskstring {
         state.diskstring = diskstring;
     }
+    let is_new = options.network.is_some();
+    if let Some(network) = options.network {
+        network.iter().try_for_each(Network::check)?;
+        state.network = network;
+    }
+    if state.passwords.secret.is_empty() {
+        state.passwords.secret = wire::scram::new_secret().ok_or_else(|| io::Error::other("no random bytes"))?;
+    }
+    let network = state.network.clone();
     let discovery = Discovery::new(options.io, &state.diskstring)?;
     if loaded.as_ref() != Some(&state) {
         state.store(&paths.instance())?;
@@ -102,7 +119,11 @@ fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
     for group in instance.groups().into_keys() {
         instance.adopt(&group);
     }
-    wire::listen(&instance, postgres)?;
+    let doorman = Arc::default();
+    wire::listen(&instance, postgres, &doorman)?;
+    if let Some(network) = network {
+        wire::network::listen(&instance, &network, is_new, &doorman)?;
+    }
     control::listen(&instance, own)?;
     Ok((instance, lock))
 }

@@ -1,29 +1,33 @@
 //! One statement carried out: what both ways in, psql's and our own, have in common.
 
+mod access;
+mod scrub;
+mod work;
+
 use super::{
-    Access, Instance,
+    Access, Instance, lock, passwords,
     query::{self, Cancel, Column, Described, Estimated, Source, Table},
+    settings::{self, Settings},
     views::Type,
 };
 use crate::{
-    alert,
     engine::{client::Client, protocol::Request},
     process::Peer,
     refusal::{Refusal, state},
     sql::{
         Statement,
         parser::parse_size,
-        statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Work},
+        statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance},
     },
     users,
 };
 use plinth_engine::admin::{
-    self, AdminError, Code, Conversion, Departure, Estimate, Exchange, HeaderStatus, NewDisk, NewGroup, Replacement,
-    Report, Rows, Selection, Survey, Value,
+    AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup, Replacement, Report, Selection,
+    Survey, Value,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
@@ -43,7 +47,14 @@ type Places = Vec<(String, usize)>;
 pub struct Context {
     pub instance: Arc<Instance>,
     pub access: Access,
+    /// The name of who asks.
+    pub who: String,
+    /// The process at the other end of the unix socket; over the network, no user of this host.
     pub peer: Peer,
+    /// Whether who asks has come with a password, and its role is looked up for each statement.
+    pub with_password: bool,
+    /// What the client has `SET`.
+    pub settings: Arc<Mutex<Settings>>,
     /// A DROP returns when the disks can be pulled, unless it says NOWAIT.
     pub waits_for_drops: bool,
 }
@@ -89,6 +100,7 @@ pub fn describe(context: &Context, statement: &Statement, cancel: &Cancel) -> Re
         Statement::ShowAll => {
             Ok(Some(Described { parameters: 0, columns: ["name", "setting"].map(text_column).to_vec() }))
         }
+        Statement::ExplainWork { .. } => Ok(Some(Described { parameters: 0, columns: work::columns() })),
         _ => Ok(None),
     }
 }
@@ -108,6 +120,50 @@ fn note(text: String) -> Notice {
 }
 
 impl Context {
+    /// Of a process on this host.
+    #[must_use]
+    pub fn of_peer(instance: &Arc<Instance>, access: Access, peer: Peer) -> Self {
+        Self {
+            instance: Arc::clone(instance),
+            access,
+            who: users::name(peer.uid),
+            peer,
+            with_password: false,
+            settings: Arc::default(),
+            waits_for_drops: false,
+        }
+    }
+
+    /// Of somebody who has come over the network.
+    #[must_use]
+    pub fn of_user(instance: &Arc<Instance>, access: Access, user: &str) -> Self {
+        let peer = Peer { pid: 0, uid: u32::MAX };
+        Self { who: user.to_lowercase(), with_password: true, ..Self::of_peer(instance, access, peer) }
+    }
+
+    /// What is allowed to who asks, now.
+    fn allowed(&self, statement: &Statement) -> Result<()> {
+        let access = if self.with_password {
+            self.instance
+                .role(&self.who)
+                .ok_or_else(|| Refusal::new(state::PERMISSION, format!("user {} was dropped", self.who)))?
+        } else {
+            self.access
+        };
+        let needed = passwords::needed(statement);
+        if access >= needed {
+            return Ok(());
+        }
+        let what =
+            if access == Access::Look { "may look, and not administer" } else { "may operate, and not administer" };
+        let refusal = Refusal::new(state::PERMISSION, format!("{} {what}", self.who));
+        if self.with_password {
+            return Err(refusal.hint(format!("an administrator can say: ALTER USER {} ROLE {needed}", self.who)));
+        }
+        let owner = users::name(rustix::process::geteuid().as_raw());
+        Err(refusal.hint(format!("root and {owner}, as whom the instance runs, administer")))
+    }
+
     fn carry_out(
         &self,
         statement: &Statement,
@@ -115,14 +171,7 @@ impl Context {
         cancel: &Cancel,
         notices: &mut Vec<Notice>,
     ) -> Result<Outcome> {
-        if statement.administers() && self.access != Access::Administer {
-            let owner = users::name(rustix::process::geteuid().as_raw());
-            return Err(Refusal::new(
-                state::PERMISSION,
-                format!("{} may look, and not administer", users::name(self.peer.uid)),
-            )
-            .hint(format!("root and {owner}, as whom the instance runs, administer")));
-        }
+        self.allowed(statement)?;
         let instance = &self.instance;
         match statement {
             Statement::Query(query) => {
@@ -137,7 +186,26 @@ impl Context {
                 let rows = self.settings().into_iter().map(|(name, value)| vec![text(name), text(value)]).collect();
                 Ok(Outcome::Rows(Table { columns: ["name", "setting"].map(text_column).to_vec(), rows }))
             }
-            Statement::Ignored(_) | Statement::Begin | Statement::Commit | Statement::Rollback => Ok(Outcome::Done),
+            Statement::Discard => {
+                lock(&self.settings).set("", None);
+                Ok(Outcome::Done)
+            }
+            Statement::Ignored(_)
+            | Statement::Deallocate(_)
+            | Statement::Begin
+            | Statement::Commit
+            | Statement::Rollback => Ok(Outcome::Done),
+            Statement::Set { name, value } => {
+                lock(&self.settings).set(name, value.as_deref());
+                Ok(Outcome::Done)
+            }
+            Statement::CreateUser { name, password, role } => {
+                instance.create_user(name, password, *role).map(|()| Outcome::Done)
+            }
+            Statement::AlterUser { name, password, role } => {
+                instance.alter_user(name, password.as_ref(), *role).map(|()| Outcome::Done)
+            }
+            Statement::DropUser(name) => instance.drop_user(name).map(|()| Outcome::Done),
             Statement::SetDiskstring(diskstring) => {
                 instance.set_diskstring(&diskstring.value).map_err(|error| Refusal::from(error).at(diskstring.at))?;
                 Ok(Outcome::Done)
@@ -145,17 +213,19 @@ impl Context {
             Statement::CreateGroup(create) => self.create(create, notices),
             Statement::DropGroup { name, force, contents } => {
                 if *force {
-                    return Err(self.drop_by_force(name));
+                    let dropped = self.drop_by_force(name)?;
+                    notices.push(note(format!("disk group {}: {dropped}", name.value)));
+                    return Ok(Outcome::Done);
                 }
                 instance.drop_group(&name.value, *contents).map_err(|error| Refusal::from(error).or_at(name.at))?;
                 Ok(Outcome::Done)
             }
-            Statement::Mount { groups, force } => {
+            Statement::Mount { groups, force, restricted } => {
                 let named = match groups {
                     Groups::Named(names) => names.clone(),
                     Groups::All => self.dismounted_groups()?,
                 };
-                each(&named, |group| instance.mount_group(group, *force))
+                each(&named, |group| instance.mount_group(group, *force, *restricted))
             }
             Statement::Dismount { groups, force } => {
                 each(&self.mounted_groups(groups), |group| instance.dismount_group(group, *force))
@@ -204,16 +274,34 @@ impl Context {
                 self.wait_for_rebalance(group, *rebalance, cancel)?;
                 Ok(Outcome::Done)
             }
-            Statement::ExplainWork { id, group, work, at } => {
-                self.explain(id, group, work, *at, notices)?;
+            Statement::ExplainWork { id, group, work, power, at } => {
+                self.explain((id, group), work, *power, *at, notices).map(Outcome::Rows)
+            }
+            Statement::Scrub { group, order, wait, at } => self.scrub(group, order, *wait, *at, cancel, notices),
+            Statement::StopScrub { group } => {
+                self.ask(group, &Request::StopScrub, None)?;
                 Ok(Outcome::Done)
             }
-            Statement::Check { group, repair } => {
-                let report = instance
-                    .engine(&group.value)
-                    .and_then(|engine| engine.check(*repair))
-                    .map_err(|error| Refusal::from(error).or_at(group.at))?;
+            Statement::Access { group, change, at } => self.access(group, change, *at),
+            Statement::Volume { group, change, at } => {
+                let request = Request::Volume(change.clone());
+                self.engine(group)?.ask(&request).map_err(|error| Refusal::from(error).or_at(*at))?;
+                Ok(Outcome::Done)
+            }
+            Statement::EnableVolumes { groups, change, at } => {
+                let request = Request::Volume(change.clone());
+                each(&self.mounted_groups(groups), |group| instance.engine(group)?.ask(&request))
+                    .map_err(|refusal| refusal.or_at(*at))
+            }
+            Statement::Check { group, scope, repair, at } => {
+                let report =
+                    self.engine(group)?.check(scope, *repair).map_err(|error| Refusal::from(error).or_at(*at))?;
                 checked(&group.value, &report, *repair, notices)?;
+                Ok(Outcome::Done)
+            }
+            Statement::Names { group, order, places, at } => {
+                let request = Request::Names { order: order.clone(), uid: self.peer.uid };
+                self.engine(group)?.ask(&request).map_err(|error| at_disk(error, places, *at))?;
                 Ok(Outcome::Done)
             }
             Statement::SetAttribute { group, name, value } => {
@@ -259,21 +347,15 @@ impl Context {
         }
     }
 
-    fn drop_by_force(&self, name: &At<String>) -> Refusal {
-        let name_value = &name.value;
-        if self.instance.engine(name_value).is_ok() {
-            return Refusal::from(
-                AdminError::new(
-                    Code::Invalid,
-                    format!("FORCE is for a disk group that cannot be mounted; {name_value} is"),
-                )
-                .hint(format!("DROP DISKGROUP {name_value} INCLUDING CONTENTS")),
-            )
-            .at(name.at);
+    fn drop_by_force(&self, name: &At<String>) -> Result<String> {
+        let group = &name.value;
+        if self.instance.engine(group).and_then(|engine| engine.status()).is_ok_and(|status| status.mounted) {
+            let text = format!("FORCE is for a disk group that cannot be mounted; {group} is");
+            let error = AdminError::new(Code::Invalid, text).hint(format!("DROP DISKGROUP {group} INCLUDING CONTENTS"));
+            return Err(Refusal::from(error).at(name.at));
         }
-        Refusal::new(state::NOT_SUPPORTED, "DROP DISKGROUP ... FORCE is not supported yet")
-            .hint("mount the group and drop it; or take its disks for another one with CREATE DISKGROUP ... DISK ... FORCE")
-            .at(name.at)
+        self.instance.drop_unmounted(group).map_err(|error| Refusal::from(error).or_at(name.at))?;
+        Ok("its disks in sight are FORMER; one that was not in sight still says that it is a member".to_owned())
     }
 
     /// Those that are meant, of the groups that are mounted.
@@ -374,26 +456,6 @@ impl Context {
         Ok((Exchange { add, drop }, places))
     }
 
-    /// `EXPLAIN WORK`.
-    fn explain(&self, id: &str, group: &At<String>, work: &Work, at: usize, notices: &mut Vec<Notice>) -> Result<()> {
-        let (asked, places) = match work {
-            Work::Exchange(add, drop) => {
-                let (exchange, places) = self.disks_of(add, drop)?;
-                (admin::Work::Exchange(exchange), places)
-            }
-            Work::Resize(resizes) => (admin::Work::Resize(resizes.clone()), Places::new()),
-            Work::Convert(to) => (admin::Work::Convert(Conversion(*to)), Places::new()),
-        };
-        let engine = self.engine(group)?;
-        let estimate = engine.estimate(&Request::Estimate(asked)).map_err(|error| at_disk(error, &places, at))?;
-        let Estimate { work, least, au_size } = estimate;
-        let size = work.saturating_mul(au_size) >> 20;
-        notices.push(note(format!("{work} AUs would move, {size} MiB at most; the least possible is {least} AUs")));
-        let (group, id, when) = (group.value.clone(), id.to_owned(), alert::now());
-        self.instance.keep_estimate(Estimated { group, id, when, estimate });
-        Ok(())
-    }
-
     /// `REPLACE DISK`.
     fn replace(
         &self,
@@ -432,29 +494,18 @@ impl Context {
     }
 
     fn settings(&self) -> BTreeMap<String, String> {
-        let settings = [
+        let mut settings = settings::defaults();
+        for (name, value) in [
             ("asm_diskstring", self.instance.diskstring()),
-            ("server_version", super::psql::SERVER_VERSION.to_owned()),
-            ("server_version_num", "150000".to_owned()),
-            ("server_encoding", "UTF8".to_owned()),
-            ("client_encoding", "UTF8".to_owned()),
-            ("datestyle", "ISO, MDY".to_owned()),
-            ("default_transaction_read_only", "off".to_owned()),
-            ("integer_datetimes", "on".to_owned()),
             ("is_superuser", if self.access == Access::Administer { "on" } else { "off" }.to_owned()),
-            ("lc_collate", "C".to_owned()),
-            ("max_identifier_length", "63".to_owned()),
             ("plinth.dir", self.instance.paths().dir().display().to_string()),
             ("plinth.state", self.instance.paths().state().display().to_string()),
             ("plinth.version", env!("CARGO_PKG_VERSION").to_owned()),
-            ("search_path", "public".to_owned()),
-            ("session_authorization", users::name(self.peer.uid)),
-            ("standard_conforming_strings", "on".to_owned()),
-            ("timezone", "UTC".to_owned()),
-            ("transaction_isolation", "read committed".to_owned()),
-            ("transaction_read_only", "off".to_owned()),
-        ];
-        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+            ("session_authorization", self.who.clone()),
+        ] {
+            settings.insert(name.to_owned(), value);
+        }
+        lock(&self.settings).over(settings)
     }
 
     fn show(&self, name: &At<String>) -> Result<Table> {
@@ -575,9 +626,9 @@ impl Source for Context {
         &self,
         group: &str,
         sql: &str,
-        row: &mut dyn FnMut(Vec<Value>) -> std::result::Result<(), AdminError>,
-    ) -> std::result::Result<Rows, AdminError> {
-        self.instance.engine(group)?.query(sql, row)
+        part: &mut dyn FnMut(usize, Vec<u8>) -> std::result::Result<(), AdminError>,
+    ) -> std::result::Result<(), AdminError> {
+        self.instance.engine(group)?.query(sql, part)
     }
 
     fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError> {
@@ -589,6 +640,10 @@ impl Source for Context {
     }
 
     fn user(&self) -> String {
-        users::name(self.peer.uid)
+        self.who.clone()
+    }
+
+    fn password_users(&self) -> Vec<Vec<Value>> {
+        self.instance.password_rows()
     }
 }

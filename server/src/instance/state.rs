@@ -1,7 +1,9 @@
-//! What an instance remembers: where to look for disks, what to mount at start, and under which numbers.
+//! What an instance remembers: where to look for disks, what to mount at start and under which numbers, where to listen,
+//! and who may come with a password.
 //!
 //! `instance.json` is replaced whole (written beside, synced, renamed), so that a crash leaves the old one or the new.
 
+use super::{passwords::Passwords, wire::network::Network};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -21,6 +23,11 @@ pub struct State {
     pub diskstring: String,
     #[serde(default)]
     pub groups: BTreeMap<String, GroupState>,
+    /// Where to listen beside the unix socket.
+    #[serde(default)]
+    pub network: Option<Network>,
+    #[serde(default)]
+    pub passwords: Passwords,
 }
 
 /// What is remembered of a group.
@@ -30,6 +37,9 @@ pub struct GroupState {
     pub number: u32,
     /// To be mounted at start, and again when its engine dies.
     pub mounted: bool,
+    /// Mounted for whoever administers alone.
+    #[serde(default)]
+    pub restricted: bool,
     /// Directories to mount it on, and the options.
     #[serde(default)]
     pub mount_points: BTreeMap<PathBuf, String>,
@@ -88,7 +98,12 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("instance.json");
         assert!(State::load(&path).expect("none yet").is_none());
-        let mut state = State { diskstring: "/x/*".into(), groups: BTreeMap::new() };
+        let mut state = State {
+            diskstring: "/x/*".into(),
+            groups: BTreeMap::new(),
+            network: None,
+            passwords: Passwords::default(),
+        };
         state.group("DATA").mounted = true;
         state.group("FRA").mount_points.insert("/fra".into(), "ro".into());
         state.groups.remove("DATA");

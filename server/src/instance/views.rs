@@ -2,6 +2,8 @@
 //!
 //! Rows come from the engines (engine's `views.sql`) and, for disks and groups that are not mounted, from discovery.
 
+mod stats;
+
 use Type::{Integer, Real, Text};
 
 /// The type of a column.
@@ -39,11 +41,14 @@ pub struct View {
     pub has_twin: bool,
 }
 
+/// Columns that are the group's number.
+pub const GROUP: [&str; 4] = ["group_number", "group_kffxp", "group_kfdat", "grp"];
 /// Columns whose numbers have the group's number in their high bits.
-pub const COMPOUND: [&str; 3] = ["compound_index", "parent_index", "reference_index"];
+pub const COMPOUND: [&str; 6] =
+    ["compound_index", "parent_index", "reference_index", "compound_kffxp", "compound_kfdat", "compound"];
 
-/// All views.
-pub const VIEWS: [View; 9] = [
+/// The views of what a group is and has.
+const VIEWS: &[View] = &[
     View {
         name: "v$asm_diskgroup",
         columns: &[
@@ -192,6 +197,21 @@ pub const VIEWS: [View; 9] = [
         has_twin: false,
     },
     View {
+        name: "v$asm_template",
+        columns: &[
+            ("group_number", Integer),
+            ("entry_number", Integer),
+            ("redundancy", Text),
+            ("stripe", Text),
+            ("system", Text),
+            ("name", Text),
+            ("primary_region", Text),
+            ("mirror_region", Text),
+            ("con_id", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
         name: "v$asm_operation",
         columns: &[
             ("group_number", Integer),
@@ -248,6 +268,87 @@ pub const VIEWS: [View; 9] = [
         has_twin: false,
     },
     View {
+        name: "v$asm_user",
+        columns: &[
+            ("group_number", Integer),
+            ("user_number", Integer),
+            ("user_incarnation", Integer),
+            ("os_id", Text),
+            ("os_name", Text),
+            ("con_id", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
+        name: "v$asm_usergroup",
+        columns: &[
+            ("group_number", Integer),
+            ("usergroup_number", Integer),
+            ("usergroup_incarnation", Integer),
+            ("owner_number", Integer),
+            ("owner_incarnation", Integer),
+            ("name", Text),
+            ("con_id", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
+        name: "v$asm_usergroup_member",
+        columns: &[
+            ("group_number", Integer),
+            ("member_number", Integer),
+            ("member_incarnation", Integer),
+            ("usergroup_number", Integer),
+            ("usergroup_incarnation", Integer),
+            ("con_id", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
+        name: "v$asm_volume",
+        columns: &[
+            ("group_number", Integer),
+            ("volume_name", Text),
+            ("compound_index", Integer),
+            ("size_mb", Integer),
+            ("volume_number", Integer),
+            ("redundancy", Text),
+            ("stripe_columns", Integer),
+            ("stripe_width_k", Integer),
+            ("state", Text),
+            ("file_number", Integer),
+            ("incarnation", Integer),
+            ("drl_file_number", Integer),
+            ("resize_unit_mb", Integer),
+            ("usage", Text),
+            ("volume_device", Text),
+            ("mountpath", Text),
+            ("primary_region", Text),
+            ("mirror_region", Text),
+            ("con_id", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
+        name: "v$asm_volume_stat",
+        columns: &[
+            ("group_number", Integer),
+            ("volume_name", Text),
+            ("compound_index", Integer),
+            ("volume_number", Integer),
+            ("reads", Integer),
+            ("writes", Integer),
+            ("read_errs", Integer),
+            ("write_errs", Integer),
+            ("read_time", Real),
+            ("write_time", Real),
+            ("bytes_read", Integer),
+            ("bytes_written", Integer),
+            ("con_id", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
         name: "v$asm_attribute",
         columns: &[
             ("name", Text),
@@ -261,10 +362,27 @@ pub const VIEWS: [View; 9] = [
         ],
         has_twin: false,
     },
+    View {
+        name: "v$pwfile_users",
+        columns: &[
+            ("username", Text),
+            ("sysdba", Text),
+            ("sysoper", Text),
+            ("sysasm", Text),
+            ("con_id", Integer),
+            ("role", Text),
+        ],
+        has_twin: false,
+    },
 ];
+
+/// All views.
+pub fn all() -> impl Iterator<Item = &'static View> {
+    [VIEWS, stats::VIEWS].into_iter().flatten()
+}
 
 /// The view of this name, in any case.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static View> {
-    VIEWS.iter().find(|view| view.name.eq_ignore_ascii_case(name))
+    all().find(|view| view.name.eq_ignore_ascii_case(name))
 }

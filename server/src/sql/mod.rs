@@ -1,13 +1,14 @@
 //! Statements: from text to what they ask for.
 //!
 //! ```text
-//!   text --tokens--> tokens with places --split at ;--> parser --> Statement
+//!   text --sqlplus--tokens--> tokens with places --split at ;--> parser --> Statement
 //! ```
 //!
 //! Every error points at its place: characters from the start of the whole text that the client sent, counted from 0.
 //! Nothing here acts, or knows an instance.
 
 pub mod parser;
+pub mod sqlplus;
 pub mod statement;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ pub const TEXT_MAX: usize = 1 << 20;
 /// # Errors
 /// At the first place that cannot be understood.
 pub fn parse(text: &str) -> Result<Vec<Statement>, Refusal> {
-    let text = Text::new(text)?;
+    let text = sqlplus::plain(text);
+    let text = Text::new(&text)?;
     text.statements().map(|tokens| parser::statement(&text, tokens)).collect()
 }

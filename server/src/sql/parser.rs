@@ -1,6 +1,14 @@
 //! One statement's tokens, by recursive descent. What ASM has and Plinth does not have yet is recognised, and said at
 //! its place.
 
+mod access;
+mod names;
+mod refused;
+mod scrub;
+mod sessions;
+mod users;
+mod volume;
+
 use super::{
     statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance, Statement, Work},
     tokens::{Kind, Text, Token},
@@ -9,7 +17,7 @@ use crate::refusal::{Refusal, state};
 use plinth_engine::{
     admin::{Phases, Renaming, Resize, Selection},
     attributes::REPAIR_TIME_MAX,
-    group::POWER_MAX,
+    group::{POWER_DEFAULT, POWER_MAX},
 };
 use plinth_format::{NAME_MAX, Redundancy, is_name};
 
@@ -20,6 +28,9 @@ const PATH_MAX: usize = 4095;
 
 /// The longest id of an `EXPLAIN WORK`, in characters: as in ASM.
 const STATEMENT_ID_MAX: usize = 30;
+
+/// What belongs behind REBALANCE, and is often written without it.
+const REBALANCE_WORDS: [&str; 3] = ["POWER", "WAIT", "NOWAIT"];
 
 struct Parser<'a> {
     text: &'a Text<'a>,
@@ -145,14 +156,18 @@ impl Parser<'_> {
                 Ok(self.ignore_rest(Statement::Begin))
             }
             "COMMIT" | "END" => Ok(self.ignore_rest(Statement::Commit)),
+            "ROLLBACK" | "ABORT" if self.tokens.iter().any(|token| token.is("TO")) => {
+                Ok(self.ignore_rest(Statement::Ignored("ROLLBACK")))
+            }
             "ROLLBACK" | "ABORT" => Ok(self.ignore_rest(Statement::Rollback)),
-            "SET" => Ok(self.ignore_rest(Statement::Ignored("SET"))),
-            "RESET" => Ok(self.ignore_rest(Statement::Ignored("RESET"))),
-            "DISCARD" => Ok(self.ignore_rest(Statement::Ignored("DISCARD ALL"))),
-            "DEALLOCATE" => Ok(self.ignore_rest(Statement::Ignored("DEALLOCATE"))),
+            "SET" | "RESET" | "DISCARD" | "DEALLOCATE" => sessions::statement(self),
+            "SAVEPOINT" => Ok(self.ignore_rest(Statement::Ignored("SAVEPOINT"))),
+            "RELEASE" => Ok(self.ignore_rest(Statement::Ignored("RELEASE"))),
+            "LISTEN" => Ok(self.ignore_rest(Statement::Ignored("LISTEN"))),
             "UNLISTEN" => Ok(self.ignore_rest(Statement::Ignored("UNLISTEN"))),
             "EXPLAIN" => self.explain(),
-            "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" => {
+            "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" | "LOCK" | "GRANT" | "REVOKE" | "ATTACH"
+            | "DETACH" | "PRAGMA" | "VACUUM" | "REINDEX" | "ANALYZE" => {
                 Err(Refusal::new(state::NOT_SUPPORTED, "the views can only be read").at(self.here()).hint(STATEMENTS))
             }
             _ => Err(self.expected(STATEMENTS)),
@@ -202,8 +217,11 @@ impl Parser<'_> {
 
     fn create(&mut self) -> Result<Statement> {
         self.next += 1;
+        if self.take("USER") || self.take("ROLE") {
+            return users::create(self);
+        }
         if !self.take("DISKGROUP") {
-            return Err(self.expected("DISKGROUP"));
+            return Err(self.expected("DISKGROUP or USER"));
         }
         let name = self.name("the name of a disk group")?;
         if name.value == "ALL" {
@@ -256,7 +274,7 @@ impl Parser<'_> {
     fn kind_of_redundancy(&mut self) -> Result<Option<Redundancy>> {
         if self.is("FLEX") || self.is("EXTENDED") {
             let refusal = self.later("FLEX and EXTENDED REDUNDANCY");
-            return Err(refusal.hint("use EXTERNAL, NORMAL or HIGH REDUNDANCY"));
+            return Err(refusal.hint("use EXTERNAL, NORMAL or HIGH REDUNDANCY; CONVERT REDUNDANCY changes it later"));
         }
         let kinds = [("EXTERNAL", Redundancy::External), ("NORMAL", Redundancy::Normal), ("HIGH", Redundancy::High)];
         Ok(kinds.into_iter().find(|(keyword, _)| self.take(keyword)).map(|(_, redundancy)| redundancy))
@@ -268,7 +286,7 @@ impl Parser<'_> {
         self.need("TO")?;
         let Some(to) = self.kind_of_redundancy()? else { return Err(self.expected("EXTERNAL, NORMAL or HIGH")) };
         self.take("REDUNDANCY");
-        let rebalance = if self.is("REBALANCE") { self.rebalance()? } else { Rebalance::default() };
+        let rebalance = self.rebalance_if_said()?;
         Ok(Statement::Convert { group, to, rebalance, at })
     }
 
@@ -377,7 +395,12 @@ impl Parser<'_> {
 
     fn drop_group(&mut self) -> Result<Statement> {
         self.next += 1;
-        self.need("DISKGROUP")?;
+        if self.take("USER") || self.take("ROLE") {
+            return Ok(Statement::DropUser(self.name("the name of a user")?));
+        }
+        if !self.take("DISKGROUP") {
+            return Err(self.expected("DISKGROUP or USER"));
+        }
         let name = self.name("the name of a disk group")?;
         let force = self.take("FORCE");
         let contents = self.take("INCLUDING");
@@ -398,17 +421,23 @@ impl Parser<'_> {
         if self.take("SYSTEM") {
             return self.alter_system();
         }
+        if self.is("DATABASE") {
+            return Err(self.refuse_of_database());
+        }
+        if self.take("USER") || self.take("ROLE") {
+            return users::alter(self);
+        }
         if !self.take("DISKGROUP") {
-            return Err(self.expected("DISKGROUP or SYSTEM"));
+            return Err(self.expected("DISKGROUP, SYSTEM or USER"));
         }
         let groups =
             if self.take("ALL") { Groups::All } else { Groups::Named(self.names("the name of a disk group, or ALL")?) };
         if self.take("MOUNT") {
-            if self.is("RESTRICTED") {
-                return Err(self.later("MOUNT RESTRICTED"));
+            let restricted = self.take("RESTRICTED");
+            if !restricted {
+                self.take("NORMAL");
             }
-            self.take("NORMAL");
-            return Ok(Statement::Mount { groups, force: self.force() });
+            return Ok(Statement::Mount { groups, force: self.force(), restricted });
         }
         if self.take("DISMOUNT") {
             return Ok(Statement::Dismount { groups, force: self.force() });
@@ -417,8 +446,17 @@ impl Parser<'_> {
             self.need("DISKS")?;
             return Ok(Statement::Undrop { groups });
         }
+        if let Some(statement) = self.enable_volumes(&groups)? {
+            return Ok(statement);
+        }
         let group = self.one(groups)?;
         let at = self.here();
+        if let Some(statement) = self.names_clause(&group)? {
+            return Ok(statement);
+        }
+        if let Some(statement) = self.other_clause(&group)? {
+            return Ok(statement);
+        }
         if self.is("ADD") || self.is("DROP") {
             return self.exchange(group);
         }
@@ -449,33 +487,19 @@ impl Parser<'_> {
             let resync = self.resync()?;
             return Ok(Statement::Online { group, which, resync, at });
         }
-        if self.take("CHECK") {
-            self.take("ALL");
-            if self.is("DISK") || self.is("DISKS") || self.is("FILE") {
-                return Err(self.later("CHECK of a part of a group").hint("leave it out: CHECK looks at everything"));
-            }
-            let repair = self.take("REPAIR");
-            if !repair {
-                self.take("NOREPAIR");
-            }
-            return Ok(Statement::Check { group, repair });
-        }
         if self.take("SET") {
             if !self.take("ATTRIBUTE") {
-                if self.is("PERMISSION") || self.is("OWNERSHIP") {
-                    return Err(self.later("ALTER DISKGROUP ... SET PERMISSION and SET OWNERSHIP"));
-                }
-                return Err(self.expected("ATTRIBUTE"));
+                return Err(self.expected("ATTRIBUTE, PERMISSION or OWNERSHIP"));
             }
             let (name, value) = self.attribute()?;
             return Ok(Statement::SetAttribute { group, name, value });
         }
-        const LATER: [&str; 6] = ["MODIFY", "SCRUB", "MOVE", "ENABLE", "DISABLE", "ALTER"];
+        const LATER: [&str; 3] = ["MODIFY", "MOVE", "ALTER"];
         if let Some(keyword) = LATER.iter().find(|keyword| self.is(keyword)) {
             return Err(self.later(&format!("ALTER DISKGROUP ... {keyword}")));
         }
         Err(self.expected(
-            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, RESIZE, CONVERT, REBALANCE, OFFLINE, ONLINE, CHECK or SET ATTRIBUTE",
+            "MOUNT, DISMOUNT, ADD, DROP, UNDROP, REPLACE, RENAME, RESIZE, CONVERT, REBALANCE, OFFLINE, ONLINE, CHECK, SCRUB, MODIFY, ENABLE, DISABLE or SET",
         ))
     }
 
@@ -483,8 +507,7 @@ impl Parser<'_> {
     fn exchange(&mut self, group: At<String>) -> Result<Statement> {
         let at = self.here();
         let (mut add, mut drop) = (Vec::new(), Vec::new());
-        const NOT_DISKS: [&str; 9] =
-            ["TEMPLATE", "DIRECTORY", "ALIAS", "VOLUME", "USERGROUP", "USER", "QUOTAGROUP", "FILEGROUP", "FILE"];
+        const NOT_DISKS: [&str; 5] = ["VOLUME", "USERGROUP", "USER", "QUOTAGROUP", "FILEGROUP"];
         loop {
             let adds = self.take("ADD");
             if !adds && !self.take("DROP") {
@@ -500,7 +523,9 @@ impl Parser<'_> {
                     self.drop_disks(&mut drop)?;
                 }
                 // What goes on is another clause of the same kind.
-                if ["ADD", "DROP", "REBALANCE"].into_iter().any(|keyword| self.is(keyword)) || self.peek().is_none() {
+                if ["ADD", "DROP", "REBALANCE"].iter().chain(&REBALANCE_WORDS).any(|keyword| self.is(keyword))
+                    || self.peek().is_none()
+                {
                     break;
                 }
                 if self.take_symbol(",") && (self.is("ADD") || self.is("DROP")) {
@@ -508,7 +533,7 @@ impl Parser<'_> {
                 }
             }
         }
-        let rebalance = if self.is("REBALANCE") { self.rebalance()? } else { Rebalance::default() };
+        let rebalance = self.rebalance_if_said()?;
         Ok(Statement::Exchange { group, add, drop, rebalance, at })
     }
 
@@ -536,9 +561,6 @@ impl Parser<'_> {
     /// `REPLACE DISK a WITH 'path' [FORCE|NOFORCE], b WITH ... [POWER n] [WAIT|NOWAIT]`
     fn replace(&mut self, group: At<String>) -> Result<Statement> {
         self.next += 1;
-        if self.is("USER") {
-            return Err(self.later("REPLACE USER"));
-        }
         self.need("DISK")?;
         let mut replacements = Vec::new();
         loop {
@@ -562,13 +584,6 @@ impl Parser<'_> {
             self.need("ALL")?;
             return Ok(Statement::Rename { group, renaming: Renaming::All, at });
         }
-        for what in ["DIRECTORY", "ALIAS"] {
-            if self.is(what) {
-                return Err(self
-                    .later(&format!("RENAME {what}"))
-                    .hint("rename it where the disk group is mounted: mv"));
-            }
-        }
         self.need("DISK")?;
         let mut pairs = Vec::new();
         loop {
@@ -584,9 +599,6 @@ impl Parser<'_> {
 
     /// `RESIZE {ALL [SIZE n] | {DISK d [SIZE n] | DISKS IN FAILGROUP f [SIZE n]} [, ...]} [REBALANCE ...]`, behind its first word.
     fn resize(&mut self, group: At<String>, at: usize) -> Result<Statement> {
-        if self.is("VOLUME") {
-            return Err(self.later("RESIZE VOLUME"));
-        }
         let mut resizes = Vec::new();
         if self.take("ALL") {
             resizes.push(Resize { which: Selection::All, size: self.new_size()? });
@@ -611,7 +623,7 @@ impl Parser<'_> {
                 }
             }
         }
-        let rebalance = if self.is("REBALANCE") { self.rebalance()? } else { Rebalance::default() };
+        let rebalance = self.rebalance_if_said()?;
         Ok(Statement::Resize { group, resizes, rebalance, at })
     }
 
@@ -653,7 +665,18 @@ impl Parser<'_> {
         }
     }
 
-    /// `REBALANCE [WITH|WITHOUT phases] [POWER n] [WAIT|NOWAIT]` or `REBALANCE MODIFY POWER n`
+    /// `[REBALANCE ...]`, behind what makes something move.
+    fn rebalance_if_said(&mut self) -> Result<Rebalance> {
+        if self.is("REBALANCE") {
+            return self.rebalance();
+        }
+        if REBALANCE_WORDS.iter().any(|word| self.is(word)) {
+            return Err(self.expected("REBALANCE or the end of the statement").hint("such as REBALANCE POWER 8 WAIT"));
+        }
+        Ok(Rebalance::default())
+    }
+
+    /// `REBALANCE [WITH|WITHOUT phases] [POWER n | MODIFY POWER [n]] [WAIT|NOWAIT]`
     fn rebalance(&mut self) -> Result<Rebalance> {
         self.need("REBALANCE")?;
         let phases = self.phases()?;
@@ -661,7 +684,14 @@ impl Parser<'_> {
         if modify && !self.is("POWER") {
             return Err(self.expected("POWER"));
         }
-        let power = self.power()?;
+        let is_bare =
+            modify && !matches!(self.tokens.get(self.next + 1).map(|token| &token.kind), Some(Kind::Number(_)));
+        let power = if is_bare {
+            self.next += 1;
+            Some(POWER_DEFAULT)
+        } else {
+            self.power()?
+        };
         let phases = (!modify).then_some(phases);
         Ok(Rebalance { power, phases, wait: self.wait_or_not() })
     }
@@ -709,17 +739,18 @@ impl Parser<'_> {
             return Err(self.expected("ALTER DISKGROUP"));
         }
         match self.alter()? {
-            Statement::Exchange { group, add, drop, at, .. } => {
-                Ok(Statement::ExplainWork { id, group, work: Work::Exchange(add, drop), at })
+            Statement::Exchange { group, add, drop, at, rebalance } => {
+                Ok(Statement::ExplainWork { id, group, work: Work::Exchange(add, drop), power: rebalance.power, at })
             }
-            Statement::Resize { group, resizes, at, .. } => {
-                Ok(Statement::ExplainWork { id, group, work: Work::Resize(resizes), at })
+            Statement::Resize { group, resizes, at, rebalance } => {
+                Ok(Statement::ExplainWork { id, group, work: Work::Resize(resizes), power: rebalance.power, at })
             }
-            Statement::Convert { group, to, at, .. } => {
-                Ok(Statement::ExplainWork { id, group, work: Work::Convert(to), at })
+            Statement::Convert { group, to, at, rebalance } => {
+                Ok(Statement::ExplainWork { id, group, work: Work::Convert(to), power: rebalance.power, at })
             }
-            Statement::Rebalance { group, .. } => {
-                Ok(Statement::ExplainWork { id, group, work: Work::Exchange(Vec::new(), Vec::new()), at })
+            Statement::Rebalance { group, rebalance } => {
+                let work = Work::Exchange(Vec::new(), Vec::new());
+                Ok(Statement::ExplainWork { id, group, work, power: rebalance.power, at })
             }
             _ => {
                 Err(Refusal::syntax(at, "this statement moves nothing")
@@ -729,6 +760,9 @@ impl Parser<'_> {
     }
 
     fn alter_system(&mut self) -> Result<Statement> {
+        if let Some(refusal) = self.refuse_of_system() {
+            return Err(refusal);
+        }
         self.need("SET")?;
         if !self.take("ASM_DISKSTRING") {
             return Err(self.expected("asm_diskstring"));
@@ -779,22 +813,25 @@ impl Parser<'_> {
         }
     }
 
-    /// Which disks: `DISK a, b`, `DISKS IN FAILGROUP f, g`, `ALL`.
+    /// Which disks: `DISK a, b`, `DISKS IN FAILGROUP f, g`, several of these, `ALL`.
     fn selection(&mut self, all: bool) -> Result<Selection> {
         let what = if all { "DISK, DISKS IN FAILGROUP or ALL" } else { "DISK or DISKS IN FAILGROUP" };
         if all && self.take("ALL") {
             return Ok(Selection::All);
         }
         let values = |names: Vec<At<String>>| names.into_iter().map(|name| name.value).collect();
-        let selection = if self.names_groups(what)? {
-            Selection::FailureGroups(values(self.names("the name of a failure group")?))
-        } else {
-            Selection::Disks(values(self.names("the name of a disk")?))
-        };
-        if self.is("DISK") || self.is("DISKS") || self.is("QUORUM") || self.is("REGULAR") {
-            return Err(self.later("several clauses in one OFFLINE or ONLINE").hint("give two statements"));
+        let mut all = Vec::new();
+        loop {
+            all.push(if self.names_groups(what)? {
+                Selection::FailureGroups(values(self.names("the name of a failure group")?))
+            } else {
+                Selection::Disks(values(self.names("the name of a disk")?))
+            });
+            if !["DISK", "DISKS", "QUORUM", "REGULAR"].iter().any(|word| self.is(word)) {
+                break;
+            }
         }
-        Ok(selection)
+        Ok(if all.len() == 1 { all.remove(0) } else { Selection::Several(all) })
     }
 
     /// `[POWER n] [WAIT|NOWAIT]`, where nothing can pause.
@@ -837,7 +874,7 @@ impl Parser<'_> {
     }
 }
 
-const STATEMENTS: &str = "CREATE, ALTER or DROP DISKGROUP, ALTER SYSTEM, EXPLAIN WORK, SHOW or SELECT";
+const STATEMENTS: &str = "CREATE, ALTER or DROP DISKGROUP or USER, ALTER SYSTEM, EXPLAIN WORK, SHOW or SELECT";
 
 /// A number of bytes with one of the suffixes K M G T P E, in any case.
 #[must_use]

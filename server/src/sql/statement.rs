@@ -1,7 +1,10 @@
 //! What statements ask for.
 
-use plinth_engine::admin::{Order, Phases, Renaming, Resize, Selection};
+use crate::instance::Access as Role;
+use plinth_engine::admin::{Order, Permission, Phases, Renaming, Resize, Scope, ScrubOrder, Selection, VolumeChange};
+use plinth_engine::files::orders::NameOrder;
 use plinth_format::Redundancy;
+use std::fmt;
 
 /// Something from the text, and where it stands there: characters from the start, counted from 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub enum Statement {
     Mount {
         groups: Groups,
         force: bool,
+        /// For whoever administers alone.
+        restricted: bool,
     },
     Dismount {
         groups: Groups,
@@ -90,11 +95,47 @@ pub enum Statement {
         id: String,
         group: At<String>,
         work: Work,
+        power: Option<u32>,
         at: usize,
     },
     Check {
         group: At<String>,
+        scope: Scope,
         repair: bool,
+        at: usize,
+    },
+    Scrub {
+        group: At<String>,
+        order: ScrubOrder,
+        wait: bool,
+        at: usize,
+    },
+    StopScrub {
+        group: At<String>,
+    },
+    /// Users, user groups, owners and permissions.
+    Access {
+        group: At<String>,
+        change: Access,
+        at: usize,
+    },
+    Volume {
+        group: At<String>,
+        change: VolumeChange,
+        at: usize,
+    },
+    EnableVolumes {
+        groups: Groups,
+        change: VolumeChange,
+        at: usize,
+    },
+    /// Templates, directories, aliases, files.
+    Names {
+        group: At<String>,
+        order: NameOrder,
+        /// Where each name stands.
+        places: Vec<(String, usize)>,
+        at: usize,
     },
     SetAttribute {
         group: At<String>,
@@ -103,15 +144,80 @@ pub enum Statement {
     },
     /// `ALTER SYSTEM SET asm_diskstring`.
     SetDiskstring(At<String>),
+    /// Who may come over the network.
+    CreateUser {
+        name: At<String>,
+        password: Password,
+        role: Role,
+    },
+    AlterUser {
+        name: At<String>,
+        password: Option<Password>,
+        role: Option<Role>,
+    },
+    DropUser(At<String>),
     Show(At<String>),
     ShowAll,
-    /// What PostgreSQL's clients say and means nothing here: `SET`, `RESET`, `DISCARD` ...; the tag to answer with.
+    /// `SET`, or `RESET` if there is no value; without a name `RESET ALL`.
+    Set {
+        name: String,
+        value: Option<String>,
+    },
+    /// Forget a prepared statement; `None`: all.
+    Deallocate(Option<String>),
+    /// `DISCARD ALL`: forget what the session has.
+    Discard,
+    /// What PostgreSQL's clients say and means nothing here: `SAVEPOINT`, `UNLISTEN` ...; the tag to answer with.
     Ignored(&'static str),
     Begin,
     Commit,
     Rollback,
     /// For the query engine: the text, and where it starts.
     Query(At<String>),
+}
+
+/// What becomes of users and user groups, owners and permissions. Names as the host has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    AddUsers(Vec<At<String>>),
+    DropUsers {
+        users: Vec<At<String>>,
+        /// Their files go with them.
+        cascade: bool,
+    },
+    /// The old name of each, and the new one.
+    ReplaceUsers(Vec<(At<String>, At<String>)>),
+    AddUserGroup {
+        name: At<String>,
+        members: Vec<At<String>>,
+    },
+    ModifyUserGroup {
+        name: At<String>,
+        add: bool,
+        members: Vec<At<String>>,
+    },
+    DropUserGroup(At<String>),
+    SetPermission {
+        owner: Option<Permission>,
+        usergroup: Option<Permission>,
+        other: Option<Permission>,
+        files: Vec<String>,
+    },
+    SetOwnership {
+        owner: Option<At<String>>,
+        usergroup: Option<At<String>>,
+        files: Vec<String>,
+    },
+}
+
+/// A password, or what a client has made of one; never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(pub At<String>);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password")
+    }
 }
 
 /// `CREATE DISKGROUP`.
@@ -202,10 +308,24 @@ impl Statement {
             | Self::Convert { .. }
             | Self::Rebalance { .. }
             | Self::Check { .. }
+            | Self::Names { .. }
+            | Self::Scrub { .. }
+            | Self::StopScrub { .. }
+            | Self::Access { .. }
+            | Self::Volume { .. }
+            | Self::EnableVolumes { .. }
             | Self::SetAttribute { .. } => "ALTER DISKGROUP",
             Self::ExplainWork { .. } => "EXPLAIN WORK",
             Self::SetDiskstring(_) => "ALTER SYSTEM",
+            Self::CreateUser { .. } => "CREATE ROLE",
+            Self::AlterUser { .. } => "ALTER ROLE",
+            Self::DropUser(_) => "DROP ROLE",
             Self::Show(_) | Self::ShowAll => "SHOW",
+            Self::Set { value: Some(_), .. } => "SET",
+            Self::Set { value: None, .. } => "RESET",
+            Self::Deallocate(None) => "DEALLOCATE ALL",
+            Self::Deallocate(Some(_)) => "DEALLOCATE",
+            Self::Discard => "DISCARD ALL",
             Self::Ignored(tag) => tag,
             Self::Begin => "BEGIN",
             Self::Commit => "COMMIT",
@@ -219,7 +339,14 @@ impl Statement {
     pub fn administers(&self) -> bool {
         matches!(
             self.tag(),
-            "CREATE DISKGROUP" | "DROP DISKGROUP" | "ALTER DISKGROUP" | "ALTER SYSTEM" | "EXPLAIN WORK"
+            "CREATE DISKGROUP"
+                | "DROP DISKGROUP"
+                | "ALTER DISKGROUP"
+                | "ALTER SYSTEM"
+                | "EXPLAIN WORK"
+                | "CREATE ROLE"
+                | "ALTER ROLE"
+                | "DROP ROLE"
         )
     }
 }

@@ -3,10 +3,12 @@
 use super::{
     Statement, parse,
     parser::parse_size,
-    statement::{self, Groups},
+    statement::{self, Access, At, Groups},
     tokens::Text,
 };
-use plinth_engine::admin::{Phases, Renaming, Resize, Selection};
+use plinth_engine::admin::{
+    Permission, Phases, Renaming, Resize, Scope, ScrubOrder, ScrubPower, Selection, VolumeChange,
+};
 use plinth_format::Redundancy;
 
 fn one(text: &str) -> Statement {
@@ -38,7 +40,14 @@ fn create_diskgroup_says_all_it_can_say() {
 
 #[test]
 fn alter_diskgroup_says_all_it_can_say() {
-    assert!(matches!(one("ALTER DISKGROUP ALL MOUNT"), Statement::Mount { groups: Groups::All, force: false }));
+    assert!(matches!(
+        one("ALTER DISKGROUP d MOUNT RESTRICTED FORCE"),
+        Statement::Mount { restricted: true, force: true, .. }
+    ));
+    assert!(matches!(
+        one("ALTER DISKGROUP ALL MOUNT"),
+        Statement::Mount { groups: Groups::All, force: false, restricted: false }
+    ));
     assert!(matches!(one("alter diskgroup a, b dismount force"),
         Statement::Dismount { groups: Groups::Named(names), force: true } if names.len() == 2));
     assert!(matches!(one("ALTER DISKGROUP d OFFLINE DISKS IN FAILGROUP f1, f2"),
@@ -117,7 +126,7 @@ fn disks_that_come_and_go() {
                 .map(|one| match one.which {
                     Selection::Disks(names) => (names.join(" "), one.force),
                     Selection::FailureGroups(names) => (format!("in {}", names.join(" ")), one.force),
-                    Selection::All => ("all".to_owned(), one.force),
+                    Selection::All | Selection::Several(_) => ("all".to_owned(), one.force),
                 })
                 .collect();
             (add, drop, rebalance.power, rebalance.wait)
@@ -143,6 +152,8 @@ fn disks_that_come_and_go() {
     assert!(
         matches!(one("ALTER DISKGROUP d REBALANCE"), Statement::Rebalance { rebalance, .. } if rebalance.power.is_none())
     );
+    let modified = one("ALTER DISKGROUP d REBALANCE MODIFY POWER NOWAIT");
+    assert!(format!("{modified:?}").contains("power: Some(8), phases: None, wait: Some(false)"), "{modified:?}");
     assert!(matches!(one("ALTER DISKGROUP d REBALANCE MODIFY POWER 0"),
         Statement::Rebalance { rebalance, .. } if rebalance.power == Some(0) && rebalance.phases.is_none()));
 }
@@ -159,7 +170,19 @@ fn the_rest() {
     assert!(matches!(one("SHOW TRANSACTION ISOLATION LEVEL"),
         Statement::Show(name) if name.value == "transaction_isolation_level"));
     assert!(matches!(one("show all;"), Statement::ShowAll));
-    assert!(matches!(one("SET extra_float_digits = 3"), Statement::Ignored("SET")));
+    let set =
+        |name: &str, value: Option<&str>| Statement::Set { name: name.to_owned(), value: value.map(ToOwned::to_owned) };
+    assert_eq!(one("SET extra_float_digits = 3"), set("extra_float_digits", Some("3")));
+    assert_eq!(one("SET SESSION search_path TO a, 'B'"), set("search_path", Some("a, B")));
+    assert_eq!(one("SET TIME ZONE 'UTC'"), set("timezone", Some("UTC")));
+    assert_eq!(one("SET x TO DEFAULT"), set("x", None));
+    assert_eq!(one("RESET ALL"), set("", None));
+    assert!(matches!(one("SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"), Statement::Ignored("SET")));
+    assert!(matches!(one("DISCARD ALL"), Statement::Discard));
+    assert_eq!(one("DEALLOCATE PREPARE a"), Statement::Deallocate(Some("a".into())));
+    assert_eq!(one("DEALLOCATE ALL"), Statement::Deallocate(None));
+    assert!(matches!(one("ROLLBACK TO SAVEPOINT a"), Statement::Ignored("ROLLBACK")));
+    assert!(matches!(one("ROLLBACK"), Statement::Rollback));
     assert!(matches!(one(" ( select 1 )"), Statement::Query(query) if query.value == "( select 1 )" && query.at == 1));
     let two = parse("select name from v$asm_disk ; -- a; b\n select 'x;y'").expect("two statements");
     assert!(matches!(&two[0], Statement::Query(query) if query.value == "select name from v$asm_disk"));
@@ -188,16 +211,48 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP d<", "expected MOUNT"),
         ("ALTER DISKGROUP d <MOUNTED", "expected MOUNT"),
         ("ALTER DISKGROUP d ADD <'/x'", "expected DISK"),
-        ("ALTER DISKGROUP d ADD <TEMPLATE t", "ADD TEMPLATE is not supported yet"),
+        ("ALTER DISKGROUP d <ADD FILEGROUP t", "file groups are not there"),
         ("ALTER DISKGROUP d DROP DISK <'/x'", "expected the name of a disk"),
         ("ALTER DISKGROUP d DROP DISK a REBALANCE POWER <-1", "from 0 to 1024"),
         ("ALTER DISKGROUP d REBALANCE POWER <1025", "from 0 to 1024"),
         ("ALTER DISKGROUP d REBALANCE MODIFY <5", "expected POWER"),
+        ("ALTER DISKGROUP d CONVERT REDUNDANCY TO HIGH <WAIT", "expected REBALANCE or the end"),
+        ("ALTER DISKGROUP d DROP DISK a <POWER 5", "expected REBALANCE or the end"),
         ("ALTER DISKGROUP d REBALANCE WITHOUT <RESTORE", "expected BALANCE"),
         ("ALTER DISKGROUP d REBALANCE WITH <POWER 4", "expected RESTORE"),
         ("ALTER DISKGROUP d RESIZE <SIZE 1G", "expected ALL, DISK or DISKS IN FAILGROUP"),
         ("ALTER DISKGROUP d RESIZE ALL SIZE <much", "expected a size such as 512M or 10G"),
-        ("ALTER DISKGROUP d RESIZE <VOLUME v SIZE 1G", "RESIZE VOLUME is not supported yet"),
+        ("ALTER DISKGROUP d RESIZE VOLUME v <1G", "expected SIZE"),
+        ("ALTER DISKGROUP d CHECK DISK <'/x'", "expected the name of a disk"),
+        ("ALTER DISKGROUP d CHECK FILE <f", "the name of a file in single quotes"),
+        ("ALTER DISKGROUP d CHECK FILE 'f' <'g'", "expected the end"),
+        ("ALTER DISKGROUP d SCRUB POWER <5", "expected AUTO, LOW, HIGH or MAX"),
+        ("ALTER DISKGROUP d SCRUB <FAST", "expected REPAIR"),
+        ("ALTER DISKGROUP d SCRUB DISK a <STOP", "ends the scrub of the disk group"),
+        ("ALTER DISKGROUP d ADD USER <scott", "the name of a user in single quotes"),
+        ("ALTER DISKGROUP d ADD USER <''", "the name of a user in single quotes"),
+        ("ALTER DISKGROUP d ADD USERGROUP 'g' WITH <USER 'u'", "expected MEMBER"),
+        ("ALTER DISKGROUP d MODIFY USERGROUP 'g' <MEMBER 'u'", "expected ADD or DROP"),
+        ("ALTER DISKGROUP d REPLACE USER 'a' <'b'", "expected WITH"),
+        ("ALTER DISKGROUP d SET PERMISSION <USER = NONE FOR FILE 'f'", "expected OWNER, GROUP or OTHER"),
+        ("ALTER DISKGROUP d SET PERMISSION OWNER = <WRITE FOR FILE 'f'", "expected NONE, READ ONLY"),
+        ("ALTER DISKGROUP d SET PERMISSION OWNER = READ <FOR FILE 'f'", "expected ONLY or WRITE"),
+        ("ALTER DISKGROUP d SET PERMISSION OWNER = NONE, <OWNER = NONE FOR FILE 'f'", "twice"),
+        ("ALTER DISKGROUP d SET OWNERSHIP <OTHER = 'u' FOR FILE 'f'", "expected OWNER or GROUP"),
+        ("ALTER DISKGROUP d SET OWNERSHIP OWNER = 'u' <FILE 'f'", "expected FOR"),
+        ("ALTER DISKGROUP d ADD VOLUME <a_b SIZE 1G", "the name of a volume"),
+        ("ALTER DISKGROUP d ADD VOLUME <abcdefghijkl SIZE 1G", "the name of a volume"),
+        ("ALTER DISKGROUP d ADD VOLUME v SIZE <0", "at least one byte"),
+        ("ALTER DISKGROUP d ADD VOLUME v SIZE 1G STRIPE_WIDTH <3K", "4K, 8K"),
+        ("ALTER DISKGROUP d ADD VOLUME v SIZE 1G STRIPE_COLUMNS <9", "from 1 to 8"),
+        ("ALTER DISKGROUP d MODIFY VOLUME v<", "expected MOUNTPATH or USAGE"),
+        ("ALTER DISKGROUP d ENABLE <DISK a", "expected VOLUME"),
+        ("ALTER DISKGROUP d <ADD QUOTAGROUP q", "quota groups are not there"),
+        ("ALTER DISKGROUP d <MOVE FILEGROUP f TO q", "file groups are not there"),
+        ("ALTER DISKGROUP d <MODIFY FILE 'f' ATTRIBUTE (HOT)", "regions of disks"),
+        ("ALTER <DATABASE d PREPARE MIRROR COPY c", "mirror copies of databases are not there"),
+        ("ALTER SYSTEM <START ROLLING MIGRATION TO '23'", "no rolling migration"),
+        ("ALTER SYSTEM <RELOCATE CLIENT 'a:b'", "another instance"),
         ("ALTER DISKGROUP d OFFLINE <ALL", "expected DISK"),
         ("ALTER DISKGROUP d OFFLINE DISK a DROP <5 M", "expected AFTER"),
         ("ALTER DISKGROUP d OFFLINE DISK a DROP AFTER <M", "a number of minutes or hours"),
@@ -236,6 +291,111 @@ fn errors_point_at_their_place() {
     }
 }
 
+/// What stands in ASM's own examples, and what is left out of them.
+#[test]
+fn checks_and_scrubs() {
+    let check = |text: &str| match one(text) {
+        Statement::Check { scope, repair, .. } => (scope, repair),
+        other => panic!("{text}: {other:?}"),
+    };
+    let disks = |names: &[&str]| Scope::Disks(Selection::Disks(names.iter().map(|name| (*name).to_owned()).collect()));
+    assert_eq!(check("ALTER DISKGROUP d CHECK"), (Scope::All, false));
+    assert_eq!(check("ALTER DISKGROUP d CHECK ALL NOREPAIR"), (Scope::All, false));
+    assert_eq!(check("ALTER DISKGROUP d CHECK REPAIR"), (Scope::All, true));
+    assert_eq!(check("ALTER DISKGROUP d CHECK DISK a, b REPAIR"), (disks(&["A", "B"]), true));
+    let groups = Scope::Disks(Selection::FailureGroups(vec!["F".to_owned(), "G".to_owned()]));
+    assert_eq!(check("ALTER DISKGROUP d CHECK DISKS IN FAILGROUP f, g"), (groups, false));
+    let files = Scope::Files(vec!["+D/a".to_owned(), "b".to_owned()]);
+    assert_eq!(check("ALTER DISKGROUP d CHECK FILE '+D/a', 'b' REPAIR"), (files, true));
+    let scrub = |text: &str| match one(text) {
+        Statement::Scrub { order, wait, .. } => (order, wait),
+        other => panic!("{text}: {other:?}"),
+    };
+    assert_eq!(scrub("ALTER DISKGROUP d SCRUB"), (ScrubOrder::default(), false));
+    let order = ScrubOrder { scope: disks(&["A"]), repair: true, power: ScrubPower::Low, force: true };
+    assert_eq!(scrub("ALTER DISKGROUP d SCRUB DISK a REPAIR POWER LOW WAIT FORCE"), (order.clone(), true));
+    assert_eq!(scrub("ALTER DISKGROUP d SCRUB DISK a FORCE NOWAIT POWER LOW REPAIR"), (order, false));
+    assert!(matches!(one("ALTER DISKGROUP d SCRUB STOP"), Statement::StopScrub { .. }));
+}
+
+/// Disks and failure groups in one statement, as ASM takes them.
+#[test]
+fn several_disks_and_failure_groups() {
+    let text = "ALTER DISKGROUP d OFFLINE DISK a, b QUORUM DISKS IN FAILGROUP f DISK c DROP AFTER 5 M";
+    let Statement::Offline { which, drop_after, .. } = one(text) else { panic!("{text}") };
+    let disks = |names: &[&str]| Selection::Disks(names.iter().map(|name| (*name).to_owned()).collect());
+    let groups = Selection::FailureGroups(vec!["F".to_owned()]);
+    assert_eq!(which, Selection::Several(vec![disks(&["A", "B"]), groups, disks(&["C"])]));
+    assert_eq!(drop_after, Some(300));
+    assert!(matches!(one("ALTER DISKGROUP d ONLINE DISK a DISK b WAIT"),
+        Statement::Online { which: Selection::Several(all), .. } if all.len() == 2));
+}
+
+#[test]
+fn users_and_permissions() {
+    let access = |text: &str| match one(text) {
+        Statement::Access { change, .. } => change,
+        other => panic!("{text}: {other:?}"),
+    };
+    let names = |all: &[At<String>]| all.iter().map(|name| name.value.clone()).collect::<Vec<_>>();
+    assert!(matches!(access("ALTER DISKGROUP d ADD USER 'Ann', 'bob'"),
+        Access::AddUsers(users) if names(&users) == ["Ann", "bob"]));
+    assert!(matches!(access("ALTER DISKGROUP d DROP USER 'a', 'b' CASCADE"),
+        Access::DropUsers { users, cascade: true } if names(&users) == ["a", "b"]));
+    assert!(matches!(access("ALTER DISKGROUP d REPLACE USER 'a' WITH 'b', 'c' WITH 'd'"),
+        Access::ReplaceUsers(pairs) if pairs.len() == 2 && pairs[1].1.value == "d"));
+    assert!(matches!(access("ALTER DISKGROUP d ADD USERGROUP 'dba' WITH MEMBER 'a', 'b'"),
+        Access::AddUserGroup { name, members } if name.value == "dba" && members.len() == 2));
+    assert!(matches!(
+        access("ALTER DISKGROUP d MODIFY USERGROUP 'dba' DROP MEMBER 'a'"),
+        Access::ModifyUserGroup { add: false, .. }
+    ));
+    assert!(matches!(access("ALTER DISKGROUP d DROP USERGROUP 'dba'"), Access::DropUserGroup(_)));
+    assert_eq!(
+        access("ALTER DISKGROUP d SET PERMISSION OWNER = READ WRITE, GROUP=READ ONLY, OTHER = NONE FOR FILE 'f', 'g'"),
+        Access::SetPermission {
+            owner: Some(Permission::ReadWrite),
+            usergroup: Some(Permission::ReadOnly),
+            other: Some(Permission::None),
+            files: vec!["f".to_owned(), "g".to_owned()],
+        }
+    );
+    assert!(matches!(access("ALTER DISKGROUP d SET OWNERSHIP OWNER='a', GROUP='g' FOR FILE 'f'"),
+        Access::SetOwnership { owner: Some(_), usergroup: Some(_), files } if files == ["f"]));
+}
+
+#[test]
+fn volumes() {
+    let volume = |text: &str| match one(text) {
+        Statement::Volume { change, .. } | Statement::EnableVolumes { change, .. } => change,
+        other => panic!("{text}: {other:?}"),
+    };
+    let add = |mirrors, stripe_width, stripe_columns| VolumeChange::Add {
+        name: "V1".to_owned(),
+        size: 10 << 30,
+        mirrors,
+        stripe_width,
+        stripe_columns,
+    };
+    assert_eq!(volume("ALTER DISKGROUP d ADD VOLUME v1 SIZE 10G"), add(None, 1 << 20, 8));
+    assert_eq!(
+        volume("ALTER DISKGROUP d ADD VOLUME v1 SIZE 10G UNPROTECTED STRIPE_WIDTH 128K STRIPE_COLUMNS 4"),
+        add(Some(1), 128 << 10, 4)
+    );
+    assert!(matches!(volume("ALTER DISKGROUP d MODIFY VOLUME v USAGE 'u' MOUNTPATH '/p'"),
+        VolumeChange::Modify { mount_path: Some(path), usage: Some(usage), .. } if path == "/p" && usage == "u"));
+    assert!(
+        matches!(volume("ALTER DISKGROUP d RESIZE VOLUME v SIZE 1G"), VolumeChange::Resize { size, .. } if size == 1 << 30)
+    );
+    assert!(matches!(volume("ALTER DISKGROUP d DROP VOLUME v"), VolumeChange::Drop { .. }));
+    assert!(matches!(
+        volume("ALTER DISKGROUP ALL DISABLE VOLUME ALL"),
+        VolumeChange::Enable { volumes: None, enable: false }
+    ));
+    assert!(matches!(volume("ALTER DISKGROUP a, b ENABLE VOLUME v, w"),
+        VolumeChange::Enable { volumes: Some(names), enable: true } if names == ["V", "W"]));
+}
+
 #[test]
 fn phases_of_a_rebalance() {
     for (text, balance, compact) in [
@@ -270,7 +430,29 @@ fn sizes() {
 /// Words, marks and noise in any order are refused or understood, and never more than that.
 #[test]
 fn noise_never_panics() {
-    const PARTS: [&str; 60] = [
+    const PARTS: [&str; 82] = [
+        "SCRUB",
+        "CHECK",
+        "FILE",
+        "POWER LOW",
+        "STOP",
+        "ADD USER",
+        "USERGROUP",
+        "WITH MEMBER",
+        "MODIFY",
+        "SET PERMISSION",
+        "OWNER=READ ONLY",
+        "SET OWNERSHIP",
+        "FOR FILE",
+        "VOLUME v",
+        "STRIPE_WIDTH 4K",
+        "STRIPE_COLUMNS",
+        "ENABLE",
+        "USAGE 'u'",
+        "MOUNTPATH",
+        "RESTRICTED",
+        "REPAIR",
+        "WAIT",
         "CREATE",
         "DISKGROUP",
         "ALTER",

@@ -30,6 +30,7 @@ pub use executor::{block_on, sleep};
 
 use disk::RealDisk;
 use plinth_engine::{
+    catalog::STATEMENTS,
     event::Event,
     world::{Disk, Found, Task, Timestamp, World},
 };
@@ -210,7 +211,13 @@ impl World for RealWorld {
     }
 
     fn spawn_synchronous(&self, name: &str, code: Box<dyn FnOnce() + Send>) {
-        Self::start(name, code);
+        let steps_back = name == STATEMENTS;
+        Self::start(name, move || {
+            if steps_back {
+                crate::process::step_back();
+            }
+            code();
+        });
     }
 
     fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>) {

@@ -475,20 +475,25 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
 #[test]
 fn timers_end_in_their_order() {
     under_each_engine(|world| {
-        let ended = std::sync::Mutex::new(Vec::new());
-        let before = world.monotonic();
-        block_on(async {
-            join_all([30, 10, 20, 0].map(|time| {
+        loop {
+            let ended = std::sync::Mutex::new(Vec::new());
+            let before = world.monotonic();
+            let sleeps = [30, 10, 20, 0].map(|time| {
                 let (sleep, ended) = (world.sleep(Duration::from_millis(time)), &ended);
                 async move {
                     sleep.await;
                     ended.lock().expect("lock").push(time);
                 }
-            }))
-            .await;
-        });
-        assert_eq!(*ended.lock().expect("lock"), [0, 10, 20, 30]);
-        assert!(world.monotonic() - before >= Duration::from_millis(30));
+            });
+            let begun_together = world.monotonic() - before < Duration::from_millis(10);
+            block_on(join_all(sleeps));
+            assert!(world.monotonic() - before >= Duration::from_millis(30));
+            // Where the machine held this thread for longer than two timers lie apart, another order is right.
+            if begun_together {
+                assert_eq!(*ended.lock().expect("lock"), [0, 10, 20, 30]);
+                break;
+            }
+        }
     });
 }
 

@@ -2,47 +2,58 @@
 //!
 //! A statement ends with `;` at the end of a line. `\q` leaves. An error shows the line and a caret under the place.
 
-use super::{Result, complain, print, table, watch::Watch};
+use super::{
+    Result, complain,
+    context::{Context, Run},
+    print, table,
+    watch::Watch,
+};
 use crate::{
     instance::{control::Client, control::Given},
     paths::Paths,
     refusal::{Refusal, state},
     sql::TEXT_MAX,
 };
+use clap::Args;
 use rustyline::{DefaultEditor, error::ReadlineError};
 use std::{
     io::{self, IsTerminal, Read},
     path::PathBuf,
-    process::ExitCode,
 };
 
 /// Lines of history that are kept.
 const HISTORY: usize = 1000;
 
-pub(super) fn run(paths: &Paths, command: Option<&str>, json: bool) -> Result<ExitCode> {
-    let client = Client::connect(paths)?;
-    if let Some(text) = command {
-        return Ok(statements(&client, paths, text, json));
-    }
-    if io::stdin().is_terminal() {
-        return interact(client, paths, json);
-    }
-    let mut text = String::new();
-    io::stdin()
-        .take(TEXT_MAX as u64 + 1)
-        .read_to_string(&mut text)
-        .map_err(|error| Refusal::new(state::INTERNAL, format!("reading statements: {error}")))?;
-    Ok(statements(&client, paths, &text, json))
+/// Run SQL statements, or a shell for them.
+#[derive(Debug, Args)]
+pub(super) struct Sql {
+    /// The statements; without them, they are read from the standard input.
+    #[arg(short, long, value_name = "STATEMENTS")]
+    command: Option<String>,
 }
 
-/// Runs statements, up to the first that is refused.
-fn statements(client: &Client, paths: &Paths, text: &str, json: bool) -> ExitCode {
-    match carry_out(client, paths, text, json) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(refusal) => {
+impl Run for Sql {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let client = context.instance()?;
+        let read;
+        let text = match &self.command {
+            Some(text) => text,
+            None if io::stdin().is_terminal() => return interact(client, &context.paths, context.json),
+            None => {
+                let mut text = String::new();
+                io::stdin()
+                    .take(TEXT_MAX as u64 + 1)
+                    .read_to_string(&mut text)
+                    .map_err(|error| Refusal::new(state::INTERNAL, format!("reading statements: {error}")))?;
+                read = text;
+                &read
+            }
+        };
+        if let Err(refusal) = carry_out(&client, &context.paths, text, context.json) {
             fail(&refusal, text);
-            ExitCode::FAILURE
+            context.status = 1;
         }
+        Ok(())
     }
 }
 
@@ -70,7 +81,7 @@ fn show(given: &Given, json: bool) {
         eprintln!("{severity}: {}", notice.text);
     }
     match &given.table {
-        Some(found) if json => print(&format!("{:#}\n", table::objects(found))),
+        Some(found) if json => print(&table::json(found)),
         Some(found) => print(&table::ruled(found)),
         None if json || given.tag.is_empty() => {}
         None => print(&format!("{}\n", given.tag)),
@@ -99,7 +110,7 @@ fn caret(text: &str, at: usize) -> Option<String> {
     Some(format!("{prefix}{line}\n{}{indent}^\n", " ".repeat(prefix.len())))
 }
 
-fn interact(mut client: Client, paths: &Paths, json: bool) -> Result<ExitCode> {
+fn interact(mut client: Client, paths: &Paths, json: bool) -> Result<()> {
     let broken = |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
     let config =
         rustyline::Config::builder().max_history_size(HISTORY).map_err(broken)?.auto_add_history(false).build();
@@ -148,7 +159,7 @@ fn interact(mut client: Client, paths: &Paths, json: bool) -> Result<ExitCode> {
     if let Some(history) = &history {
         let _ = editor.save_history(history);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,46 @@
+//! Catalogs that earlier versions made become like new ones, when they are opened.
+//!
+//! All steps from the version that is found are one job: one commit, durable before anybody else uses the catalog. A crash before it
+//! leaves a catalog of the earlier version, which the next mount finds again; after it, one of this version. The commit is a
+//! small one, of a few pages, and like one that releases something it may take the last of the room.
+//!
+//! A step may add tables and columns with a default, and nothing else: rows stay as they are, so that a catalog of a
+//! million files is ready at once. Indexes over what there is may need more room than the catalog has, and it can grow only when
+//! the group's space is known: they are made at the end of the mount, and at the end of the next one if this one is cut short.
+//! Without them everything works, only slower. What is made in the end is what `schema.sql` makes; a test compares the two.
+
+use super::SCHEMA_VERSION;
+use crate::error::FileError;
+use rusqlite::Connection;
+
+/// What leads from version `index + 1` to the next one.
+const STEPS: [&str; 1] = [include_str!("upgrade/2.sql")];
+
+const _: () = assert!(STEPS.len() as i64 + 1 == SCHEMA_VERSION);
+
+/// Whether this is an earlier version, from which there is a way.
+pub(super) fn is_earlier(version: i64) -> bool {
+    (1..SCHEMA_VERSION).contains(&version)
+}
+
+/// The job.
+pub(super) fn to_current(connection: &Connection) -> Result<(), FileError> {
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let first = usize::try_from(found - 1).unwrap_or(STEPS.len());
+    for step in STEPS.iter().skip(first) {
+        connection.execute_batch(step)?;
+    }
+    connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    Ok(())
+}
+
+/// Whether an index is missing.
+pub(super) fn lacks_indexes(connection: &Connection) -> Result<bool, FileError> {
+    let sql = "SELECT count(*) = 0 FROM sqlite_schema WHERE name = 'file_type'";
+    Ok(connection.query_row(sql, [], |row| row.get(0))?)
+}
+
+/// Makes what is missing.
+pub(super) fn make_indexes(connection: &Connection) -> Result<(), FileError> {
+    Ok(connection.execute_batch(include_str!("upgrade/indexes.sql"))?)
+}

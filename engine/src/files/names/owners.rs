@@ -1,0 +1,86 @@
+//! Owners and modes of many files, and what else a statement changes with them, in one commit.
+
+use super::{Edits, MODE_BITS, without_set_id};
+use crate::{
+    api::{Changes, Invalidation, Kind, Node},
+    files::{Files, Origin, Result, lock},
+};
+use rusqlite::{Connection, params};
+use std::sync::atomic::Ordering;
+
+impl Files {
+    /// Permission bits that new regular files do not get from now on.
+    pub fn set_creation_mask(&self, mask: u32) {
+        self.creation_mask.store(mask, Ordering::Relaxed);
+    }
+
+    pub(super) fn creation_mask(&self) -> u32 {
+        self.creation_mask.load(Ordering::Relaxed)
+    }
+
+    /// Runs a job that says which files get another owner, group or mode, and gives them these. All of it is one durable commit, or nothing.
+    ///
+    /// # Errors
+    /// What the job returns; `Stale` if one of the files is not there.
+    pub async fn change_owners<T: Send + 'static>(
+        &self,
+        origin: Origin,
+        job: impl FnOnce(&Connection) -> Result<(T, Vec<(Node, Changes)>)> + Send + 'static,
+    ) -> Result<T> {
+        let files = self.strong();
+        let job = move |connection: &Connection| {
+            let (value, changes) = job(connection)?;
+            let now = files.world.now();
+            let mut edits = Edits::new(&files, connection);
+            let (mut nodes, mut bare) = (Vec::with_capacity(changes.len()), Vec::new());
+            for (node, changes) in changes {
+                let file = edits.edit(node)?;
+                if (changes.uid.is_some() || changes.gid.is_some()) && file.kind != Kind::Directory {
+                    file.mode = without_set_id(file.mode);
+                    bare.push(node);
+                }
+                file.uid = changes.uid.unwrap_or(file.uid);
+                file.gid = changes.gid.unwrap_or(file.gid);
+                file.mode = changes.mode.map_or(file.mode, |mode| mode & MODE_BITS);
+                file.changed = now;
+                nodes.push(node);
+            }
+            let mut lost = Vec::new();
+            for node in bare {
+                // Capabilities go with the owner, as set-id bits do.
+                let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
+                let name = &b"security.capability"[..];
+                if connection.prepare_cached(sql)?.execute(params![node.cast_signed(), name])? > 0 {
+                    lost.push(node);
+                }
+            }
+            edits.apply(None)?;
+            for node in lost {
+                if let Some(file) = lock(&files.cache).files.get(&node) {
+                    *lock(&file.xattrs) = None;
+                }
+            }
+            Ok((value, nodes))
+        };
+        let ((value, nodes), _) = self.catalog.write(true, job).await?;
+        for node in nodes {
+            self.invalidate(origin, &Invalidation::Node(node));
+        }
+        Ok(value)
+    }
+
+    /// Where a file's names are: directory and name of each.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn names_of(&self, node: Node) -> Result<Vec<(Node, Vec<u8>)>> {
+        let find = move |connection: &Connection| {
+            let mut select = connection.prepare_cached("SELECT parent, name FROM entry WHERE node = ?1")?;
+            let rows = select
+                .query_map([node.cast_signed()], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
+        };
+        // On the writer's thread: a snapshot may be older than what the caller has just done.
+        self.catalog.release(false, find).await.map(|(names, _)| names)
+    }
+}

@@ -1,0 +1,114 @@
+//! Templates: what files that are made through them are like.
+//!
+//! There is one for each type of file, the system's, and those that DBAs add. A change is for files that are made later. What a
+//! template may say depends on the group: where there is one redundancy for everything, no template has another.
+
+use super::{Result, orders::Template, types::FileType};
+use crate::{
+    admin::{AdminError, Code},
+    error::FileError,
+};
+use plinth_format::{Redundancy, is_name};
+use rusqlite::{Connection, OptionalExtension, params};
+
+/// What a template says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Said {
+    /// 0: as the group.
+    pub mirrors: u8,
+    pub fine: bool,
+    pub system: bool,
+}
+
+fn refused(code: Code, text: String) -> FileError {
+    FileError::Order(Box::new(AdminError::new(code, text)))
+}
+
+/// A template, by its name in upper case.
+pub(super) fn find(connection: &Connection, group: &str, name: &str) -> Result<Said> {
+    let sql = "SELECT mirrors, fine, system FROM template WHERE name = ?1";
+    let row = |row: &rusqlite::Row<'_>| Ok(Said { mirrors: row.get(0)?, fine: row.get(1)?, system: row.get(2)? });
+    let found = connection.prepare_cached(sql)?.query_row([name], row).optional()?;
+    found.ok_or_else(|| {
+        let error = AdminError::new(Code::NoSuchTemplate, format!("disk group {group} has no template {name}"));
+        FileError::Order(Box::new(error.hint("the templates are in V$ASM_TEMPLATE")))
+    })
+}
+
+/// The mirrors to be stored, if the group can have them.
+fn mirrors_in(group: &str, redundancy: Redundancy, template: &Template) -> Result<u8> {
+    let Some(wanted) = template.mirrors else { return Ok(0) };
+    let normal = redundancy == Redundancy::Normal;
+    if usize::from(wanted) == redundancy.mirrors() {
+        return Ok(0);
+    }
+    if normal && wanted == 3 {
+        return Ok(3);
+    }
+    let word = ["UNPROTECTED", "MIRROR", "HIGH"][usize::from(wanted.clamp(1, 3)) - 1];
+    let name = &template.name;
+    let (text, hint) = if normal {
+        (
+            format!("template {name} cannot be {word} in disk group {group}"),
+            "no disk may go offline while it holds the only mirror of something, so one such file would keep a failed disk \
+             from being done without; put it into a disk group of EXTERNAL redundancy",
+        )
+    } else {
+        (
+            format!(
+                "template {name} cannot be {word}: in disk group {group}, of {redundancy} redundancy, all files have that"
+            ),
+            "HIGH besides MIRROR there is in disk groups of NORMAL redundancy",
+        )
+    };
+    Err(FileError::Order(Box::new(AdminError::new(Code::Invalid, text).hint(hint))))
+}
+
+/// `ADD TEMPLATE`, inside a job.
+pub(super) fn add(connection: &Connection, group: &str, redundancy: Redundancy, template: &Template) -> Result<()> {
+    let name = &template.name;
+    if !is_name(name) {
+        return Err(refused(Code::Invalid, format!("'{name}' cannot be the name of a template")));
+    }
+    if connection.prepare_cached("SELECT 1 FROM template WHERE name = ?1")?.exists([name])? {
+        return Err(refused(Code::TemplateExists, format!("disk group {group} has a template {name} already")));
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO template (name, number, mirrors, fine) \
+             VALUES (?1, (SELECT max(number) + 1 FROM template), ?2, ?3)",
+        )?
+        .execute(params![name, mirrors_in(group, redundancy, template)?, template.fine == Some(true)])?;
+    Ok(())
+}
+
+/// `MODIFY TEMPLATE`, inside a job: what is not said stays.
+pub(super) fn modify(connection: &Connection, group: &str, redundancy: Redundancy, template: &Template) -> Result<()> {
+    let before = find(connection, group, &template.name)?;
+    let mirrors = match template.mirrors {
+        Some(_) => mirrors_in(group, redundancy, template)?,
+        None => before.mirrors,
+    };
+    connection.prepare_cached("UPDATE template SET mirrors = ?2, fine = ?3 WHERE name = ?1")?.execute(params![
+        template.name,
+        mirrors,
+        template.fine.unwrap_or(before.fine)
+    ])?;
+    Ok(())
+}
+
+/// `DROP TEMPLATE`, inside a job.
+pub(super) fn drop(connection: &Connection, group: &str, name: &str) -> Result<()> {
+    if find(connection, group, name)?.system {
+        let error =
+            AdminError::new(Code::SystemTemplate, format!("template {name} is the system's and cannot be dropped"));
+        return Err(FileError::Order(Box::new(error.hint("MODIFY TEMPLATE changes it"))));
+    }
+    connection.prepare_cached("DELETE FROM template WHERE name = ?1")?.execute([name])?;
+    Ok(())
+}
+
+/// The type of files that a template of the system is for.
+pub(super) fn type_of(name: &str) -> Option<FileType> {
+    FileType::of_word(name)
+}

@@ -1,0 +1,233 @@
+//! What has rotted is found before somebody needs it.
+
+use super::*;
+use crate::admin::{Operation, Report, Scope, ScrubOrder, ScrubPower, Selection};
+use plinth_format::BLOCK_SIZE;
+
+impl Lab {
+    fn scrub_operation(&self) -> Operation {
+        let operations = self.group().operations();
+        operations.into_iter().find(|one| one.pass == "SCRUBBING").expect("a scrub was begun")
+    }
+
+    /// Scrubs to the end. Returns what was found.
+    fn scrubbed(&self, order: &ScrubOrder) -> Report {
+        block_on(self.group().scrub(order)).expect("it begins");
+        self.wait_for("the end of the scrub", || self.scrub_operation().state == "DONE");
+        self.group().scrubbed()
+    }
+
+    /// A block of each of the first extents of a file rots on one disk or another, at rest. Returns the places.
+    fn rot(&mut self, count: usize) -> Vec<(usize, u64)> {
+        let mut extents = block_on(self.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
+        extents.retain(|extent| extent.file != 0);
+        let mut places = Vec::new();
+        for (index, extent) in extents.iter().take(count).enumerate() {
+            let mirrors = extent.mirrors();
+            let mirror = *mirrors.get(index % mirrors.len()).expect("it has mirrors");
+            let offset = Group::offset(&self.group().members[&mirror.disk], mirror, index % 16);
+            places.push((usize::from(mirror.disk.0), offset));
+        }
+        self.dismount();
+        for (disk, offset) in &places {
+            self.disks[*disk].corrupt(*offset, &pattern(offset + 1, BLOCK_SIZE));
+        }
+        self.mount();
+        places
+    }
+
+    fn blocks_at(&self, places: &[(usize, u64)]) -> Vec<Vec<u8>> {
+        places.iter().map(|(disk, offset)| self.disks[*disk].peek(*offset, BLOCK_SIZE)).collect()
+    }
+}
+
+fn with_a_table(redundancy: Redundancy, groups: &[&str]) -> (Lab, Vec<u8>) {
+    let lab = Lab::new(redundancy, 64 * MIB, groups);
+    let bytes = pattern(3, 6 << 20);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    (lab, bytes)
+}
+
+/// Blocks rot on one disk and the other. A scrub finds each of them and leaves it; one that may repair mends each from the other
+/// mirror; the next finds nothing.
+#[test]
+fn a_scrub_finds_rot_and_mends_it_if_it_may() {
+    let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
+    let good = lab.rot(5);
+    let rotten = lab.blocks_at(&good);
+    let found = lab.scrubbed(&ScrubOrder { power: ScrubPower::High, ..ScrubOrder::default() });
+    assert_eq!(found.problems.len(), 5, "{found:?}");
+    assert!(found.problems.iter().all(|problem| !problem.repaired));
+    assert!(found.bytes_read >= 2 * bytes.len() as u64, "every mirror is read: {found:?}");
+    assert!(lab.blocks_at(&good) == rotten, "nothing was said of repairs");
+    let operation = lab.scrub_operation();
+    assert!(operation.so_far >= 6 && operation.so_far == operation.work, "{operation:?}");
+    let mended = lab.scrubbed(&ScrubOrder { repair: true, power: ScrubPower::Max, ..ScrubOrder::default() });
+    assert!(mended.problems.len() == 5 && mended.is_good(), "{mended:?}");
+    assert!(lab.blocks_at(&good).iter().zip(&rotten).all(|(now, was)| now != was));
+    assert!(lab.scrubbed(&ScrubOrder::default()).problems.is_empty());
+    let told: Vec<_> = lab.world.events().into_iter().filter(|event| event.text.starts_with("scrub")).collect();
+    assert!(told.iter().any(|event| event.text.contains("5 problems found, 5 repaired, 0 left")), "{told:?}");
+    assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
+    lab.check();
+}
+
+/// Of a disk, what has a mirror there is read; of a file, what is its.
+#[test]
+fn a_part_is_scrubbed_and_checked_alone() {
+    let (mut lab, _) = with_a_table(Redundancy::Normal, &["A", "B", "C"]);
+    let other = lab.create_file("other");
+    lab.write(other, 0, &pattern(4, 2 << 20));
+    lab.sync(other);
+    let places = lab.rot(6);
+    let scope = |order| ScrubOrder { scope: order, power: ScrubPower::High, ..ScrubOrder::default() };
+    let clean = lab.scrubbed(&scope(Scope::Files(vec!["+data/other".to_owned()])));
+    assert_eq!((clean.extents_checked, clean.problems.len()), (2, 0), "{clean:?}");
+    let node = lab.find("table");
+    let table = lab.scrubbed(&scope(Scope::Files(vec![format!("+DATA.{node}")])));
+    assert_eq!((table.extents_checked, table.problems.len()), (6, 6), "{table:?}");
+    for disk in 0..3 {
+        let which = Scope::Disks(Selection::Disks(vec![format!("DATA_000{disk}")]));
+        let expected = places.iter().filter(|(on, _)| *on == disk).count();
+        let held = lab.held()[disk];
+        let report = block_on(lab.group().check_scope(&which, false)).expect("the check runs");
+        assert_eq!(report.extents_checked, held, "extents with a mirror on disk {disk}");
+        let there = report.problems.iter().filter(|one| one.text.contains(&format!("DATA_000{disk}"))).count();
+        assert_eq!(there, expected, "{report:?}");
+    }
+    for (name, says) in
+        [("nothing", "no file 'nothing'"), ("+OTHER/table", "another disk group"), ("+DATA.9999.1", "of this number")]
+    {
+        let error = block_on(lab.group().check_scope(&Scope::Files(vec![name.to_owned()]), false)).expect_err(name);
+        assert!(error.code == Code::NoSuchFile && error.message.contains(says), "{error}");
+    }
+}
+
+/// A disk goes away while a scrub reads it: the scrub goes on with the others, and ends.
+#[test]
+fn a_disk_goes_away_during_a_scrub() {
+    let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
+    lab.rot(1);
+    let order = ScrubOrder { power: ScrubPower::Low, repair: true, ..ScrubOrder::default() };
+    block_on(lab.group().scrub(&order)).expect("it begins");
+    let error = block_on(lab.group().scrub(&order)).expect_err("one is under way");
+    assert_eq!(error.code, Code::Busy);
+    lab.disks[1].faults(|faults| faults.fail_reads = true);
+    lab.wait_for("the end of the scrub", || lab.scrub_operation().state == "DONE");
+    lab.disks[1].heal();
+    assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
+    lab.online_all();
+    let _ = block_on(lab.group().check(true)).expect("the check runs");
+    lab.check();
+}
+
+/// STOP ends it, a dismount does not wait for it, and another one can be begun afterwards.
+#[test]
+fn a_scrub_can_be_stopped() {
+    let (mut lab, _) = with_a_table(Redundancy::Normal, &["A", "B"]);
+    let node = lab.create_file("more");
+    lab.write(node, 0, &pattern(5, 20 << 20));
+    lab.sync(node);
+    let order = ScrubOrder { power: ScrubPower::Low, ..ScrubOrder::default() };
+    block_on(lab.group().scrub(&order)).expect("it begins");
+    lab.group().stop_scrub();
+    lab.wait_for("its end", || lab.scrub_operation().state == "DONE");
+    let stopped = lab.scrub_operation();
+    assert!(stopped.so_far < stopped.work && stopped.error.is_none(), "{stopped:?}");
+    block_on(lab.group().scrub(&order)).expect("it begins again");
+    lab.dismount();
+    lab.mount();
+    assert!(lab.group().operations().iter().all(|one| one.pass != "SCRUBBING"), "it is not remembered");
+    lab.check();
+}
+
+/// Whatever is written, grown, cut and removed meanwhile: nothing that is under way is taken for rot, and nothing that is written is
+/// undone by a repair.
+#[test]
+fn a_scrub_of_a_group_in_use_finds_nothing() {
+    let (lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B", "C"]);
+    let session = lab.session();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let over = || is_over.load(std::sync::atomic::Ordering::SeqCst);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut numbers = Numbers::new(17);
+            let (table, mut bytes) = (lab.find("table"), bytes);
+            let mut round = 0;
+            while !over() || round < 20 {
+                for _ in 0..20 {
+                    let (at, length) = (numbers.below(6 << 20), 1 + numbers.below(20_000));
+                    let end = (at + length).min(bytes.len() as u64);
+                    let new = pattern(at + round, usize::try_from(end - at).expect("small"));
+                    block_on(session.write(table, at, &new, false)).expect("written");
+                    let place = usize::try_from(at).expect("small");
+                    bytes[place..place + new.len()].copy_from_slice(&new);
+                }
+                let name = format!("passing{}", round % 3);
+                let made = block_on(session.create(ROOT, name.as_bytes(), NewFile::Regular, 0o644, ROOT_CALLER));
+                let node = made.expect("made").node;
+                block_on(session.write(node, 0, &pattern(round, 1_500_000), false)).expect("written");
+                block_on(session.change(node, Changes { size: Some(70_000), ..Changes::default() })).expect("cut");
+                block_on(session.sync(table, true)).expect("synced");
+                block_on(session.unlink(ROOT, name.as_bytes())).expect("removed");
+                block_on(session.forget(node, 0));
+                round += 1;
+            }
+            bytes
+        });
+        for power in [ScrubPower::High, ScrubPower::Max, ScrubPower::Auto, ScrubPower::Max] {
+            let report = lab.scrubbed(&ScrubOrder { repair: true, power, ..ScrubOrder::default() });
+            assert!(report.problems.is_empty(), "{report:?}");
+        }
+        is_over.store(true, std::sync::atomic::Ordering::SeqCst);
+        writer.join().expect("no panic")
+    });
+    assert!(lab.read(lab.find("table"), 0, written.len()) == written);
+    lab.check();
+}
+
+/// Without another mirror what has rotted is named, and left as it is.
+#[test]
+fn a_scrub_without_another_mirror_names_what_is_lost() {
+    let (mut lab, _) = with_a_table(Redundancy::External, &["A", "B"]);
+    lab.rot(2);
+    let report = lab.scrubbed(&ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() });
+    assert!(report.problems.len() == 2 && report.problems.iter().all(|problem| !problem.repaired), "{report:?}");
+    let events = lab.world.events();
+    let told = |event: &crate::event::Event| {
+        event.severity == crate::event::Severity::Alarm && event.text.contains("0 repaired, 2 left")
+    };
+    assert!(events.iter().any(told), "{events:?}");
+}
+
+/// A scrub that mends is cut short anywhere, by a kill or a loss of power: what it was about is right or still rotten on that mirror,
+/// and the other one is as it was.
+#[test]
+fn a_scrub_that_mends_is_cut_short() {
+    let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
+    lab.rot(4);
+    lab.dismount();
+    super::kills::cut_short(
+        &lab,
+        3,
+        |doomed| {
+            if doomed.try_mount(false).is_ok() {
+                let order = ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
+                if block_on(doomed.group().scrub(&order)).is_ok() {
+                    let is_over = || doomed.group().operations().iter().all(|one| one.state == "DONE");
+                    let _ = (0..400).find(|_| is_over() || (std::thread::sleep(Duration::from_millis(5)), false).1);
+                }
+            }
+        },
+        |heir, place| {
+            heir.mount();
+            assert!(heir.read(heir.find("table"), 0, bytes.len()) == bytes, "{place}");
+            let report = block_on(heir.group().check(true)).expect("the check runs");
+            assert!(report.is_good(), "{place}: {report:?}");
+            heir.check();
+            heir.dismount();
+        },
+    );
+}

@@ -1,0 +1,376 @@
+//! Files that are not like the rest of their group: made through templates, with more mirrors, or in stripes.
+
+use super::*;
+use crate::{
+    admin::Conversion,
+    files::orders::{NameOrder, NewSystemFile, Template},
+};
+
+impl Lab {
+    fn add_template(&self, name: &str, mirrors: Option<u8>, fine: Option<bool>) {
+        let template = Template { name: name.to_owned(), mirrors, fine };
+        block_on(self.session().order(NameOrder::AddTemplates(vec![template]), ROOT_CALLER)).expect("it is added");
+    }
+
+    fn try_make(&self, template: &str, alias: &str) -> Result<Node, FileError> {
+        let (template, alias) = (Some(template.to_owned()), Some(format!("+DATA/{alias}")));
+        let new = NewSystemFile { template, alias, ..NewSystemFile::default() };
+        block_on(self.session().create_system(new, b"", 0o644, ROOT_CALLER)).map(|(file, _)| file.node)
+    }
+
+    fn make(&self, template: &str, alias: &str) -> Node {
+        self.try_make(template, alias).expect("it is made")
+    }
+
+    /// How many extents there are with two mirrors, and with three.
+    fn twos_and_threes(&self) -> (u64, u64) {
+        let counts = self.group().mirror_sets.counts();
+        let with = |mirrors: usize| counts.iter().filter(|(set, _)| set.len() == mirrors).map(|(_, count)| count).sum();
+        (with(2), with(3))
+    }
+}
+
+const LENGTH: usize = 6 << 20;
+
+/// A file of three mirrors in a NORMAL group: it has them from the first byte on, after a kill and a loss of power, when disks come and go,
+/// and it is read when two of three failure groups are gone. Other files keep their two.
+#[test]
+fn a_file_of_three_mirrors_in_a_normal_group() {
+    let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C", "D"]);
+    let high = lab.make("CONTROLFILE", "control01.ctl");
+    lab.add_template("SAFE", Some(3), None);
+    let small = lab.make("safe", "small");
+    lab.write(high, 0, &pattern(1, LENGTH));
+    lab.write(small, 0, b"small, and no slot of a shared extent");
+    let plain = lab.create_file("plain");
+    lab.write(plain, 0, &pattern(2, LENGTH));
+    lab.write(lab.create_file("slot"), 0, b"in a slot");
+    lab.sync(high);
+    lab.sync(plain);
+    assert_eq!(lab.twos_and_threes(), (7, 9));
+    lab.check();
+    lab.kill();
+    lab.mount();
+    assert_eq!(lab.twos_and_threes(), (7, 9));
+    lab.cut_power(3);
+    lab.mount();
+    assert_eq!(lab.twos_and_threes(), (7, 9));
+    let path = lab.spare(96 * MIB);
+    lab.exchange(&[(&path, "E")], &[], false).expect("it is added");
+    lab.rebalanced();
+    lab.exchange(&[], &["DATA_0000"], false).expect("it can go");
+    lab.rebalanced();
+    assert_eq!(lab.twos_and_threes(), (7, 9));
+    assert!(!lab.group().is_converting());
+    lab.check();
+    let [high, plain] = ["control01.ctl", "plain"].map(|name| lab.find(name));
+    assert!(lab.read(high, 0, LENGTH) == pattern(1, LENGTH));
+    assert!(lab.read(plain, 0, LENGTH) == pattern(2, LENGTH));
+    // The failure groups that stay are just enough: no more may go.
+    lab.exchange(&[], &["DATA_0001"], false).expect("three stay");
+    lab.rebalanced();
+    let refused = lab.exchange(&[], &["DATA_0002"], false).expect_err("it has mirrors of three");
+    assert_eq!(refused.code, Code::NotEnoughFailureGroups, "{refused}");
+    assert!(refused.message.contains("HIGH redundancy"), "{refused}");
+    for name in ["control01.ctl", "small"] {
+        block_on(lab.session().order(NameOrder::DropFiles(vec![format!("+DATA/{name}")]), ROOT_CALLER)).expect("gone");
+    }
+    lab.exchange(&[], &["DATA_0002"], false).expect("two are enough for what is left");
+    lab.rebalanced();
+    assert_eq!(lab.twos_and_threes(), (7, 0));
+    assert!(lab.read(plain, 0, LENGTH) == pattern(2, LENGTH));
+    lab.check();
+}
+
+/// Two of three failure groups go, one after the other: the file of three mirrors is read and written all the same.
+#[test]
+fn a_file_of_three_mirrors_survives_two_losses() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let file = lab.make("CONTROLFILE", "control");
+    lab.write(file, 0, &pattern(1, 500_000));
+    lab.sync(file);
+    lab.silence(0);
+    lab.write(file, 0, &pattern(2, 500_000));
+    lab.sync(file);
+    lab.silence(1);
+    lab.write(file, 0, &pattern(3, 500_000));
+    lab.sync(file);
+    assert!(lab.read(file, 0, 500_000) == pattern(3, 500_000));
+    let missing =
+        block_on(lab.group().query("SELECT redundancy, mirrors_left FROM v$asm_missing_mirror")).expect("rows");
+    assert_eq!(missing.rows.len(), 1, "{missing:?}");
+    assert_eq!(format!("{:?}", missing.rows[0]), "[Text(\"HIGH\"), Integer(1)]");
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.online_all();
+    lab.check();
+    assert_eq!(lab.twos_and_threes(), (0, 4));
+}
+
+/// One of three failure groups is lost for good: what it had is made up for all the same, and the file of three mirrors makes do with two, which
+/// is said, until there is a third failure group again.
+#[test]
+fn a_file_of_three_mirrors_does_not_stand_in_the_way_of_a_repair() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let file = lab.make("CONTROLFILE", "control");
+    lab.write(file, 0, &pattern(1, 500_000));
+    let plain = lab.create_file("plain");
+    lab.write(plain, 0, &pattern(2, LENGTH));
+    lab.sync(file);
+    lab.sync(plain);
+    let lowered = |lab: &Lab| {
+        let sql = "SELECT redundancy || ' ' || redundancy_lowered FROM v$asm_file ORDER BY file_number";
+        format!("{:?}", block_on(lab.group().query(sql)).expect("rows").rows)
+    };
+    lab.exchange(&[], &["DATA_0002"], false).expect_err("nobody says that it is gone");
+    lab.silence(2);
+    lab.exchange(&[], &["DATA_0002"], true).expect("it is gone");
+    lab.rebalanced();
+    assert_eq!(lab.twos_and_threes(), (10, 0));
+    assert_eq!(lowered(&lab), "[[Text(\"HIGH Y\")], [Text(\"MIRROR N\")]]");
+    let missing = block_on(lab.group().missing_mirrors()).expect("it is said");
+    assert!(missing.len() == 1 && missing[0].contains("too few failure groups"), "{missing:?}");
+    lab.write(file, 500_000, &pattern(3, 500_000));
+    assert_eq!(lab.twos_and_threes().1, 0, "more of it has two, too");
+    lab.check();
+    lab.kill();
+    lab.world.detach("/disk2");
+    lab.mount();
+    lab.check();
+    let path = lab.spare(64 * MIB);
+    lab.exchange(&[(&path, "D")], &[], false).expect("it is added");
+    lab.rebalanced();
+    assert_eq!(lab.twos_and_threes(), (6, 8));
+    assert_eq!(lowered(&lab), "[[Text(\"HIGH N\")], [Text(\"MIRROR N\")]]");
+    lab.check();
+    let [file, plain] = ["control", "plain"].map(|name| lab.find(name));
+    assert!(lab.read(file, 0, 500_000) == pattern(1, 500_000) && lab.read(plain, 0, LENGTH) == pattern(2, LENGTH));
+    assert!(lab.read(file, 500_000, 500_000) == pattern(3, 500_000));
+}
+
+/// Where three failure groups are not there, a control file has two mirrors like all others, and what a DBA asked for is refused.
+#[test]
+fn two_failure_groups_have_no_three_mirrors() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let file = lab.make("CONTROLFILE", "control");
+    lab.write(file, 0, &pattern(1, 500_000));
+    assert_eq!(lab.twos_and_threes(), (4, 0));
+    lab.add_template("SAFE", Some(3), None);
+    let refused = lab.try_make("SAFE", "file").expect_err("two failure groups");
+    assert!(matches!(refused, FileError::Order(error) if error.code == Code::NotEnoughFailureGroups));
+    lab.check();
+}
+
+/// The group's redundancy changes there and back: a file of three mirrors in NORMAL has what the others have elsewhere, and its three
+/// when the group is NORMAL again.
+#[test]
+fn a_conversion_and_a_file_of_three_mirrors() {
+    let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
+    let file = lab.make("CONTROLFILE", "control");
+    lab.write(file, 0, &pattern(1, LENGTH));
+    let plain = lab.create_file("plain");
+    lab.write(plain, 0, &pattern(2, LENGTH));
+    for (to, expected) in [
+        (Redundancy::High, (0, 14)),
+        (Redundancy::Normal, (6, 8)),
+        (Redundancy::External, (0, 0)),
+        (Redundancy::Normal, (6, 8)),
+    ] {
+        block_on(lab.group().convert(Conversion(to), Some(4))).expect("it can be");
+        lab.rebalanced();
+        assert_eq!(lab.twos_and_threes(), expected, "{to}");
+        lab.check();
+        lab.dismount();
+        lab.mount();
+    }
+    let [file, plain] = ["control", "plain"].map(|name| lab.find(name));
+    assert!(lab.read(file, 0, LENGTH) == pattern(1, LENGTH) && lab.read(plain, 0, LENGTH) == pattern(2, LENGTH));
+}
+
+/// What a file should be: its bytes, and the pieces of which some may be data.
+struct Model {
+    bytes: Vec<u8>,
+}
+
+impl Model {
+    fn resize(&mut self, size: usize) {
+        self.bytes.resize(size, 0);
+    }
+
+    fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.bytes.resize(self.bytes.len().max(offset + bytes.len()), 0);
+        self.bytes[offset..offset + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn zero(&mut self, offset: usize, end: usize) {
+        let end = end.min(self.bytes.len());
+        self.bytes[offset.min(end)..end].fill(0);
+    }
+}
+
+/// A striped file under everything that can be done to a file, at random, against a model; the engine is killed, the power goes
+/// after a sync, mirrors move and a disk comes back meanwhile. What is said to be a hole holds zeros, and all data is found.
+#[test]
+fn a_striped_file_is_like_any_other() {
+    const MOST: u64 = 18 << 20;
+    for seed in 0..4 {
+        let mut numbers = Numbers::new(seed + 50);
+        let redundancy = [Redundancy::Normal, Redundancy::External][numbers.below(2) as usize];
+        let mut lab = Lab::new(redundancy, 96 * MIB, &["A", "B", "C"]);
+        lab.add_template("STRIPED", None, Some(true));
+        let node = lab.make("STRIPED", "file");
+        let mut model = Model { bytes: Vec::new() };
+        for step in 0..50 {
+            let place = format!("seed {seed}, step {step}");
+            let offset = numbers.below(MOST);
+            let longest = [100, 70_000, 3 << 20][numbers.below(3) as usize];
+            let length = 1 + numbers.below(longest);
+            let (start, end) = (offset as usize, (offset + length) as usize);
+            match numbers.below(12) {
+                0..=4 => {
+                    let bytes = pattern(seed * 1000 + step, length as usize);
+                    lab.write(node, offset, &bytes);
+                    model.write(start, &bytes);
+                }
+                5 => {
+                    let changes = Changes { size: Some(offset), ..Changes::default() };
+                    block_on(lab.session().change(node, changes)).expect("it is cut or grows");
+                    model.resize(start);
+                }
+                6 => {
+                    let punched = lab.session();
+                    block_on(punched.allocate(node, offset, length, Allocate::PunchHole, false)).expect("punched");
+                    model.zero(start, end);
+                }
+                7 => {
+                    let mode = Allocate::ZeroRange { keep_size: true };
+                    block_on(lab.session().allocate(node, offset, length, mode, false)).expect("zeroed");
+                    model.zero(start, end);
+                }
+                8 => {
+                    let mode = Allocate::Reserve { keep_size: false };
+                    block_on(lab.session().allocate(node, offset, length, mode, false)).expect("reserved");
+                    model.resize(model.bytes.len().max(end));
+                }
+                9 => {
+                    lab.kill();
+                    lab.mount();
+                }
+                10 => {
+                    lab.sync(node);
+                    block_on(lab.session().sync_all()).expect("synced");
+                    lab.cut_power(seed * 100 + step);
+                    lab.mount();
+                }
+                _ => {
+                    block_on(lab.group().rebalance(Some(4))).expect("it begins");
+                }
+            }
+            let read = lab.read(node, 0, MOST as usize * 2);
+            assert!(read == model.bytes, "{place}: {} bytes, should be {}", read.len(), model.bytes.len());
+            let (at, length) = (numbers.below(MOST), 1 + numbers.below(400_000) as usize);
+            let expected = model.bytes.get(at as usize..).unwrap_or_default();
+            let expected = &expected[..expected.len().min(length)];
+            assert!(lab.read(node, at, length) == expected, "{place}: {length} bytes at {at}");
+            // Data and holes, from end to end.
+            let mut at = 0;
+            let size = model.bytes.len() as u64;
+            while at < size {
+                let Ok(data) = block_on(lab.session().seek(node, at, Seek::Data)) else {
+                    assert!(model.bytes[at as usize..].iter().all(|byte| *byte == 0), "{place}: data behind {at}");
+                    break;
+                };
+                assert!(
+                    model.bytes[at as usize..data as usize].iter().all(|byte| *byte == 0),
+                    "{place}: a hole at {at}"
+                );
+                at = block_on(lab.session().seek(node, data, Seek::Hole)).expect("there is one at the end");
+                assert!(at > data, "{place}");
+            }
+        }
+        lab.wait_for("the rebalance", || lab.group().operations().iter().all(|one| one.state != "RUN"));
+        lab.check();
+    }
+}
+
+/// A striped file of a million bytes lies on eight extents, which go round the disks; one that is not, on one.
+#[test]
+fn stripes_go_round_the_disks() {
+    let lab = Lab::new(Redundancy::External, 96 * MIB, &["A", "B", "C", "D"]);
+    lab.add_template("STRIPED", None, Some(true));
+    let count = |alias: &str, template: &str| {
+        let node = lab.make(template, alias);
+        lab.write(node, 0, &pattern(7, 1_000_000));
+        assert!(lab.read(node, 0, 1_000_000) == pattern(7, 1_000_000));
+        let sql = format!("SELECT count(*), count(DISTINCT d0) > 2 FROM extent WHERE file = {node}");
+        format!("{:?}", block_on(lab.group().query(&sql)).expect("rows").rows)
+    };
+    assert_eq!(count("fine", "STRIPED"), "[[Integer(8), Integer(1)]]");
+    assert_eq!(count("coarse", "DATAFILE"), "[[Integer(1), Integer(0)]]");
+    let striped = block_on(lab.group().query("SELECT striped FROM v$asm_file ORDER BY file_number")).expect("rows");
+    assert_eq!(format!("{:?}", striped.rows), "[[Text(\"FINE\")], [Text(\"COARSE\")]]");
+    lab.check();
+}
+
+/// Writers and readers of one striped file at once, with mirrors that move: whoever waits for several extents waits for nobody who waits
+/// for it.
+#[test]
+fn a_striped_file_in_a_crowd() {
+    let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
+    lab.add_template("STRIPED", None, Some(true));
+    let node = lab.make("STRIPED", "file");
+    const SHARE: usize = 3 << 20;
+    lab.write(node, 0, &pattern(0, 4 * SHARE));
+    let path = lab.spare(128 * MIB);
+    lab.exchange(&[(&path, "D")], &["DATA_0000"], false).expect("it begins");
+    std::thread::scope(|scope| {
+        for writer in 0..4_u64 {
+            let lab = &lab;
+            scope.spawn(move || {
+                for round in 0..6 {
+                    let bytes = pattern(writer * 100 + round, SHARE);
+                    lab.write(node, writer * SHARE as u64, &bytes);
+                    assert!(lab.read(node, writer * SHARE as u64, SHARE) == bytes, "writer {writer}, round {round}");
+                    lab.sync(node);
+                }
+            });
+        }
+    });
+    lab.rebalanced();
+    for writer in 0..4_u64 {
+        assert!(lab.read(node, writer * SHARE as u64, SHARE) == pattern(writer * 100 + 5, SHARE));
+    }
+    lab.check();
+}
+
+/// A group whose catalog an earlier version made: a check sees nothing wrong and changes nothing, a mount brings it up to date, and its files
+/// are as they were.
+#[test]
+fn a_group_of_an_earlier_version() {
+    for power in [false, true] {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 3 << 20));
+        lab.write(lab.create_file("small"), 0, b"small");
+        block_on(lab.session().sync_all()).expect("synced");
+        let back = |connection: &rusqlite::Connection| Ok(connection.execute_batch(FIRST_VERSION)?);
+        block_on(lab.group().catalog.write(true, back)).expect("as an earlier version made it");
+        if power {
+            lab.cut_power(7);
+        } else {
+            lab.kill();
+        }
+        let report = block_on(Group::check_files(&lab.world(), false)).expect("the check runs");
+        assert!(report.problems.is_empty(), "{report:?}");
+        lab.mount();
+        let found =
+            block_on(lab.group().query("SELECT type, redundancy, striped FROM v$asm_file LIMIT 1")).expect("rows");
+        assert_eq!(format!("{:?}", found.rows), "[[Text(\"DATAFILE\"), Text(\"MIRROR\"), Text(\"COARSE\")]]");
+        assert!(lab.read(lab.find("table"), 0, 3 << 20) == pattern(1, 3 << 20));
+        assert_eq!(lab.read(lab.find("small"), 0, 9), b"small");
+        lab.make("CONTROLFILE", "control");
+        lab.check();
+        lab.dismount();
+        lab.mount();
+        lab.check();
+    }
+}

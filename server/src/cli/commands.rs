@@ -1,0 +1,107 @@
+//! The table of commands. The shell, `plinth CMD`, help, the manual page and completion are all made of it.
+//!
+//! A row is a name and a type with the command's flags; the type's own file has the description and what it does. A
+//! command that is not here is none; `asmcmd`'s names are kept, with their flags.
+
+use super::{
+    Result, access, backup, check,
+    context::{Context, Run},
+    cp, disks, extents, files, groups, iostat, lists, ls, manual, mounts, names, open, setup, sql, templates, top,
+    volumes,
+};
+use clap::Subcommand;
+
+macro_rules! table {
+    ($($section:literal: $($name:ident($arguments:ty),)*)*) => {
+        /// A command of the shell.
+        #[derive(Debug, Subcommand)]
+        #[command(rename_all = "snake_case")]
+        pub(super) enum Verb {
+            $($($name($arguments),)*)*
+        }
+
+        impl Run for Verb {
+            fn run(&self, context: &mut Context) -> Result<()> {
+                match self {
+                    $($(Self::$name(command) => command.run(context),)*)*
+                }
+            }
+        }
+
+        /// Headings of the table, each with the number of its commands.
+        pub(super) const SECTIONS: &[(&str, usize)] = &[$(($section, [$(stringify!($name)),*].len()),)*];
+    };
+}
+
+table! {
+    "Files":
+        Cd(names::Cd),
+        Pwd(names::Pwd),
+        Ls(ls::Ls),
+        Find(files::Find),
+        Du(files::Du),
+        Cp(cp::Cp),
+        Rm(files::Rm),
+        Mkdir(files::Mkdir),
+        Mkalias(names::Mkalias),
+        Rmalias(names::Rmalias),
+        Lsof(open::Lsof),
+        Mapextent(extents::Mapextent),
+        Mapau(extents::Mapau),
+    "Disk groups":
+        Lsdg(lists::Lsdg),
+        Lsattr(lists::Lsattr),
+        Setattr(setup::Setattr),
+        Mkdg(groups::Mkdg),
+        Chdg(groups::Chdg),
+        Dropdg(groups::Dropdg),
+        Chkdg(check::Chkdg),
+        Check(check::Check),
+        Mount(mounts::Mount),
+        Umount(mounts::Umount),
+        Rebal(disks::Rebal),
+        Lsop(lists::Lsop),
+        MdBackup(backup::MdBackup),
+        MdRestore(backup::MdRestore),
+    "Disks":
+        Lsdsk(lists::Lsdsk),
+        Online(disks::Online),
+        Offline(disks::Offline),
+        Remap(disks::Remap),
+        Iostat(iostat::Iostat),
+        Dsget(setup::Dsget),
+        Dsset(setup::Dsset),
+    "Templates":
+        Lstmpl(templates::Lstmpl),
+        Mktmpl(templates::Mktmpl),
+        Chtmpl(templates::Chtmpl),
+        Rmtmpl(templates::Rmtmpl),
+    "Access":
+        Chmod(access::Chmod),
+        Chown(access::Chown),
+        Chgrp(access::Chgrp),
+        Lsusr(access::Lsusr),
+        Mkusr(access::Mkusr),
+        Rmusr(access::Rmusr),
+        Lsgrp(access::Lsgrp),
+        Mkgrp(access::Mkgrp),
+        Rmgrp(access::Rmgrp),
+        Grpmod(access::Grpmod),
+        Groups(access::Groups),
+    "Volumes":
+        Volcreate(volumes::Volcreate),
+        Voldelete(volumes::Voldelete),
+        Volinfo(volumes::Volinfo),
+        Volresize(volumes::Volresize),
+        Volset(volumes::Volset),
+        Volenable(volumes::Volenable),
+        Voldisable(volumes::Voldisable),
+        Volstat(volumes::Volstat),
+    "Instance":
+        Top(top::Top),
+        Lsct(lists::Lsct),
+        Sql(sql::Sql),
+        Showversion(setup::Showversion),
+        Help(manual::Help),
+        Exit(manual::Exit),
+}

@@ -1,0 +1,211 @@
+//! What every command of the shell has at hand: where the instance is, where the shell stands, and how to print.
+//!
+//! A table is printed under headings, as `asmcmd` does, or as an array of objects with `--json`. A line that only
+//! tells that something was done is left out of JSON, so that what is printed there is JSON and nothing else.
+
+use super::{Result, place::Place, print, table};
+use crate::{
+    engine, instance::control::Client, instance::query::Table, paths::Paths, refusal::Refusal, refusal::state, world,
+};
+use clap::Args;
+use plinth_engine::admin::{Code, Value};
+use plinth_format::is_name;
+use std::{
+    fmt,
+    io::{self, BufRead, IsTerminal, Write},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// A command that the shell and `plinth` both have.
+pub(super) trait Run {
+    /// # Errors
+    /// Why it was not, or not all, carried out.
+    fn run(&self, context: &mut Context) -> Result<()>;
+}
+
+/// Tables without their headings.
+#[derive(Debug, Clone, Copy, Default, Args)]
+pub(super) struct Headings {
+    /// Print no headings.
+    #[arg(short = 'H', long)]
+    suppressheader: bool,
+}
+
+impl Headings {
+    /// For lists of names, which have none.
+    pub(super) fn none() -> Self {
+        Self { suppressheader: true }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Context {
+    pub paths: Paths,
+    /// Where `cd` went.
+    pub here: Place,
+    pub json: bool,
+    /// What the program exits with if nothing is refused.
+    pub status: u8,
+    /// `exit` was said.
+    pub leave: bool,
+    /// Somebody at the terminal wants the command to end.
+    pub interrupted: Arc<AtomicBool>,
+}
+
+/// A refusal under the number that `asmcmd` has for it.
+pub(super) fn asmcmd(number: u16, text: impl fmt::Display) -> Refusal {
+    Refusal::new("22023", format!("ASMCMD-{number}: {text}"))
+}
+
+/// Text as a string of SQL.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A condition for a pattern with `*`, `%` and `?`, in any case.
+pub(super) fn like(column: &str, pattern: &str) -> String {
+    let pattern = pattern.replace('\\', "\\\\").replace('_', "\\_").replace('*', "%").replace('?', "_");
+    format!("{column} ILIKE {} ESCAPE '\\'", quoted(&pattern))
+}
+
+/// As [`like`]; without a pattern, always.
+pub(super) fn like_or_all(column: &str, pattern: Option<&str>) -> String {
+    pattern.map_or_else(|| "1".to_owned(), |pattern| like(column, pattern))
+}
+
+/// A group's name as people write it: `data`, `+DATA`, `DATA/`. A statement can hold what this returns.
+pub(super) fn group_name(written: &str) -> Result<String> {
+    checked_name(written.trim_start_matches('+').trim_end_matches('/'), "a disk group")
+}
+
+/// A name that a statement can hold as it is, in upper case.
+pub(super) fn checked_name(written: &str, what: &str) -> Result<String> {
+    let name = written.to_uppercase();
+    if is_name(&name) {
+        return Ok(name);
+    }
+    Err(Refusal::new("22023", format!("{written:?} cannot be the name of {what}"))
+        .hint("a letter, then letters, digits, _, $, #; 30 in all"))
+}
+
+/// Anything that a statement wants as a bare word: a size, a number with a unit.
+pub(super) fn checked_word(written: &str, what: &str) -> Result<String> {
+    if !written.is_empty() && written.chars().all(|char| char.is_ascii_alphanumeric()) {
+        return Ok(written.to_owned());
+    }
+    Err(Refusal::new("22023", format!("{written:?} is no {what}")))
+}
+
+impl Context {
+    pub(super) fn new(paths: Paths, json: bool) -> Self {
+        Self { paths, here: Place::default(), json, status: 0, leave: false, interrupted: Arc::default() }
+    }
+
+    /// The place that somebody means here.
+    pub(super) fn place(&self, text: &str) -> Place {
+        self.here.join(text)
+    }
+
+    /// The engine of a mounted group.
+    pub(super) fn engine(&self, group: &str) -> Result<engine::client::Client> {
+        engine::client::Client::connect(&self.paths, group).map_err(|error| match error.code {
+            Code::NotMounted => {
+                let known = asmcmd(8001, format!("diskgroup '{group}' does not exist or is not mounted"));
+                Refusal { code: Some(error.code), ..known.hint(format!("mount {group}")) }
+            }
+            _ => error.into(),
+        })
+    }
+
+    /// The instance.
+    pub(super) fn instance(&self) -> Result<Client> {
+        Client::connect(&self.paths)
+    }
+
+    /// Runs one query.
+    pub(super) fn query(&self, sql: &str) -> Result<Table> {
+        query(&self.paths, sql)
+    }
+
+    /// Runs a statement; its notices are printed.
+    pub(super) fn statement(&self, sql: &str) -> Result<()> {
+        self.instance()?.sql(sql, |given| {
+            for notice in given.notices {
+                eprintln!("{}", notice.text);
+            }
+        })
+    }
+
+    /// The number of a mounted group.
+    pub(super) fn group_number(&self, group: &str) -> Result<i64> {
+        let found = self.query(&format!(
+            "SELECT group_number FROM v$asm_diskgroup_stat WHERE name = {} AND group_number > 0",
+            quoted(group)
+        ))?;
+        match found.rows.first().and_then(|row| row.first()) {
+            Some(Value::Integer(number)) => Ok(*number),
+            _ => Err(asmcmd(8001, format!("diskgroup '{group}' does not exist or is not mounted"))),
+        }
+    }
+
+    /// Prints a table in the way that was asked for.
+    pub(super) fn show(&self, table: &Table, headings: Headings) {
+        print(&if self.json { table::json(table) } else { table::plain(table, !headings.suppressheader) });
+    }
+
+    /// Runs a query and prints what it gives.
+    pub(super) fn show_query(&self, sql: &str, headings: Headings) -> Result<()> {
+        let listed = self.query(sql)?;
+        self.show(&listed, headings);
+        Ok(())
+    }
+
+    /// Tells a person what is done.
+    pub(super) fn say(&self, text: impl fmt::Display) {
+        if !self.json {
+            print(&format!("{}\n", table::clean(&text.to_string())));
+        }
+    }
+
+    /// Asks whether something shall be done; where there is nobody to ask, it is not.
+    pub(super) fn sure(&self, question: &str) -> Result<bool> {
+        if !io::stdin().is_terminal() {
+            return Err(
+                Refusal::new("22023", format!("{question} There is nobody to ask")).hint("-f does it without asking")
+            );
+        }
+        print(&format!("{question} (y/n) "));
+        let mut answer = String::new();
+        io::stdin()
+            .lock()
+            .read_line(&mut answer)
+            .map_err(|error| Refusal::new(state::INTERNAL, format!("the terminal: {error}")))?;
+        let _ = io::stdout().flush();
+        Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+
+    /// Whether the command shall end, for those that go on until then.
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+
+    /// Runs a future of the engine's code in this process.
+    pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
+        world::block_on(future)
+    }
+}
+
+/// Runs one query.
+pub(super) fn query(paths: &Paths, sql: &str) -> Result<Table> {
+    let mut found = None;
+    Client::connect(paths)?.sql(sql, |given| {
+        for notice in given.notices {
+            eprintln!("plinth: {}", notice.text);
+        }
+        found = given.table;
+    })?;
+    found.ok_or_else(|| Refusal::new(state::INTERNAL, "a query without a result"))
+}

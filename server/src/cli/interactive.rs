@@ -1,0 +1,179 @@
+//! The shell: `plinth` without a command.
+//!
+//! A line is split into words as by a POSIX shell, and the words are one command of the table. On a terminal there are
+//! a prompt, history (`~/.plinth_shell_history`) and completion. Otherwise lines are read from the standard input
+//! until it ends; a refused one does not keep the next from being carried out, and the program then exits with 1.
+
+use super::{
+    Result,
+    commands::Verb,
+    complain, complete,
+    context::{Context, Run, asmcmd},
+    print, table,
+};
+use crate::refusal::{Refusal, state};
+use clap::{Command, CommandFactory, Parser, error::ErrorKind};
+use rustyline::{Editor, error::ReadlineError, history::DefaultHistory};
+use signal_hook::consts::SIGINT;
+use std::{
+    io::{self, BufRead, IsTerminal},
+    path::PathBuf,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering},
+};
+
+/// Lines of history that are kept.
+const HISTORY: usize = 1000;
+/// What a program exits with that SIGINT has ended, as shells have it.
+const INTERRUPTED: i32 = 130;
+
+/// A line of the shell.
+#[derive(Debug, Parser)]
+#[command(name = "plinth", no_binary_name = true, disable_help_subcommand = true)]
+struct Line {
+    /// Print results as JSON.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// How the shell shows itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// The prompt says where it stands.
+    pub prompt_place: bool,
+    /// Each line is printed, after the prompt, before it is carried out.
+    pub echo: bool,
+}
+
+/// The table of commands, for help and completion.
+pub(super) fn commands() -> Command {
+    let mut commands = Line::command();
+    commands.build();
+    commands
+}
+
+/// What `COMMAND --help` prints.
+pub(super) fn help_of(name: &str) -> Result<String> {
+    match Line::try_parse_from([name, "--help"]) {
+        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(error.to_string()),
+        _ => Err(unknown(name)),
+    }
+}
+
+fn unknown(name: &str) -> Refusal {
+    asmcmd(8022, format!("unknown command '{name}' specified")).hint("'help' lists the commands")
+}
+
+fn prompt(context: &Context, manner: Manner) -> String {
+    if manner.prompt_place {
+        format!("ASMCMD [{}] > ", table::clean(&context.here.to_string()))
+    } else {
+        "ASMCMD> ".to_owned()
+    }
+}
+
+/// Carries out one line.
+fn carry_out(context: &mut Context, line: &str) -> Result<()> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return Ok(());
+    }
+    let words = shlex::split(line).ok_or_else(|| Refusal::new(state::SYNTAX, "a quotation mark has no second one"))?;
+    let parsed = match Line::try_parse_from(&words) {
+        Ok(parsed) => parsed,
+        Err(error) => return refused(&error, &words),
+    };
+    let json = context.json;
+    context.json |= parsed.json;
+    let result = parsed.verb.run(context);
+    context.json = json;
+    result
+}
+
+/// What the parser has to say: help that was asked for, or what is wrong with the words.
+fn refused(error: &clap::Error, words: &[String]) -> Result<()> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            print(&error.to_string());
+            Ok(())
+        }
+        ErrorKind::InvalidSubcommand => Err(unknown(words.first().map_or("", String::as_str))),
+        _ => {
+            let text = error.to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            Err(Refusal::new(state::SYNTAX, text.trim_end()))
+        }
+    }
+}
+
+pub(super) fn run(context: &mut Context, manner: Manner) -> Result<ExitCode> {
+    // Said at once, not at the first command.
+    drop(context.instance().map_err(|refusal| Refusal {
+        message: format!("ASMCMD-8102: no connection to the instance: {}", refusal.message),
+        ..refusal
+    })?);
+    if io::stdin().is_terminal() { interact(context, manner) } else { follow(context, manner) }
+}
+
+fn follow(context: &mut Context, manner: Manner) -> Result<ExitCode> {
+    let mut failed = false;
+    let mut line = String::new();
+    while !context.leave {
+        line.clear();
+        let count = io::stdin().lock().read_line(&mut line);
+        let count = count.map_err(|error| Refusal::new(state::INTERNAL, format!("reading commands: {error}")))?;
+        if count == 0 {
+            break;
+        }
+        if manner.echo {
+            print(&format!("{}{}\n", prompt(context, manner), line.trim_end()));
+        }
+        failed |= told(carry_out(context, &line)) || context.status != 0;
+    }
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether it was refused; then it is said why.
+fn told(result: Result<()>) -> bool {
+    result.inspect_err(complain).is_err()
+}
+
+fn interact(context: &mut Context, manner: Manner) -> Result<ExitCode> {
+    let broken = |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
+    let config = rustyline::Config::builder()
+        .max_history_size(HISTORY)
+        .map_err(broken)?
+        .auto_add_history(true)
+        .completion_type(rustyline::CompletionType::List)
+        .build();
+    // Ctrl-C ends a command that listens, another one the shell; while a line is edited the editor has the key.
+    let flag = &context.interrupted;
+    let registered = signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(flag))
+        .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(flag)));
+    registered.map_err(|error| Refusal::new(state::INTERNAL, format!("signals: {error}")))?;
+    let mut editor: Editor<complete::Completer, DefaultHistory> = Editor::with_config(config).map_err(broken)?;
+    let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".plinth_shell_history"));
+    if let Some(history) = &history {
+        let _ = editor.load_history(history);
+    }
+    let mut status = ExitCode::SUCCESS;
+    while !context.leave {
+        editor.set_helper(Some(complete::Completer::new(context)));
+        let line = match editor.readline(&prompt(context, manner)) {
+            Ok(line) => line,
+            Err(ReadlineError::Interrupted) => continue,
+            Err(ReadlineError::Eof) => break,
+            Err(error) => return Err(broken(error)),
+        };
+        context.status = 0;
+        context.interrupted.store(false, Ordering::Relaxed);
+        let failed = told(carry_out(context, &line)) || context.status != 0;
+        status = if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    }
+    if let Some(history) = &history {
+        let _ = editor.save_history(history);
+    }
+    Ok(status)
+}

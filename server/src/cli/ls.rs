@@ -1,0 +1,305 @@
+//! `ls`: what is in a disk group, as `asmcmd` shows it.
+//!
+//! Names come from the engine's directories; what `-l`, `-s` and `--permission` tell of files comes from `v$asm_file`, and
+//! who made a name from `v$asm_alias`.
+
+use super::{
+    Result,
+    context::{Context, Headings, Run, quoted},
+    lists,
+    place::{self, Found, Place},
+    print,
+};
+use crate::{
+    alert::rfc3339,
+    instance::{
+        query::{Column, Table},
+        views::Type,
+    },
+};
+use clap::Args;
+use plinth_engine::admin::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// List what is in a directory: ls +DATA/directory.
+#[derive(Debug, Args)]
+pub(super) struct Ls {
+    /// More of each: type, redundancy, striping, time; of groups, what lsdg shows.
+    #[arg(short)]
+    l: bool,
+    /// More of each: its size and its space.
+    #[arg(short)]
+    s: bool,
+    /// Directories themselves, not what is in them.
+    #[arg(short)]
+    d: bool,
+    /// The newest first.
+    #[arg(short)]
+    t: bool,
+    /// Of an alias: what its file is called by the system.
+    #[arg(short = 'L')]
+    resolve: bool,
+    /// Of groups, with -l: with the number of the instance.
+    #[arg(short)]
+    g: bool,
+    /// In the other order.
+    #[arg(long)]
+    reverse: bool,
+    /// More of each: its owner, and what may be done with it.
+    #[arg(long)]
+    permission: bool,
+    /// Whole paths.
+    #[arg(long, visible_alias = "absolute_path")]
+    absolutepath: bool,
+    #[command(flatten)]
+    headings: Headings,
+    /// Paths: * and % are wildcards.
+    patterns: Vec<String>,
+}
+
+/// What the views tell of a file.
+type Details = BTreeMap<u64, BTreeMap<String, Value>>;
+
+/// Beyond so many files the whole view is read, and not these alone.
+const NAMED_MAX: usize = 500;
+
+/// Columns of `v$asm_file` for the files among `found`.
+pub(super) fn details<'a>(
+    context: &Context,
+    group: &str,
+    columns: &str,
+    found: impl Iterator<Item = &'a Found>,
+) -> Result<Details> {
+    let nodes: Vec<String> =
+        found.filter(|found| !found.is_directory()).map(|found| found.info.node.to_string()).collect();
+    if nodes.is_empty() {
+        return Ok(Details::new());
+    }
+    let number = context.group_number(group)?;
+    let these =
+        if nodes.len() > NAMED_MAX { String::new() } else { format!(" AND file_number IN ({})", nodes.join(", ")) };
+    let table = context
+        .query(&format!("SELECT file_number, {columns} FROM v$asm_file WHERE group_number = {number}{these}"))?;
+    let row = |row: Vec<Value>| {
+        let number = match row.first() {
+            Some(Value::Integer(number)) => u64::try_from(*number).unwrap_or(0),
+            _ => 0,
+        };
+        (number, table.columns.iter().map(|column| column.name.clone()).zip(row).collect())
+    };
+    Ok(table.rows.into_iter().map(row).collect())
+}
+
+/// What `v$asm_alias` says of the names in a directory.
+struct Made {
+    /// The names that the system made.
+    by_system: Vec<String>,
+}
+
+/// The reference index of a directory, as a scalar of SQL.
+fn reference(number: i64, parts: &[String]) -> String {
+    let root = format!("({number} << 24)");
+    parts.iter().fold(root, |parent, part| {
+        format!(
+            "(SELECT reference_index FROM v$asm_alias WHERE group_number = {number} AND alias_directory = 'Y'
+              AND parent_index = {parent} AND name = {})",
+            quoted(part)
+        )
+    })
+}
+
+fn made(context: &Context, number: i64, directory: &Place) -> Result<Made> {
+    let listed = context.query(&format!(
+        "SELECT name FROM v$asm_alias WHERE group_number = {number} AND system_created = 'Y' AND parent_index = {}",
+        reference(number, &directory.parts)
+    ))?;
+    let names = listed.rows.into_iter().filter_map(|row| match row.into_iter().next() {
+        Some(Value::Text(name)) => Some(name),
+        _ => None,
+    });
+    Ok(Made { by_system: names.collect() })
+}
+
+/// The path that the system gave a file, if it gave one.
+fn system_path(context: &Context, group: &str, number: i64, node: u64) -> Result<Option<String>> {
+    let listed = context.query(&format!(
+        "WITH RECURSIVE up(parent, path) AS (
+            SELECT parent_index, name FROM v$asm_alias
+            WHERE group_number = {number} AND file_number = {node} AND system_created = 'Y'
+            UNION ALL
+            SELECT a.parent_index, a.name || '/' || up.path FROM up JOIN v$asm_alias a
+            ON a.group_number = {number} AND a.alias_directory = 'Y' AND a.reference_index = up.parent)
+         SELECT path FROM up WHERE parent = ({number} << 24)"
+    ))?;
+    Ok(listed.rows.first().and_then(|row| row.first()).and_then(|path| match path {
+        Value::Text(path) => Some(format!("+{group}/{path}")),
+        _ => None,
+    }))
+}
+
+impl Run for Ls {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let patterns = if self.patterns.is_empty() { vec![String::new()] } else { self.patterns.clone() };
+        let mut names: Vec<Found> = Vec::new();
+        let mut directories: Vec<Found> = Vec::new();
+        for pattern in &patterns {
+            let place = context.place(pattern);
+            if place.group.is_none() {
+                self.groups(context)?;
+                continue;
+            }
+            for found in place::expand(context, &place)? {
+                if found.is_directory() && !self.d { directories.push(found) } else { names.push(found) }
+            }
+        }
+        // With several directories each has its path above it.
+        let titled = directories.len() + usize::from(!names.is_empty()) > 1;
+        let mut listings: Vec<(Option<Place>, Vec<Found>)> = Vec::new();
+        // A table is of one group: the numbers of files are the group's.
+        let groups: BTreeSet<Option<String>> = names.iter().map(|found| found.place.group.clone()).collect();
+        let several = names.len() > 1;
+        for group in groups {
+            let of_group = names.iter().filter(|found| found.place.group == group).cloned().collect();
+            listings.push((None, of_group));
+        }
+        for directory in directories {
+            let within = place::entries(&context.engine(directory.place.group()?)?, &directory.place)?;
+            listings.push((Some(directory.place), within));
+        }
+        let mut whole: Option<Table> = None;
+        for (at, (directory, listing)) in listings.into_iter().enumerate() {
+            let whole_paths = self.absolutepath || directory.is_none() && several || context.json && titled;
+            let table = self.table(context, listing, whole_paths)?;
+            if context.json {
+                match &mut whole {
+                    Some(whole) => whole.rows.extend(table.rows),
+                    None => whole = Some(table),
+                }
+                continue;
+            }
+            if let Some(directory) = directory.as_ref().filter(|_| titled) {
+                print(&format!("{}{directory}/:\n", if at > 0 { "\n" } else { "" }));
+            }
+            if directory.is_none() && at > 0 {
+                print("\n");
+            }
+            context.show(&table, if table.columns.len() == 1 { Headings::none() } else { self.headings });
+        }
+        if let Some(whole) = whole {
+            context.show(&whole, self.headings);
+        }
+        Ok(())
+    }
+}
+
+impl Ls {
+    fn groups(&self, context: &Context) -> Result<()> {
+        if self.l {
+            return lists::groups(context, self.g, self.headings, None);
+        }
+        context.show_query(
+            "SELECT name || '/' AS Name FROM v$asm_diskgroup_stat WHERE group_number > 0 ORDER BY name",
+            Headings::none(),
+        )
+    }
+
+    fn table(&self, context: &Context, mut listing: Vec<Found>, whole_paths: bool) -> Result<Table> {
+        if self.t {
+            listing.sort_by_key(|found| std::cmp::Reverse(found.info.modified));
+        }
+        if self.reverse {
+            listing.reverse();
+        }
+        let names = self.names(context, &listing, whole_paths)?;
+        let mut columns: Vec<(&str, Type)> = Vec::new();
+        if self.l {
+            columns.extend(["Type", "Redund", "Striped", "Time", "Sys"].map(|name| (name, Type::Text)));
+        }
+        if self.s {
+            columns.extend(["Block_Size", "Blocks", "Bytes", "Space"].map(|name| (name, Type::Integer)));
+        }
+        if self.permission {
+            columns.extend(["User", "Group", "Permission"].map(|name| (name, Type::Text)));
+        }
+        let group = listing.first().and_then(|found| found.place.group.clone()).unwrap_or_default();
+        let known = if self.l || self.s {
+            let wanted = "type, redundancy, striped, block_size, blocks, bytes, space";
+            details(context, &group, wanted, listing.iter())?
+        } else {
+            Details::new()
+        };
+        let number = if self.l && !listing.is_empty() { context.group_number(&group)? } else { 0 };
+        let mut makers: BTreeMap<String, Made> = BTreeMap::new();
+        let mut rows = Vec::new();
+        for (found, name) in listing.iter().zip(names) {
+            let told = |column: &str| {
+                known.get(&found.info.node).and_then(|row| row.get(column)).cloned().unwrap_or(Value::Null)
+            };
+            let mut row = Vec::new();
+            if self.l {
+                let system = match found.place.split() {
+                    None => true,
+                    Some((directory, name)) => {
+                        let key = directory.to_string();
+                        if !makers.contains_key(&key) {
+                            makers.insert(key.clone(), made(context, number, &directory)?);
+                        }
+                        makers.get(&key).is_some_and(|made| made.by_system.iter().any(|made| made == name))
+                    }
+                };
+                row.extend([told("type"), told("redundancy"), told("striped")]);
+                let mut time = rfc3339(found.info.modified);
+                time.truncate(19);
+                row.push(if found.is_directory() { Value::Null } else { Value::Text(time.replace('T', " ")) });
+                row.push(Value::Text(if system { "Y" } else { "N" }.to_owned()));
+            }
+            if self.s {
+                row.extend(["block_size", "blocks", "bytes", "space"].map(told));
+            }
+            if self.permission {
+                let directory = found.is_directory();
+                let word = |text: String| if directory { Value::Null } else { Value::Text(text) };
+                row.push(word(crate::users::name(found.info.uid)));
+                row.push(word(crate::users::group_name(found.info.gid)));
+                row.push(word(permission(found.info.mode)));
+            }
+            row.push(Value::Text(name));
+            rows.push(row);
+        }
+        columns.push(("Name", Type::Text));
+        let columns = columns.into_iter().map(|(name, kind)| Column { name: name.to_owned(), kind }).collect();
+        Ok(Table { columns, rows })
+    }
+
+    /// How each is written: `name`, `directory/`, `alias => +path of the system`.
+    fn names(&self, context: &Context, listing: &[Found], whole_paths: bool) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for found in listing {
+            let own = match found.place.parts.last() {
+                Some(name) if !whole_paths => name.clone(),
+                _ => found.place.to_string(),
+            };
+            let mut name = format!("{own}{}", if found.is_directory() { "/" } else { "" });
+            if (self.l || self.resolve) && !found.is_directory() && found.info.links > 1 {
+                let group = found.place.group()?;
+                let number = context.group_number(group)?;
+                let path = system_path(context, group, number, found.info.node)?;
+                if let Some(path) = path.filter(|path| *path != found.place.to_string()) {
+                    name = if self.resolve { path } else { format!("{name} => {path}") };
+                }
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+}
+
+/// Read and write of owner, group and others, as `v$asm_file` has them.
+fn permission(mode: u32) -> String {
+    let class = |shift: u32| match mode >> shift & 6 {
+        0 => "---",
+        4 => "r--",
+        _ => "rw-",
+    };
+    format!("{}{}{}", class(6), class(3), class(0))
+}

@@ -1,0 +1,58 @@
+//! `plinth serve`: where to listen beside the unix socket, and with which certificates. Remembered, all of it together:
+//! who says `--listen` says everything anew.
+
+use crate::{
+    instance::wire::network::{Network, TlsFiles},
+    refusal::Refusal,
+};
+use clap::Args;
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Also listen on TCP, for users with a password: ADDR:PORT, or off. Remembered, with the options for TLS.
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<String>,
+    /// The certificate for TLS, and those that lead to an authority, in PEM.
+    #[arg(long, value_name = "FILE", requires = "listen", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Let in only clients with a certificate that one of these authorities signed, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Take connections without TLS from everywhere: others can read along.
+    #[arg(long, requires = "listen")]
+    insecure: bool,
+}
+
+impl Arguments {
+    /// What the instance shall do from now on; `None`: what it remembers.
+    pub fn network(self) -> Result<Option<Option<Network>>, Refusal> {
+        let Some(listen) = self.listen else { return Ok(None) };
+        if listen.eq_ignore_ascii_case("off") {
+            return Ok(Some(None));
+        }
+        let listen = address(&listen)?;
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        let tls = self.tls_cert.zip(self.tls_key).map(|(certificate, key)| TlsFiles {
+            certificate: absolute(certificate),
+            key: absolute(key),
+            client_ca: self.tls_client_ca.map(absolute),
+        });
+        Ok(Some(Some(Network { listen, tls, insecure: self.insecure })))
+    }
+}
+
+fn address(listen: &str) -> Result<SocketAddr, Refusal> {
+    let refused = |why: &dyn std::fmt::Display| {
+        Refusal::new("22023", format!("--listen {listen}: {why}"))
+            .hint("an address and a port, such as 0.0.0.0:5432, [::]:5432 or localhost:5432; or off")
+    };
+    let mut found = listen.to_socket_addrs().map_err(|error| refused(&error))?;
+    found.next().ok_or_else(|| refused(&"no such host"))
+}

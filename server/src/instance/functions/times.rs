@@ -1,0 +1,558 @@
+//! Times as the views write them, `YYYY-MM-DD HH:MI:SS`, and Oracle's format models for them.
+
+use std::fmt::Write;
+
+/// A point in time, to the microsecond, in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time {
+    /// Days since 0000-03-01, in the calendar that is used now.
+    days: i64,
+    /// Microseconds of the day.
+    micros: i64,
+}
+
+pub const DAY: i64 = 86_400_000_000;
+/// The day before the first of year 1, and that of the last of year 9999.
+const FIRST_DAY: i64 = 306;
+const LAST_DAY: i64 = 3_652_364;
+/// From 0000-03-01 to 1970-01-01.
+const UNIX: i64 = 719_468;
+/// From Julian day 0 to 0000-03-01.
+const JULIAN: i64 = 1_721_120;
+
+const MONTHS: [&str; 12] = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+];
+const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
+
+impl Time {
+    /// The day's midnight; `None`: there is no such day.
+    #[must_use]
+    pub fn of(year: i64, month: i64, day: i64) -> Option<Self> {
+        if !(1..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=days_of(year, month)).contains(&day) {
+            return None;
+        }
+        // Years begin in March: the leap day is their last.
+        let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+        let days = year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+        Some(Self { days: days + (153 * month + 2) / 5 + day - 1, micros: 0 })
+    }
+
+    #[must_use]
+    pub fn now() -> Self {
+        let nanos = crate::alert::now();
+        let micros = nanos.div_euclid(1000);
+        Self { days: micros.div_euclid(DAY) + UNIX, micros: micros.rem_euclid(DAY) }
+    }
+
+    #[must_use]
+    pub fn plus(self, micros: i64) -> Option<Self> {
+        let total = self.micros.checked_add(micros)?;
+        let days = self.days.checked_add(total.div_euclid(DAY))?;
+        (FIRST_DAY..=LAST_DAY).contains(&days).then_some(Self { days, micros: total.rem_euclid(DAY) })
+    }
+
+    /// So many days later.
+    #[must_use]
+    pub fn plus_days(self, days: f64) -> Option<Self> {
+        let micros = days * DAY as f64;
+        (micros.abs() < 9e18).then(|| self.plus(micros.round() as i64)).flatten()
+    }
+
+    /// Days between two times.
+    #[must_use]
+    pub fn minus(self, other: Self) -> f64 {
+        ((self.days - other.days) * DAY + self.micros - other.micros) as f64 / DAY as f64
+    }
+
+    /// Year, month, day.
+    #[must_use]
+    pub fn date(self) -> (i64, i64, i64) {
+        let (era, day) = (self.days.div_euclid(146_097), self.days.rem_euclid(146_097));
+        let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        (year + era * 400 + i64::from(month >= 10), if month < 10 { month + 3 } else { month - 9 }, day)
+    }
+
+    /// Reads what [`Self::text`] writes, a date alone, and what is nearly so.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (date, time) = text.split_once([' ', 'T']).unwrap_or((text, ""));
+        let mut parts = date.split('-').map(number);
+        let found = Self::of(parts.next()??, parts.next()??, parts.next()??)?;
+        if parts.next().is_some() {
+            return None;
+        }
+        let time = time.trim_end_matches('Z').trim_end_matches("+00:00").trim_end_matches("+00");
+        if time.is_empty() {
+            return Some(found);
+        }
+        let (time, fraction) = time.split_once('.').unwrap_or((time, ""));
+        let mut parts = time.split(':').map(number);
+        let (hour, minute) = (parts.next()??, parts.next()??);
+        let second = parts.next().unwrap_or(Some(0))?;
+        found.at(hour, minute, second, micros_of(fraction)?)
+    }
+
+    fn at(self, hour: i64, minute: i64, second: i64, micros: i64) -> Option<Self> {
+        let in_range = (0..24).contains(&hour) && (0..60).contains(&minute) && (0..60).contains(&second);
+        in_range.then_some(Self { micros: ((hour * 60 + minute) * 60 + second) * 1_000_000 + micros, ..self })
+    }
+
+    /// As the views write it.
+    #[must_use]
+    pub fn text(self) -> String {
+        let (year, month, day) = self.date();
+        let second = self.micros / 1_000_000;
+        format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+    }
+
+    /// With microseconds.
+    #[must_use]
+    pub fn exact_text(self) -> String {
+        format!("{}.{:06}", self.text(), self.micros % 1_000_000)
+    }
+
+    /// Cut to a unit of Oracle's `TRUNC`: `YYYY`, `Q`, `MM`, `IW`, `D`, `DD`, `HH24`, `MI`.
+    #[must_use]
+    pub fn truncated(self, unit: &str) -> Option<Self> {
+        let (year, month, _) = self.date();
+        let midnight = Self { micros: 0, ..self };
+        match unit.to_ascii_uppercase().as_str() {
+            "YYYY" | "YEAR" | "YYY" | "YY" | "Y" | "SYYYY" | "SYEAR" => Self::of(year, 1, 1),
+            "Q" => Self::of(year, (month - 1) / 3 * 3 + 1, 1),
+            "MM" | "MON" | "MONTH" | "RM" => Self::of(year, month, 1),
+            "IW" => Some(Self { days: midnight.days - (midnight.weekday() + 6) % 7, micros: 0 }),
+            "D" | "DY" | "DAY" => Some(Self { days: midnight.days - midnight.weekday(), micros: 0 }),
+            "DD" | "DDD" | "J" => Some(midnight),
+            "HH" | "HH12" | "HH24" | "HOUR" => {
+                Some(Self { micros: self.micros / 3_600_000_000 * 3_600_000_000, ..self })
+            }
+            "MI" | "MINUTE" => Some(Self { micros: self.micros / 60_000_000 * 60_000_000, ..self }),
+            _ => None,
+        }
+    }
+
+    /// So many months later; the last of a month stays the last.
+    #[must_use]
+    pub fn plus_months(self, months: i64) -> Option<Self> {
+        let (year, month, day) = self.date();
+        let total = (year * 12 + month - 1).checked_add(months)?;
+        let (to_year, to_month) = (total.div_euclid(12), total.rem_euclid(12) + 1);
+        if !(1..=9999).contains(&to_year) {
+            return None;
+        }
+        let last = days_of(to_year, to_month);
+        let day = if day == days_of(year, month) { last } else { day.min(last) };
+        Some(Self { micros: self.micros, ..Self::of(to_year, to_month, day)? })
+    }
+
+    /// The last day of its month.
+    #[must_use]
+    pub fn last_of_month(self) -> Option<Self> {
+        let (year, month, _) = self.date();
+        Some(Self { micros: self.micros, ..Self::of(year, month, days_of(year, month))? })
+    }
+
+    /// 0: Sunday.
+    fn weekday(self) -> i64 {
+        // 0000-03-01 was a Wednesday.
+        (self.days + 3).rem_euclid(7)
+    }
+
+    /// Written by a model.
+    ///
+    /// # Errors
+    /// At what is no element of one.
+    pub fn written(self, model: &str) -> Result<String, String> {
+        let (year, month, day) = self.date();
+        let second_of_day = self.micros / 1_000_000;
+        let (hour, minute, second) = (second_of_day / 3600, second_of_day / 60 % 60, second_of_day % 60);
+        let new_year = Self::of(year, 1, 1).map_or(self.days, |first| first.days);
+        let day_of_year = self.days - new_year + 1;
+        let hour_12 = if hour % 12 == 0 { 12 } else { hour % 12 };
+        let mut out = String::new();
+        let mut exact = false;
+        for element in elements(model)? {
+            let pad = |number: i64, width: usize| {
+                if exact { number.to_string() } else { format!("{number:0width$}") }
+            };
+            let name = |name: &str, written: &str, width: usize| {
+                let name = as_written(name, written);
+                if exact { name } else { format!("{name:width$}") }
+            };
+            let text = match element {
+                Element::Literal(text) => text.to_owned(),
+                Element::Word(word) => match word.to_ascii_uppercase().as_str() {
+                    "FM" => {
+                        exact = !exact;
+                        continue;
+                    }
+                    "FX" => continue,
+                    "YYYY" | "RRRR" | "IYYY" | "SYYYY" => pad(year, 4),
+                    "YYY" => pad(year % 1000, 3),
+                    "YY" | "RR" => pad(year % 100, 2),
+                    "Y" => pad(year % 10, 1),
+                    "Y,YYY" => format!("{},{:03}", year / 1000, year % 1000),
+                    "CC" => pad((year + 99) / 100, 2),
+                    "Q" => ((month + 2) / 3).to_string(),
+                    "MM" => pad(month, 2),
+                    "MON" => as_written(part(month_name(month), 3), word),
+                    "MONTH" => name(month_name(month), word, 9),
+                    "WW" => pad((day_of_year + 6) / 7, 2),
+                    "W" => ((day + 6) / 7).to_string(),
+                    "IW" => pad(self.iso_week(), 2),
+                    "DDD" => pad(day_of_year, 3),
+                    "DD" => pad(day, 2),
+                    "D" => (self.weekday() + 1).to_string(),
+                    "DY" => as_written(part(self.day_name(), 3), word),
+                    "DAY" => name(self.day_name(), word, 9),
+                    "J" => (self.days + JULIAN).to_string(),
+                    "HH24" => pad(hour, 2),
+                    "HH" | "HH12" => pad(hour_12, 2),
+                    "MI" => pad(minute, 2),
+                    "SS" => pad(second, 2),
+                    "SSSSS" => pad(second_of_day, 5),
+                    "AM" | "PM" => as_written(if hour < 12 { "Am" } else { "Pm" }, word),
+                    "A.M." | "P.M." => as_written(if hour < 12 { "A.m." } else { "P.m." }, word),
+                    "AD" | "BC" => as_written("Ad", word),
+                    "TZH" => "+00".to_owned(),
+                    "TZM" => "00".to_owned(),
+                    "TZR" | "TZD" => "UTC".to_owned(),
+                    "X" => ".".to_owned(),
+                    fraction => {
+                        let digits: usize = fraction.strip_prefix("FF").and_then(|n| n.parse().ok()).unwrap_or(6);
+                        let nine = format!("{:06}000", self.micros % 1_000_000);
+                        part(&nine, digits).to_owned()
+                    }
+                },
+            };
+            out.push_str(&text);
+        }
+        Ok(out)
+    }
+
+    /// Read by a model: what the model does not name is the first of this month, midnight.
+    ///
+    /// # Errors
+    /// Where text and model do not fit.
+    pub fn read(text: &str, model: &str) -> Result<Self, String> {
+        let (this_year, this_month, _) = Self::now().date();
+        let (mut year, mut month, mut day) = (this_year, this_month, 1);
+        let (mut hour, mut minute, mut second, mut micros) = (0, 0, 0, 0);
+        let (mut afternoon, mut day_of_year, mut second_of_day) = (None, None, None);
+        let mut rest = text.trim();
+        let mismatch = |rest: &str, element: &str| format!("'{rest}' does not fit '{element}' of the format '{model}'");
+        for element in elements(model)? {
+            let word = match element {
+                Element::Literal(literal) => {
+                    // Any punctuation stands for any other, as in Oracle.
+                    for expected in literal.chars() {
+                        let mut characters = rest.chars();
+                        match characters.next() {
+                            Some(found)
+                                if found == expected || !found.is_alphanumeric() && !expected.is_alphanumeric() =>
+                            {
+                                rest = characters.as_str();
+                            }
+                            None => {}
+                            Some(_) if !expected.is_alphanumeric() => {}
+                            Some(_) => return Err(mismatch(rest, literal)),
+                        }
+                    }
+                    continue;
+                }
+                Element::Word(word) => word,
+            };
+            let upper = word.to_ascii_uppercase();
+            let mut take = |width: usize| -> Result<i64, String> {
+                let digits = rest.bytes().take(width).take_while(u8::is_ascii_digit).count();
+                let (number, behind) = rest.split_at(digits);
+                let number = number.parse().map_err(|_| mismatch(rest, word))?;
+                rest = behind;
+                Ok(number)
+            };
+            match upper.as_str() {
+                "FM" | "FX" => {}
+                "YYYY" | "SYYYY" | "IYYY" => year = take(4)?,
+                "RRRR" | "RR" => {
+                    let number = take(if upper == "RR" { 2 } else { 4 })?;
+                    // Two digits: the year that is nearest.
+                    year = match number {
+                        0..50 => 2000 + number,
+                        50..100 => 1900 + number,
+                        full => full,
+                    };
+                }
+                "YYY" => year = this_year / 1000 * 1000 + take(3)?,
+                "YY" => year = this_year / 100 * 100 + take(2)?,
+                "Y" => year = this_year / 10 * 10 + take(1)?,
+                "MM" => month = take(2)?,
+                "MON" | "MONTH" => {
+                    let found = MONTHS.iter().enumerate().find_map(|(at, name)| {
+                        // The whole name, or its first three letters.
+                        let behind = after(rest, name).or_else(|| after(rest, part(name, 3)));
+                        behind.map(|behind| (at, behind))
+                    });
+                    let (at, behind) = found.ok_or_else(|| mismatch(rest, word))?;
+                    (month, rest) = (at as i64 + 1, behind);
+                }
+                "DD" => day = take(2)?,
+                "DDD" => day_of_year = Some(take(3)?),
+                "DAY" | "DY" => {
+                    let found = DAYS.iter().find_map(|name| after(rest, name).or_else(|| after(rest, part(name, 3))));
+                    rest = found.ok_or_else(|| mismatch(rest, word))?;
+                }
+                "HH24" => hour = take(2)?,
+                "HH" | "HH12" => {
+                    hour = take(2)?;
+                    if !(1..=12).contains(&hour) {
+                        return Err(format!("an hour of {upper} is from 1 to 12"));
+                    }
+                    afternoon = afternoon.or(Some(false));
+                }
+                "AM" | "PM" | "A.M." | "P.M." => {
+                    let is_after = after(rest, "PM").or_else(|| after(rest, "P.M."));
+                    let is_before = after(rest, "AM").or_else(|| after(rest, "A.M."));
+                    afternoon = Some(is_after.is_some());
+                    rest = is_after.or(is_before).ok_or_else(|| mismatch(rest, word))?;
+                }
+                "MI" => minute = take(2)?,
+                "SS" => second = take(2)?,
+                "SSSSS" => second_of_day = Some(take(5)?),
+                fraction if fraction.starts_with("FF") => {
+                    let digits = rest.bytes().take(9).take_while(u8::is_ascii_digit).count();
+                    let (number, behind) = rest.split_at(digits);
+                    micros = micros_of(number).ok_or_else(|| mismatch(rest, word))?;
+                    rest = behind;
+                }
+                _ => return Err(format!("'{word}' cannot be read, only written")),
+            }
+        }
+        if !rest.trim().is_empty() {
+            return Err(format!("'{rest}' is more than the format '{model}' has"));
+        }
+        if let Some(afternoon) = afternoon
+            && hour <= 12
+        {
+            hour = hour % 12 + if afternoon { 12 } else { 0 };
+        }
+        if let Some(of_day) = second_of_day {
+            (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+        }
+        let no_day = || format!("there is no {year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
+        let found = match day_of_year {
+            Some(number) if (1..=366).contains(&number) => Self::of(year, 1, 1)
+                .and_then(|first| first.plus((number - 1) * DAY))
+                .filter(|found| found.date().0 == year),
+            Some(_) => None,
+            None => Self::of(year, month, day),
+        };
+        found.and_then(|found| found.at(hour, minute, second, micros)).ok_or_else(no_day)
+    }
+
+    /// By ISO 8601: that of the week's Thursday.
+    fn iso_week(self) -> i64 {
+        let thursday = Self { days: self.days - (self.weekday() + 6) % 7 + 3, micros: 0 };
+        let first = Self::of(thursday.date().0, 1, 1).map_or(thursday.days, |first| first.days);
+        (thursday.days - first) / 7 + 1
+    }
+
+    fn day_name(self) -> &'static str {
+        usize::try_from(self.weekday()).ok().and_then(|at| DAYS.get(at)).copied().unwrap_or_default()
+    }
+}
+
+fn month_name(month: i64) -> &'static str {
+    usize::try_from(month - 1).ok().and_then(|at| MONTHS.get(at)).copied().unwrap_or_default()
+}
+
+fn part(text: &str, length: usize) -> &str {
+    text.get(..length).unwrap_or(text)
+}
+
+fn days_of(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+fn number(text: &str) -> Option<i64> {
+    let digits = text.len() <= 9 && !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
+}
+
+/// Digits behind the point of a second.
+fn micros_of(fraction: &str) -> Option<i64> {
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let mut six = part(fraction, 6).to_owned();
+    while six.len() < 6 {
+        six.push('0');
+    }
+    six.parse().ok()
+}
+
+/// What comes after a word, in any case.
+fn after<'a>(text: &'a str, word: &str) -> Option<&'a str> {
+    let (head, rest) = text.split_at_checked(word.len())?;
+    head.eq_ignore_ascii_case(word).then_some(rest)
+}
+
+/// A name in the case of the model's word: `MONTH`, `Month`, `month`.
+fn as_written(name: &str, model: &str) -> String {
+    let mut letters = model.chars().filter(|letter| letter.is_alphabetic());
+    match (letters.next().is_some_and(char::is_uppercase), letters.next().is_some_and(char::is_uppercase)) {
+        (true, true) => name.to_uppercase(),
+        (true, false) => {
+            let mut out = String::new();
+            for (at, letter) in name.chars().enumerate() {
+                let _ =
+                    write!(out, "{}", if at == 0 { letter.to_ascii_uppercase() } else { letter.to_ascii_lowercase() });
+            }
+            out
+        }
+        (false, _) => name.to_lowercase(),
+    }
+}
+
+enum Element<'a> {
+    Word(&'a str),
+    Literal(&'a str),
+}
+
+/// Longer ones first: `DDD` is not `DD` and `D`.
+const WORDS: [&str; 56] = [
+    "SSSSS", "Y,YYY", "SYYYY", "MONTH", "A.M.", "P.M.", "YYYY", "RRRR", "IYYY", "HH24", "HH12", "YYY", "MON", "DDD",
+    "DAY", "TZH", "TZM", "TZR", "TZD", "FF1", "FF2", "FF3", "FF4", "FF5", "FF6", "FF7", "FF8", "FF9", "FM", "FX", "YY",
+    "RR", "CC", "MM", "WW", "IW", "DD", "DY", "HH", "MI", "SS", "AM", "PM", "AD", "BC", "FF", "Y", "Q", "W", "D", "J",
+    "X", "TH", "SP", "RM", "DL",
+];
+/// Of these, those that are known and not supported.
+const UNSUPPORTED: [&str; 4] = ["TH", "SP", "RM", "DL"];
+
+fn elements(model: &str) -> Result<Vec<Element<'_>>, String> {
+    let mut found = Vec::new();
+    let mut rest = model;
+    while let Some(first) = rest.chars().next() {
+        if first == '"' {
+            let inside = rest.get(1..).unwrap_or_default();
+            let end = inside.find('"').ok_or_else(|| format!("a quote of the format '{model}' does not end"))?;
+            found.push(Element::Literal(inside.get(..end).unwrap_or_default()));
+            rest = inside.get(end + 1..).unwrap_or_default();
+            continue;
+        }
+        let word = WORDS.iter().find(|word| after(rest, word).is_some());
+        let length = word.map_or(first.len_utf8(), |word| word.len());
+        let (head, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        match word {
+            Some(word) if UNSUPPORTED.contains(word) => {
+                return Err(format!("'{head}' in the format '{model}' is not supported"));
+            }
+            Some(_) => found.push(Element::Word(head)),
+            None if first.is_alphanumeric() => return Err(format!("'{rest}' in the format '{model}' means nothing")),
+            None => found.push(Element::Literal(head)),
+        }
+        rest = behind;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(text: &str) -> Time {
+        Time::parse(text).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    #[test]
+    fn times_are_written_by_models() {
+        let moment = time("2026-03-07 15:04:09.25");
+        for (model, text) in [
+            ("YYYY-MM-DD HH24:MI:SS", "2026-03-07 15:04:09"),
+            ("DD-MON-YYYY", "07-MAR-2026"),
+            ("dd-mon-yy", "07-mar-26"),
+            ("Day, DD Month YYYY", "Saturday , 07 March     2026"),
+            ("FMDay, DD Month YYYY", "Saturday, 7 March 2026"),
+            ("HH:MI:SS AM", "03:04:09 PM"),
+            ("HH12:MI p.m.", "03:04 p.m."),
+            ("HH24:MI:SS.FF3", "15:04:09.250"),
+            ("DDD J Q D", "066 2461107 1 7"),
+            ("IW WW W", "10 10 1"),
+            ("\"am\" DD.MM.", "am 07.03."),
+            ("SSSSS", "54249"),
+        ] {
+            assert_eq!(moment.written(model).as_deref(), Ok(text), "{model}");
+        }
+        assert!(moment.written("nonsense").is_err() && moment.written("\"open").is_err());
+    }
+
+    #[test]
+    fn times_are_read_by_models() {
+        for (text, model, expected) in [
+            ("2026-03-07 15:04:09", "YYYY-MM-DD HH24:MI:SS", "2026-03-07 15:04:09"),
+            ("07-MAR-2026", "DD-MON-YYYY", "2026-03-07 00:00:00"),
+            ("7/march/26", "dd-month-rr", "2026-03-07 00:00:00"),
+            ("12:30 AM 01.01.2000", "HH:MI AM DD.MM.YYYY", "2000-01-01 00:30:00"),
+            ("2024 366", "YYYY DDD", "2024-12-31 00:00:00"),
+            ("20260307", "YYYYMMDD", "2026-03-07 00:00:00"),
+        ] {
+            assert_eq!(Time::read(text, model).map(Time::text).as_deref(), Ok(expected), "{text} {model}");
+        }
+        for (text, model) in [
+            ("2026-02-29", "YYYY-MM-DD"),
+            ("2026-13-01", "YYYY-MM-DD"),
+            ("x", "YYYY"),
+            ("2026-01-01 25", "YYYY-MM-DD HH24"),
+            ("2026 rest", "YYYY"),
+            ("2025 366", "YYYY DDD"),
+            ("grün", "MON"),
+        ] {
+            assert!(Time::read(text, model).is_err(), "{text} {model}");
+        }
+    }
+
+    #[test]
+    fn times_are_counted_with() {
+        let moment = time("2024-02-28 23:00:00");
+        assert_eq!(moment.plus_days(1.0 / 24.0).map(Time::text).as_deref(), Some("2024-02-29 00:00:00"));
+        assert_eq!(time("2024-03-01").minus(moment), 1.0 + 1.0 / 24.0);
+        assert_eq!(time("2024-02-29").plus_months(12).map(Time::text).as_deref(), Some("2025-02-28 00:00:00"));
+        assert_eq!(time("2025-02-28").plus_months(1).map(Time::text).as_deref(), Some("2025-03-31 00:00:00"));
+        assert_eq!(moment.truncated("MM").map(Time::text).as_deref(), Some("2024-02-01 00:00:00"));
+        assert_eq!(moment.truncated("IW").map(Time::text).as_deref(), Some("2024-02-26 00:00:00"));
+        assert_eq!(moment.plus_days(1e300), None);
+        assert_eq!(moment.plus_days(1e9), None);
+        assert_eq!(time("9999-12-31").plus(DAY), None);
+        assert_eq!(time("0001-01-01").plus(-DAY), None);
+        // Every day of some years and back.
+        let mut day = time("1999-12-31");
+        for _ in 0..2000 {
+            let (year, month, of_month) = day.date();
+            assert_eq!(Time::of(year, month, of_month), Some(day));
+            day = day.plus(DAY).expect("a next day");
+        }
+        for nonsense in ["", "2026", "2026-1", "x-y-z", "2026-02-30", "2026-01-01 24:00", "2026-01-01-01"] {
+            assert_eq!(Time::parse(nonsense), None, "{nonsense}");
+        }
+    }
+}

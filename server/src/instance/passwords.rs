@@ -1,0 +1,218 @@
+//! Users with a password: who may come over the network, and what they may do.
+//!
+//! Only verifiers are kept (`wire/scram.rs`), in `instance.json`, which nobody but the instance's user reads. Names are
+//! kept in upper case; whoever connects may write them in any.
+//!
+//! ```text
+//!   LOOK        SELECT and SHOW
+//!   OPERATE     also what ASM's SYSOPER may: MOUNT, DISMOUNT, ONLINE, OFFLINE, REBALANCE, CHECK NOREPAIR
+//!   ADMINISTER  everything
+//! ```
+//!
+//! A session's role is looked up for each statement: a user who was dropped is refused from then on, connected or not.
+
+use super::{Access, Instance, lock, wire::scram::Verifier};
+use crate::{
+    refusal::{Refusal, state},
+    sql::{At, Statement, statement::Password},
+};
+use plinth_engine::{
+    admin::{AdminError, Code, Value},
+    event::Severity,
+};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeMap, fmt};
+
+/// Most users: as many as fit a file that is rewritten with each change.
+const USERS_MAX: usize = 1000;
+
+/// What `instance.json` says of users.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Passwords {
+    /// Makes the verifiers of names that nobody has. Empty: not made yet.
+    #[serde(default)]
+    pub secret: String,
+    #[serde(default)]
+    pub users: BTreeMap<String, User>,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    pub role: Access,
+    /// As [`Verifier`] is written.
+    pub verifier: String,
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "User({})", self.role)
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Look => "LOOK",
+            Self::Operate => "OPERATE",
+            Self::Administer => "ADMINISTER",
+        })
+    }
+}
+
+/// What one must be allowed at least to give a statement.
+#[must_use]
+pub fn needed(statement: &Statement) -> Access {
+    match statement {
+        Statement::Mount { .. }
+        | Statement::Dismount { .. }
+        | Statement::Online { .. }
+        | Statement::Offline { .. }
+        | Statement::Rebalance { .. }
+        | Statement::Check { repair: false, .. } => Access::Operate,
+        other if other.administers() => Access::Administer,
+        _ => Access::Look,
+    }
+}
+
+impl Instance {
+    /// The role of a user, as it is now.
+    #[must_use]
+    pub fn role(&self, user: &str) -> Option<Access> {
+        lock(&self.state).passwords.users.get(&user.to_uppercase()).map(|user| user.role)
+    }
+
+    /// What to ask proof against from whoever says to be this user, whether there is one or not.
+    pub(super) fn verifier(&self, user: &str) -> Verifier {
+        let name = user.to_uppercase();
+        let state = lock(&self.state);
+        let known = state.passwords.users.get(&name).and_then(|user| Verifier::parse(&user.verifier));
+        known.unwrap_or_else(|| Verifier::of_nobody(&name, state.passwords.secret.as_bytes()))
+    }
+
+    /// Rows of `v$pwfile_users`. Whoever may all is SYSASM and SYSDBA, whoever operates SYSOPER.
+    #[must_use]
+    pub fn password_rows(&self) -> Vec<Vec<Value>> {
+        let state = lock(&self.state);
+        let truth = |is: bool| Value::Text(if is { "TRUE" } else { "FALSE" }.to_owned());
+        let row = |(name, user): (&String, &User)| {
+            let administers = truth(user.role == Access::Administer);
+            let operates = truth(user.role >= Access::Operate);
+            let role = Value::Text(user.role.to_string());
+            vec![Value::Text(name.clone()), administers.clone(), operates, administers, Value::Integer(0), role]
+        };
+        state.passwords.users.iter().map(row).collect()
+    }
+
+    pub(super) fn create_user(&self, name: &At<String>, password: &Password, role: Access) -> Result<(), Refusal> {
+        let verifier = made(password)?;
+        self.change_users(|users| {
+            if users.contains_key(&name.value) {
+                return Err(Refusal::new("42710", format!("there is a user {} already", name.value))
+                    .hint(format!("ALTER USER {} PASSWORD '...'", name.value))
+                    .at(name.at));
+            }
+            if users.len() >= USERS_MAX {
+                return Err(Refusal::new(state::TOO_COMPLEX, format!("there are {USERS_MAX} users already")));
+            }
+            users.insert(name.value.clone(), User { role, verifier });
+            Ok(())
+        })?;
+        self.alert().line(Severity::Note, "instance", &format!("user {} is made, with the role {role}", name.value));
+        Ok(())
+    }
+
+    pub(super) fn alter_user(
+        &self,
+        name: &At<String>,
+        password: Option<&Password>,
+        role: Option<Access>,
+    ) -> Result<(), Refusal> {
+        let verifier = password.map(made).transpose()?;
+        self.change_users(|users| {
+            let user = users.get_mut(&name.value).ok_or_else(|| nobody(name))?;
+            user.role = role.unwrap_or(user.role);
+            if let Some(verifier) = verifier {
+                user.verifier = verifier;
+            }
+            Ok(())
+        })?;
+        let what = match role {
+            Some(role) => format!("user {} has the role {role}", name.value),
+            None => format!("user {} has another password", name.value),
+        };
+        self.alert().line(Severity::Note, "instance", &what);
+        Ok(())
+    }
+
+    pub(super) fn drop_user(&self, name: &At<String>) -> Result<(), Refusal> {
+        self.change_users(|users| users.remove(&name.value).map(drop).ok_or_else(|| nobody(name)))?;
+        self.alert().line(Severity::Note, "instance", &format!("user {} is dropped", name.value));
+        Ok(())
+    }
+
+    /// Changes the users, durably, or not at all.
+    fn change_users(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, User>) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let mut state = lock(&self.state);
+        let mut next = state.clone();
+        change(&mut next.passwords.users)?;
+        next.store(&self.paths.instance()).map_err(|error| Refusal::from(AdminError::new(Code::Io, error)))?;
+        *state = next;
+        Ok(())
+    }
+}
+
+fn nobody(name: &At<String>) -> Refusal {
+    Refusal::new(state::UNKNOWN_SETTING, format!("there is no user {}", name.value))
+        .hint("v$pwfile_users shows those that there are")
+        .at(name.at)
+}
+
+/// The verifier of a password; one that a client has made already is taken as it is.
+fn made(password: &Password) -> Result<String, Refusal> {
+    let text = &password.0.value;
+    if text.is_empty() {
+        return Err(Refusal::new("28P01", "a password is not empty").at(password.0.at));
+    }
+    if text.len() > PASSWORD_MAX {
+        return Err(Refusal::new("28P01", format!("a password has at most {PASSWORD_MAX} bytes")).at(password.0.at));
+    }
+    let verifier = Verifier::parse(text).or_else(|| Verifier::of(text));
+    verifier.map(|verifier| verifier.to_string()).ok_or_else(|| Refusal::new(state::INTERNAL, "no random bytes"))
+}
+
+/// As clients have it.
+const PASSWORD_MAX: usize = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::parse;
+
+    #[test]
+    fn operators_may_what_sysoper_may() {
+        for (text, least) in [
+            ("SELECT 1", Access::Look),
+            ("SHOW ALL", Access::Look),
+            ("ALTER DISKGROUP d MOUNT", Access::Operate),
+            ("ALTER DISKGROUP ALL DISMOUNT", Access::Operate),
+            ("ALTER DISKGROUP d ONLINE ALL", Access::Operate),
+            ("ALTER DISKGROUP d OFFLINE DISK a", Access::Operate),
+            ("ALTER DISKGROUP d REBALANCE POWER 4", Access::Operate),
+            ("ALTER DISKGROUP d CHECK NOREPAIR", Access::Operate),
+            ("ALTER DISKGROUP d CHECK REPAIR", Access::Administer),
+            ("ALTER DISKGROUP d DROP DISK a", Access::Administer),
+            ("DROP DISKGROUP d", Access::Administer),
+            ("CREATE USER a PASSWORD 'b'", Access::Administer),
+            ("ALTER USER a PASSWORD 'b'", Access::Administer),
+            ("DROP USER a", Access::Administer),
+            ("ALTER SYSTEM SET asm_diskstring = '/x'", Access::Administer),
+        ] {
+            let statements = parse(text).expect(text);
+            assert_eq!(needed(&statements[0]), least, "{text}");
+        }
+        assert!(Access::Look < Access::Operate && Access::Operate < Access::Administer);
+    }
+}

@@ -1,0 +1,163 @@
+//! Changes to a statement's text, after which one still knows where each byte came from.
+
+/// A statement in SQLite's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewritten {
+    pub sql: String,
+    pieces: Vec<Piece>,
+}
+
+/// From here to the next one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    /// Byte in the new text.
+    byte: usize,
+    /// Character in the original.
+    origin: usize,
+    /// It stands in the original as it is; otherwise it was put in.
+    is_copy: bool,
+}
+
+impl Rewritten {
+    /// A text as it is.
+    #[must_use]
+    pub fn unchanged(text: &str) -> Self {
+        Self { sql: text.to_owned(), pieces: vec![Piece { byte: 0, origin: 0, is_copy: true }] }
+    }
+
+    /// The character of the original that a byte of `sql` stands for.
+    #[must_use]
+    pub fn origin(&self, byte: usize) -> usize {
+        let after = self.pieces.partition_point(|piece| piece.byte <= byte);
+        let Some(piece) = after.checked_sub(1).and_then(|index| self.pieces.get(index)) else { return 0 };
+        if !piece.is_copy {
+            return piece.origin;
+        }
+        let between = self.sql.get(piece.byte..byte.min(self.sql.len())).map_or(0, |text| text.chars().count());
+        piece.origin + between
+    }
+
+    /// This, and then something that was made of its text.
+    #[must_use]
+    pub fn then(&self, next: Self) -> Self {
+        let mut bytes: Vec<usize> = self.sql.char_indices().map(|(byte, _)| byte).collect();
+        bytes.push(self.sql.len());
+        let ends = next.pieces.iter().skip(1).map(|piece| piece.byte).chain([next.sql.len()]);
+        let mut pieces = Vec::new();
+        for (piece, end) in next.pieces.iter().zip(ends) {
+            let from = bytes.get(piece.origin).copied().unwrap_or(self.sql.len());
+            let within = self.pieces.iter().rev().find(|earlier| earlier.byte <= from);
+            let is_copy = piece.is_copy && within.is_none_or(|earlier| earlier.is_copy);
+            pieces.push(Piece { byte: piece.byte, origin: self.origin(from), is_copy });
+            if piece.is_copy {
+                // What was copied now may have been put together before.
+                let to = from + (end - piece.byte);
+                let inside = self.pieces.iter().filter(|earlier| from < earlier.byte && earlier.byte < to);
+                pieces.extend(inside.map(|earlier| Piece { byte: piece.byte + (earlier.byte - from), ..*earlier }));
+            }
+        }
+        Self { sql: next.sql, pieces }
+    }
+
+    /// As texts with the characters that they stand for, and whether they stand there as they are.
+    #[must_use]
+    pub fn texts(&self) -> Vec<Given> {
+        let ends = self.pieces.iter().skip(1).map(|piece| piece.byte).chain([self.sql.len()]);
+        let pieces = self.pieces.iter().zip(ends);
+        pieces
+            .filter_map(|(piece, end)| {
+                let text = self.sql.get(piece.byte..end)?.to_owned();
+                Some(Given { text, origin: piece.origin, is_copy: piece.is_copy })
+            })
+            .filter(|given| !given.text.is_empty())
+            .collect()
+    }
+}
+
+/// A text to put somewhere, and what it stands for.
+#[derive(Debug, Clone)]
+pub struct Given {
+    pub text: String,
+    origin: usize,
+    is_copy: bool,
+}
+
+impl Given {
+    /// A text of ours that stands for a place of the original.
+    #[must_use]
+    pub fn new(text: impl Into<String>, origin: usize) -> Self {
+        Self { text: text.into(), origin, is_copy: false }
+    }
+}
+
+/// What stands in place of some characters: texts, each with the character that it stands for.
+#[derive(Debug)]
+struct Edit {
+    start: usize,
+    end: usize,
+    texts: Vec<Given>,
+}
+
+/// Changes that wait to be made. Places are characters of the text.
+#[derive(Debug, Default)]
+pub struct Edits(Vec<Edit>);
+
+impl Edits {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn replace(&mut self, start: usize, end: usize, text: impl Into<String>) {
+        self.pieces(start, end, vec![Given::new(text, start)]);
+    }
+
+    /// Puts a text in front of what is there; of several at one place the last comes first.
+    pub fn insert(&mut self, at: usize, text: impl Into<String>) {
+        self.replace(at, at, text);
+    }
+
+    /// Replaces with texts that come from elsewhere in the statement.
+    pub fn pieces(&mut self, start: usize, end: usize, texts: Vec<Given>) {
+        self.0.push(Edit { start, end, texts });
+    }
+
+    /// Makes the changes in a part of the text; of changes that overlap, the first counts.
+    #[must_use]
+    pub fn made(&self, text: &str, from: usize, to: usize) -> Rewritten {
+        let mut offsets: Vec<usize> = text.char_indices().map(|(byte, _)| byte).collect();
+        offsets.push(text.len());
+        let byte = |at: usize| offsets.get(at).copied().unwrap_or(text.len());
+        let between = |start: usize, end: usize| text.get(byte(start)..byte(end).max(byte(start))).unwrap_or_default();
+        let mut order: Vec<(usize, &Edit)> =
+            self.0.iter().enumerate().filter(|(_, edit)| edit.start >= from && edit.end <= to).collect();
+        // What is put in comes before what is replaced at its place; the last put in is the outermost.
+        order.sort_by_key(|(number, edit)| {
+            let inserts = edit.start == edit.end;
+            (edit.start, !inserts, if inserts { usize::MAX - number } else { *number })
+        });
+        let begin = Piece { byte: 0, origin: from, is_copy: true };
+        let mut out = Rewritten { sql: String::with_capacity(text.len() + 64), pieces: vec![begin] };
+        let mut copied = from;
+        for (_, edit) in order {
+            if edit.start < copied {
+                continue;
+            }
+            out.sql.push_str(between(copied, edit.start));
+            for Given { text, origin, is_copy } in &edit.texts {
+                out.pieces.push(Piece { byte: out.sql.len(), origin: *origin, is_copy: *is_copy });
+                out.sql.push_str(text);
+            }
+            copied = edit.end;
+            out.pieces.push(Piece { byte: out.sql.len(), origin: copied, is_copy: true });
+        }
+        out.sql.push_str(between(copied, to));
+        out
+    }
+
+    /// Makes the changes in all of the text.
+    #[must_use]
+    pub fn all(&self, text: &str) -> Rewritten {
+        self.made(text, 0, text.chars().count())
+    }
+}

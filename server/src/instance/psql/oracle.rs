@@ -1,0 +1,592 @@
+//! What Oracle's queries have and SQLite's have not, in the shapes that DBAs write: `ROWNUM`, `FETCH FIRST`, `LISTAGG`,
+//! `MINUS`, `CONNECT BY`. What cannot be said in SQLite's words is refused at its place, with what to write instead.
+//!
+//! A hierarchical query block
+//!
+//! ```text
+//!   SELECT list FROM source [WHERE filter] START WITH roots CONNECT BY PRIOR key = parent
+//! ```
+//!
+//! becomes a recursive one within its FROM, so that it can stand wherever a query block can:
+//!
+//! ```text
+//!   SELECT list' FROM (WITH RECURSIVE
+//!       "#src" AS (SELECT row_number() OVER () AS "#row", * FROM source),
+//!       "#walk" AS (SELECT 1 AS "#level", "#row", key AS "#prior1", ... FROM "#src" WHERE roots
+//!                   UNION ALL
+//!                   SELECT w."#level" + 1, ... FROM "#walk" w, "#src" WHERE w."#prior1" = parent
+//!                   ORDER BY "#level" DESC)
+//!       SELECT * FROM "#walk" CROSS JOIN "#src" USING ("#row")) WHERE filter
+//! ```
+//!
+//! Each `PRIOR x`, each `SYS_CONNECT_BY_PATH` and each `CONNECT_BY_ROOT` is a column of the walk, so that bare names mean
+//! the current row and nothing else. The ORDER BY of the walk makes it go depth first, as Oracle does.
+
+use super::{
+    edits::{Edits, Given, Rewritten},
+    operands,
+};
+use crate::{
+    refusal::{Refusal, state},
+    sql::tokens::{Kind, Text, Token},
+};
+use std::fmt::Write;
+
+/// Hierarchical blocks in one statement.
+const BLOCKS_MAX: usize = 8;
+
+fn refused(token: &Token, what: &str, hint: &str) -> Refusal {
+    Refusal::new(state::NOT_SUPPORTED, format!("{what} is not supported here")).hint(hint).at(token.start)
+}
+
+/// Rewrites Oracle's own in a query.
+///
+/// # Errors
+/// If it cannot be said otherwise.
+pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
+    let mut done = Rewritten::unchanged(query);
+    for round in 0.. {
+        let text = Text::new(&done.sql)?;
+        let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
+        if round == 0 {
+            refuse(&tokens)?;
+        }
+        // The innermost first: what is around it takes it as it is then.
+        let Some(block) = blocks(&tokens).into_iter().rev().find(|block| block.connect.is_some()) else { break };
+        let here = |refusal| placed(&done, refusal);
+        if round == BLOCKS_MAX {
+            return Err(Refusal::new(state::TOO_COMPLEX, "too many CONNECT BY in one statement"));
+        }
+        let edits = Hierarchy::of(&tokens, &block).and_then(|hierarchy| hierarchy.edits(&done.sql)).map_err(here)?;
+        done = done.then(edits.all(&done.sql));
+    }
+    let text = Text::new(&done.sql)?;
+    let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
+    let mut edits = Edits::default();
+    for block in blocks(&tokens) {
+        rownum(&tokens, &block, &mut edits).map_err(|refusal| placed(&done, refusal))?;
+    }
+    words(&tokens, &mut edits);
+    Ok(if edits.is_empty() { done } else { done.then(edits.all(&done.sql)) })
+}
+
+/// A refusal's place, in the text that the client sent.
+fn placed(done: &Rewritten, mut refusal: Refusal) -> Refusal {
+    let byte = |at: usize| done.sql.char_indices().nth(at).map_or(done.sql.len(), |(byte, _)| byte);
+    refusal.at = refusal.at.map(|at| done.origin(byte(at)));
+    refusal
+}
+
+/// What has no other words.
+fn refuse(tokens: &[Token]) -> Result<(), Refusal> {
+    for (at, token) in tokens.iter().enumerate() {
+        let next = |count: usize, symbol: &str| tokens.get(at + count).is_some_and(|next| next.is_symbol(symbol));
+        if token.is_symbol("(") && next(1, "+") && next(2, ")") {
+            return Err(refused(token, "the outer join (+)", "write FROM a LEFT JOIN b ON a.x = b.x"));
+        }
+        for word in ["ROLLUP", "CUBE"] {
+            if token.is(word) && next(1, "(") {
+                return Err(refused(token, word, "GROUP BY the columns, and UNION ALL the total"));
+            }
+        }
+        for word in ["CONNECT_BY_ISLEAF", "CONNECT_BY_ISCYCLE"] {
+            if token.is(word) {
+                return Err(refused(token, word, "LEVEL, SYS_CONNECT_BY_PATH, CONNECT_BY_ROOT and PRIOR are"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// One SELECT with its clauses: the places of their first words. It ends before `end`.
+#[derive(Debug, Default)]
+struct Block {
+    select: usize,
+    from: Option<usize>,
+    filter: Option<usize>,
+    start: Option<usize>,
+    connect: Option<usize>,
+    group: Option<usize>,
+    order: Option<usize>,
+    limit: Option<usize>,
+    end: usize,
+}
+
+impl Block {
+    /// Where the clause that begins at `at` ends.
+    fn clause_end(&self, at: usize) -> usize {
+        let clauses = [self.from, self.filter, self.start, self.connect, self.group, self.order, self.limit];
+        clauses.into_iter().flatten().filter(|other| *other > at).min().unwrap_or(self.end)
+    }
+}
+
+fn blocks(tokens: &[Token]) -> Vec<Block> {
+    let selects = tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")).map(|(at, _)| at);
+    selects.map(|select| block(tokens, select)).collect()
+}
+
+fn block(tokens: &[Token], select: usize) -> Block {
+    let mut block = Block { select, end: tokens.len(), ..Block::default() };
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(select + 1) {
+        if token.is_symbol("(") {
+            depth += 1;
+            continue;
+        }
+        if token.is_symbol(")") {
+            if depth == 0 {
+                block.end = at;
+                break;
+            }
+            depth -= 1;
+            continue;
+        }
+        if depth > 0 {
+            continue;
+        }
+        if ["UNION", "INTERSECT", "EXCEPT", "MINUS"].iter().any(|word| token.is(word)) {
+            block.end = at;
+            break;
+        }
+        let next = |word: &str| tokens.get(at + 1).is_some_and(|next| next.is(word));
+        let clause = if token.is("FROM") {
+            &mut block.from
+        } else if token.is("WHERE") {
+            &mut block.filter
+        } else if token.is("START") && next("WITH") {
+            &mut block.start
+        } else if token.is("CONNECT") && next("BY") {
+            &mut block.connect
+        } else if token.is("GROUP") && next("BY") || token.is("HAVING") {
+            &mut block.group
+        } else if token.is("ORDER") && (next("BY") || next("SIBLINGS")) {
+            &mut block.order
+        } else if token.is("LIMIT")
+            || token.is("FETCH") && (next("FIRST") || next("NEXT"))
+            || token.is("OFFSET") && !next("FROM")
+        {
+            &mut block.limit
+        } else {
+            continue;
+        };
+        clause.get_or_insert(at);
+    }
+    block
+}
+
+/// `MINUS`, `LISTAGG`, `FETCH FIRST`, literals of times.
+fn words(tokens: &[Token], edits: &mut Edits) {
+    for (at, token) in tokens.iter().enumerate() {
+        let next = |count: usize, word: &str| tokens.get(at + count).is_some_and(|next| next.is(word));
+        if token.is("MINUS") && (next(1, "SELECT") || tokens.get(at + 1).is_some_and(|next| next.is_symbol("("))) {
+            edits.replace(token.start, token.end, "EXCEPT");
+        } else if token.is("LISTAGG") {
+            listagg(tokens, at, edits);
+        } else if token.is("FETCH") && (next(1, "FIRST") || next(1, "NEXT")) {
+            // FETCH {FIRST|NEXT} [n] {ROW|ROWS} ONLY, perhaps behind OFFSET m {ROW|ROWS}
+            let counted = !(next(2, "ROW") || next(2, "ROWS"));
+            let only = at + 3 + usize::from(counted);
+            if !tokens.get(only).is_some_and(|token| token.is("ONLY")) {
+                continue;
+            }
+            let count = tokens.get(at + 2).filter(|_| counted);
+            let count = count.map_or_else(|| "1".to_owned(), written);
+            let offset = at.checked_sub(3).filter(|offset| tokens.get(*offset).is_some_and(|token| token.is("OFFSET")));
+            let skipped = offset.and_then(|offset| tokens.get(offset + 1)).map(written);
+            let start = offset.and_then(|offset| tokens.get(offset)).map_or(token.start, |token| token.start);
+            let skipped = skipped.map_or_else(String::new, |skipped| format!(" OFFSET {skipped}"));
+            if let Some(only) = tokens.get(only) {
+                edits.replace(start, only.end, format!("LIMIT {count}{skipped}"));
+            }
+        } else if (token.is("DATE") || token.is("TIMESTAMP"))
+            && matches!(tokens.get(at + 1).map(|token| &token.kind), Some(Kind::String(_)))
+        {
+            edits.replace(token.start, token.end, "");
+        }
+    }
+}
+
+fn written(token: &Token) -> String {
+    match &token.kind {
+        Kind::Word(text) | Kind::Quoted(text) | Kind::Number(text) | Kind::Symbol(text) => text.clone(),
+        Kind::String(text) => format!("'{}'", text.replace('\'', "''")),
+        Kind::End => String::new(),
+    }
+}
+
+/// `LISTAGG(x [, between]) [WITHIN GROUP (ORDER BY y)]`
+fn listagg(tokens: &[Token], at: usize, edits: &mut Edits) {
+    let Some(close) =
+        tokens.get(at + 1).filter(|open| open.is_symbol("(")).and_then(|_| operands::closing(tokens, at + 1))
+    else {
+        return;
+    };
+    let (Some(name), Some(last)) = (tokens.get(at), tokens.get(close)) else { return };
+    edits.replace(name.start, name.end, "group_concat");
+    let inside = tokens.get(at + 2..close).unwrap_or_default();
+    let distinct = inside.first().is_some_and(|first| first.is("DISTINCT"));
+    let between =
+        if operands::split(inside, |token| token.is_symbol(",")).len() < 2 && !distinct { ", ''" } else { "" };
+    let within = tokens.get(close + 1).is_some_and(|token| token.is("WITHIN"))
+        && tokens.get(close + 2).is_some_and(|token| token.is("GROUP"));
+    let group = within.then(|| operands::closing(tokens, close + 3)).flatten();
+    match (group, tokens.get(close + 3)) {
+        (Some(end), Some(open)) => {
+            // The ORDER BY moves into the aggregate.
+            edits.replace(last.start, open.end, format!("{between} "));
+            if let Some(end) = tokens.get(end) {
+                edits.replace(end.start, end.end, ")");
+            }
+        }
+        _ => edits.insert(last.start, between),
+    }
+}
+
+/// `ROWNUM` as a column, and as a limit.
+fn rownum(tokens: &[Token], block: &Block, edits: &mut Edits) -> Result<(), Refusal> {
+    // Of this block, not of those within.
+    let own = |from: usize, to: usize| {
+        let mut depth = 0_usize;
+        let mut found = Vec::new();
+        for (at, token) in tokens.iter().enumerate().take(to).skip(from) {
+            let is_query = |next: &Token| next.is("SELECT") || next.is("WITH");
+            if token.is_symbol("(") && (depth > 0 || tokens.get(at + 1).is_some_and(is_query)) {
+                depth += 1;
+            } else if depth > 0 && token.is_symbol(")") {
+                depth -= 1;
+            } else if depth == 0 && token.is("ROWNUM") && !follows_dot(tokens, at) {
+                found.push(at);
+            }
+        }
+        found
+    };
+    let list_end = block.clause_end(block.select);
+    for at in
+        own(block.select, list_end).into_iter().chain(block.order.map_or_else(Vec::new, |order| own(order, block.end)))
+    {
+        let alias = tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.is("AS"));
+        if let Some(token) = tokens.get(at).filter(|_| !alias) {
+            edits.replace(token.start, token.end, "row_number() OVER ()");
+            // A column without a name of its own is called what was written.
+            let named = tokens.get(at + 1).is_some_and(|next| !next.is_symbol(",") && !next.is("FROM"));
+            let alone =
+                tokens.get(at.wrapping_sub(1)).is_some_and(|before| before.is_symbol(",") || before.is("SELECT"));
+            if !named && alone {
+                edits.replace(token.end, token.end, " AS \"rownum\"");
+            }
+        }
+    }
+    let Some(filter) = block.filter else { return Ok(()) };
+    let filter_end = block.clause_end(filter);
+    let places = own(filter, filter_end);
+    let Some(&first) = places.first() else { return Ok(()) };
+    let Some(token) = tokens.get(first) else { return Ok(()) };
+    let hint = "as a limit write WHERE ROWNUM <= n; for more, SELECT it in a subquery and compare it outside";
+    let refusal = || refused(token, "ROWNUM in this place", hint);
+    if places.len() > 1 {
+        return Err(refusal());
+    }
+    // One of conditions that all must hold.
+    let conditions = tokens.get(filter + 1..filter_end).unwrap_or_default();
+    let offset = first - filter - 1;
+    let mut from = 0;
+    let mut condition = None;
+    for part in operands::split(conditions, |token| token.is("AND")) {
+        if (from..from + part.len()).contains(&offset) {
+            condition = Some((from, part));
+        }
+        from += part.len() + 1;
+    }
+    let (from, part) = condition.ok_or_else(refusal)?;
+    if conditions.iter().any(|token| token.is("OR")) && operands::split(conditions, |token| token.is("OR")).len() > 1 {
+        return Err(refusal());
+    }
+    let is = |symbol: &str| part.get(1).is_some_and(|token| token.is_symbol(symbol));
+    let bound = part.get(2..).unwrap_or_default();
+    let limit = match part.first() {
+        Some(word) if word.is("ROWNUM") && !bound.is_empty() && (is("<=") || is("<")) => {
+            let bound: String = bound.iter().map(|token| format!("{} ", written(token))).collect();
+            if is("<") { format!("max(0, ({bound}) - 1)") } else { format!("max(0, {bound})") }
+        }
+        Some(word)
+            if word.is("ROWNUM") && is("=") && matches!(bound, [one] if one.kind == Kind::Number("1".into())) =>
+        {
+            "1".to_owned()
+        }
+        _ => return Err(refusal()),
+    };
+    let (Some(begin), Some(end)) = (part.first(), part.last()) else { return Ok(()) };
+    let aggregates = block.group.is_some()
+        || tokens.get(block.select + 1).is_some_and(|next| next.is("DISTINCT"))
+        || has_aggregate(tokens.get(block.select..list_end).unwrap_or_default());
+    if aggregates || block.limit.is_some() {
+        return Err(refused(
+            token,
+            "ROWNUM beside an aggregate, DISTINCT or another limit",
+            "limit the rows in a subquery",
+        ));
+    }
+    let _ = from;
+    edits.replace(begin.start, end.end, "1");
+    let behind = tokens.get(block.end - 1).map_or(end.end, |last| last.end);
+    edits.replace(behind, behind, format!(" LIMIT {limit}"));
+    Ok(())
+}
+
+fn follows_dot(tokens: &[Token], at: usize) -> bool {
+    at.checked_sub(1).and_then(|before| tokens.get(before)).is_some_and(|before| before.is_symbol("."))
+}
+
+fn has_aggregate(tokens: &[Token]) -> bool {
+    const AGGREGATES: [&str; 9] =
+        ["COUNT", "SUM", "AVG", "MIN", "MAX", "LISTAGG", "STRING_AGG", "GROUP_CONCAT", "TOTAL"];
+    tokens.iter().enumerate().any(|(at, token)| {
+        AGGREGATES.iter().any(|name| token.is(name)) && tokens.get(at + 1).is_some_and(|next| next.is_symbol("("))
+    })
+}
+
+/// A hierarchical block, taken apart.
+struct Hierarchy<'a> {
+    tokens: &'a [Token],
+    block: &'a Block,
+    /// The tokens of the source, without its alias.
+    source: (usize, usize),
+    alias: String,
+    roots: Option<(usize, usize)>,
+    condition: (usize, usize),
+    siblings: Vec<(usize, usize, String)>,
+}
+
+/// Columns of the walk: their texts in its first and in its recursive part.
+#[derive(Default)]
+struct Columns(Vec<(String, String, String)>);
+
+impl<'a> Hierarchy<'a> {
+    fn of(tokens: &'a [Token], block: &'a Block) -> Result<Self, Refusal> {
+        let at = |index: usize| tokens.get(index);
+        let connect = block.connect.unwrap_or(block.end);
+        let connect_token = || at(connect).cloned().unwrap_or(Token { kind: Kind::End, start: 0, end: 0 });
+        let single =
+            "put what is joined into a subquery: FROM (SELECT ... FROM a, b WHERE ...) START WITH ... CONNECT BY ...";
+        let Some(from) = block.from else { return Err(refused(&connect_token(), "CONNECT BY without FROM", single)) };
+        let from_end = block.clause_end(from);
+        let source = tokens.get(from + 1..from_end).unwrap_or_default();
+        let joins = source.iter().any(|token| token.is("JOIN"));
+        if operands::split(source, |token| token.is_symbol(",")).len() > 1
+            || joins && operands::split(source, |token| token.is("JOIN")).len() > 1
+        {
+            return Err(refused(&connect_token(), "CONNECT BY over several tables", single));
+        }
+        let list_end = block.clause_end(block.select);
+        let star =
+            operands::split(tokens.get(block.select + 1..list_end).unwrap_or_default(), |token| token.is_symbol(","));
+        if let Some(star) = star.iter().filter_map(|item| item.last()).find(|last| last.is_symbol("*")) {
+            return Err(refused(star, "SELECT * with CONNECT BY", "name the columns"));
+        }
+        // What the source is called.
+        let source_end = operands::end(tokens, from + 1).min(from_end);
+        let mut name_at = source_end;
+        if at(name_at).is_some_and(|token| token.is("AS")) {
+            name_at += 1;
+        }
+        let alias =
+            match at(name_at).filter(|_| name_at < from_end).or_else(|| at(source_end - 1)).map(|token| &token.kind) {
+                Some(Kind::Word(name) | Kind::Quoted(name)) => name.clone(),
+                _ => "#source".to_owned(),
+            };
+        let condition_at = connect + 2 + usize::from(at(connect + 2).is_some_and(|token| token.is("NOCYCLE")));
+        let mut siblings = Vec::new();
+        if let Some(order) = block.order.filter(|order| at(order + 1).is_some_and(|token| token.is("SIBLINGS"))) {
+            let end = block.clause_end(order);
+            let mut begin = order + 3;
+            for part in operands::split(tokens.get(begin..end).unwrap_or_default(), |token| token.is_symbol(",")) {
+                let direction = part.iter().position(|token| token.is("ASC") || token.is("DESC") || token.is("NULLS"));
+                let length = direction.unwrap_or(part.len());
+                let direction: String =
+                    part.get(length..).unwrap_or_default().iter().map(|token| format!(" {}", written(token))).collect();
+                siblings.push((begin, begin + length, direction));
+                begin += part.len() + 1;
+            }
+        }
+        Ok(Self {
+            tokens,
+            block,
+            source: (from + 1, source_end),
+            alias,
+            roots: block.start.map(|start| (start + 2, block.clause_end(start))),
+            condition: (condition_at, block.clause_end(connect)),
+            siblings,
+        })
+    }
+
+    fn edits(&self, text: &str) -> Result<Edits, Refusal> {
+        let mut columns = Columns::default();
+        let mut edits = Edits::default();
+        // What refers to the walk: the list, the filter, and what comes behind; and the condition itself.
+        let (condition_from, condition_to) = self.condition;
+        let condition = self.translated(condition_from, condition_to, text, &mut columns, true)?;
+        let own_order = !self.siblings.is_empty();
+        let mut moved = vec![(self.block.connect.unwrap_or(0), condition_to)];
+        moved.extend(self.roots.map(|(from, to)| (from - 2, to)));
+        moved.extend(self.block.order.filter(|_| own_order).map(|order| (order, self.block.clause_end(order))));
+        let source_span = (self.source.0, self.block.clause_end(self.block.from.unwrap_or(0)));
+        for at in self.block.select..self.block.end {
+            let elsewhere = moved.iter().chain([&source_span]).any(|(from, to)| (*from..*to).contains(&at));
+            if !elsewhere {
+                self.refer(at, text, &mut columns, &mut edits, false)?;
+            }
+        }
+        let roots = match self.roots {
+            Some((from, to)) => self.plain(from, to, text),
+            None => vec![Given::new("1", 0)],
+        };
+        for (number, (from, to, _)) in self.siblings.iter().enumerate() {
+            let expression = text_of(&self.plain(*from, *to, text));
+            columns.0.push((format!("#sibling{}", number + 1), expression.clone(), expression));
+        }
+        let mut order = String::from("\"#level\" DESC");
+        for (number, (.., direction)) in self.siblings.iter().enumerate() {
+            let _ = write!(order, ", \"#sibling{}\"{direction}", number + 1);
+        }
+        // The walk, in the place of the source.
+        let alias = format!("\"{}\"", self.alias.replace('"', "\"\""));
+        let (mut names, mut first, mut next) = (String::new(), String::new(), String::new());
+        for (name, begin, goes_on) in &columns.0 {
+            let _ = write!(names, ", \"{name}\"");
+            let _ = write!(first, ", {begin} AS \"{name}\"");
+            let _ = write!(next, ", {goes_on}");
+        }
+        let start = self.place(self.source.0);
+        let mut texts = vec![Given::new(
+            "(WITH RECURSIVE \"#src\" AS MATERIALIZED (SELECT row_number() OVER () AS \"#row\", * FROM ",
+            start,
+        )];
+        texts.extend(self.plain(self.source.0, self.source.1, text));
+        texts.push(Given::new(
+            format!(
+                "), \"#walk\"(\"#level\", \"#row\"{names}) AS (SELECT 1 AS \"#level\", {alias}.\"#row\"{first} FROM \"#src\" AS {alias} WHERE "
+            ),
+            start,
+        ));
+        texts.extend(roots);
+        texts.push(Given::new(
+            format!(
+                " UNION ALL SELECT \"#before\".\"#level\" + 1, {alias}.\"#row\"{next} FROM \"#walk\" AS \"#before\", \
+                 \"#src\" AS {alias} WHERE "
+            ),
+            start,
+        ));
+        texts.extend(condition);
+        texts.push(Given::new(
+            format!(" ORDER BY {order}) SELECT * FROM \"#walk\" CROSS JOIN \"#src\" USING (\"#row\")) AS {alias} "),
+            start,
+        ));
+        edits.pieces(start, self.end_place(source_span.1), texts);
+        for (from, to) in moved {
+            edits.replace(self.place(from), self.end_place(to), " ");
+        }
+        Ok(edits)
+    }
+
+    /// Where a token starts.
+    fn place(&self, at: usize) -> usize {
+        self.tokens.get(at).map_or_else(|| self.end_place(at), |token| token.start)
+    }
+
+    /// Where the token before ends.
+    fn end_place(&self, at: usize) -> usize {
+        at.checked_sub(1).and_then(|last| self.tokens.get(last)).map_or(0, |token| token.end)
+    }
+
+    /// Some tokens as they are.
+    fn plain(&self, from: usize, to: usize, text: &str) -> Vec<Given> {
+        Edits::default().made(text, self.place(from), self.end_place(to)).texts()
+    }
+
+    /// Some tokens, with what they say of the walk in its own words.
+    fn translated(
+        &self,
+        from: usize,
+        to: usize,
+        text: &str,
+        columns: &mut Columns,
+        within: bool,
+    ) -> Result<Vec<Given>, Refusal> {
+        let mut edits = Edits::default();
+        for at in from..to {
+            self.refer(at, text, columns, &mut edits, within)?;
+        }
+        Ok(edits.made(text, self.place(from), self.end_place(to)).texts())
+    }
+
+    /// One token that refers to the walk. `within`: in its condition, where the row before is another one.
+    fn refer(
+        &self,
+        at: usize,
+        text: &str,
+        columns: &mut Columns,
+        edits: &mut Edits,
+        within: bool,
+    ) -> Result<(), Refusal> {
+        let Some(token) = self.tokens.get(at) else { return Ok(()) };
+        let next_is_open = self.tokens.get(at + 1).is_some_and(|next| next.is_symbol("("));
+        if token.is("LEVEL") && !follows_dot(self.tokens, at) && !next_is_open {
+            edits.replace(token.start, token.end, if within { "(\"#before\".\"#level\" + 1)" } else { "\"#level\"" });
+        } else if token.is("PRIOR") {
+            let end = operands::end(self.tokens, at + 1);
+            let expression = text_of(&self.plain(at + 1, end, text));
+            let prior = columns.of("prior", &expression, &expression);
+            let replacement = if within {
+                format!("\"#before\".\"{prior}\"")
+            } else {
+                // Of the row itself: what the row before had.
+                format!("\"{}\"", columns.of("was", "NULL", &format!("\"#before\".\"{prior}\"")))
+            };
+            edits.replace(token.start, self.end_place(end), replacement);
+        } else if token.is("CONNECT_BY_ROOT") {
+            let end = operands::end(self.tokens, at + 1);
+            let expression = text_of(&self.plain(at + 1, end, text));
+            let root = columns.carried("root", &expression, |name| format!("\"#before\".\"{name}\""));
+            edits.replace(token.start, self.end_place(end), format!("\"{root}\""));
+        } else if token.is("SYS_CONNECT_BY_PATH") && next_is_open {
+            let Some(close) = operands::closing(self.tokens, at + 1) else { return Ok(()) };
+            let inside = self.tokens.get(at + 2..close).unwrap_or_default();
+            let parts = operands::split(inside, |token| token.is_symbol(","));
+            let [of, between] = parts.as_slice() else {
+                return Err(Refusal::syntax(token.start, "SYS_CONNECT_BY_PATH takes a column and what stands between"));
+            };
+            let of = text_of(&self.plain(at + 2, at + 2 + of.len(), text));
+            let between = text_of(&self.plain(close - between.len(), close, text));
+            let step = format!("{between} || coalesce({of}, '')");
+            let path = columns.carried("path", &step, |name| format!("\"#before\".\"{name}\" || {step}"));
+            edits.replace(token.start, self.end_place(close + 1), format!("\"{path}\""));
+        }
+        Ok(())
+    }
+}
+
+impl Columns {
+    /// The column with these texts; it is added if there is none.
+    fn of(&mut self, kind: &str, first: &str, next: &str) -> String {
+        if let Some((name, ..)) = self.0.iter().find(|(_, a, b)| a == first && b == next) {
+            return name.clone();
+        }
+        let name = format!("#{kind}{}", self.0.len() + 1);
+        self.0.push((name.clone(), first.to_owned(), next.to_owned()));
+        name
+    }
+
+    /// The column that begins so and is made of its own value before.
+    fn carried(&mut self, kind: &str, first: &str, next: impl Fn(&str) -> String) -> String {
+        if let Some((name, ..)) = self.0.iter().find(|(name, a, b)| a == first && *b == next(name)) {
+            return name.clone();
+        }
+        let name = format!("#{kind}{}", self.0.len() + 1);
+        self.0.push((name.clone(), first.to_owned(), next(&name)));
+        name
+    }
+}
+
+fn text_of(texts: &[Given]) -> String {
+    texts.iter().map(|given| given.text.as_str()).collect()
+}

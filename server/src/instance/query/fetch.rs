@@ -1,0 +1,273 @@
+//! Filling a statement's tables: from engines, and with what no engine knows.
+
+use super::{
+    super::views::{COMPOUND, GROUP, View},
+    Cancel, Estimated, Source,
+    fetched::{Fetched, Origin},
+    plan::Planned,
+};
+use crate::{alert::rfc3339, refusal::Refusal};
+use plinth_engine::{
+    admin::{AdminError, Code, HeaderStatus, Survey, Value},
+    rows::decode_rows,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+type Result<T> = std::result::Result<T, Refusal>;
+
+/// Most rows fetched for one statement, and most bytes.
+const ROWS_MAX: usize = 20_000_000;
+const BYTES_MAX: usize = 1 << 30;
+/// Views of which engines know nothing.
+pub(super) const OF_INSTANCE: [&str; 2] = ["v$asm_estimate", "v$pwfile_users"];
+/// Columns that engines do not know.
+pub(super) const OURS: [&str; 1] = ["remark"];
+
+/// Fills the tables of one statement.
+pub(super) struct Fetching<'a> {
+    pub source: &'a dyn Source,
+    pub groups: &'a BTreeMap<String, u32>,
+    pub survey: &'a [Survey],
+    pub cancel: &'a Cancel,
+    pub notices: &'a mut Vec<String>,
+    pub rows: usize,
+    pub bytes: usize,
+}
+
+impl Fetching<'_> {
+    /// The columns `wanted` of a view.
+    pub(super) fn view(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
+        match view.name {
+            "v$asm_estimate" => Ok(self.estimates(view)),
+            "v$pwfile_users" => {
+                let columns: Vec<&str> = view.columns.iter().map(|(column, _)| *column).collect();
+                let mut fetched = Fetched::new(columns.len(), origins(view, &columns));
+                self.source.password_users().iter().for_each(|row| fetched.add_row(0, row));
+                Ok(fetched)
+            }
+            "v$asm_disk" => self.disks(view, wanted),
+            "v$asm_diskgroup" => self.groups(view, wanted),
+            _ => {
+                let sent = sent(wanted);
+                let mut fetched = Fetched::new(sent.len().max(1), origins(view, &sent));
+                self.each(&select(&sent, view.name), |_| true, |group, rows, bytes| fetched.add(group, rows, bytes))?;
+                Ok(fetched)
+            }
+        }
+    }
+
+    /// What a plan asks for.
+    pub(super) fn planned(&mut self, planned: &Planned, wanted: &BTreeSet<String>) -> Result<Fetched> {
+        let (sql, width, origins) = planned.ask(wanted);
+        let mut fetched = Fetched::new(width, origins);
+        self.each(&sql, |group| planned.concerns(group), |group, rows, bytes| fetched.add(group, rows, bytes))?;
+        Ok(fetched)
+    }
+
+    /// Asks each group that is meant. Returns those that did not answer; a notice tells of them.
+    fn each(
+        &mut self,
+        sql: &str,
+        is_meant: impl Fn(u32) -> bool,
+        mut add: impl FnMut(u32, usize, Vec<u8>) -> Option<()>,
+    ) -> Result<Vec<(String, u32)>> {
+        let mut silent = Vec::new();
+        for (group, number) in self.groups {
+            if self.cancel.is_cancelled() {
+                return Err(Refusal::canceled());
+            }
+            if !is_meant(*number) {
+                continue;
+            }
+            let (rows_before, bytes_before) = (&mut self.rows, &mut self.bytes);
+            let cancel = self.cancel;
+            let result = self.source.query(group, sql, &mut |rows, bytes| {
+                *rows_before += rows;
+                *bytes_before += bytes.len();
+                if *rows_before > ROWS_MAX || *bytes_before > BYTES_MAX {
+                    let text = "more rows than one statement may read";
+                    return Err(AdminError::new(Code::NotSupported, text).hint("add a condition that names fewer"));
+                }
+                if cancel.is_cancelled() {
+                    return Err(AdminError::new(Code::Busy, "cancelled"));
+                }
+                add(*number, rows, bytes).ok_or_else(|| AdminError::new(Code::Io, "its rows make no sense"))
+            });
+            if let Err(error) = result {
+                if self.cancel.is_cancelled() {
+                    return Err(Refusal::canceled());
+                }
+                self.notices.push(format!("nothing of disk group {group} is shown: {error}"));
+                silent.push((group.clone(), *number));
+            }
+        }
+        Ok(silent)
+    }
+
+    /// The same, for views with few rows that are looked at here.
+    fn each_row(&mut self, view: &View, sent: &[&str]) -> Result<(Rows, Vec<(String, u32)>)> {
+        let mut found = Vec::new();
+        let silent = self.each(
+            &select(sent, view.name),
+            |_| true,
+            |group, rows, bytes| {
+                found.extend(decode_rows(rows, &bytes)?.into_iter().map(|row| (group, row)));
+                Some(())
+            },
+        )?;
+        Ok((found, silent))
+    }
+
+    fn estimates(&self, view: &View) -> Fetched {
+        let columns: Vec<&str> = view.columns.iter().map(|(column, _)| *column).collect();
+        let mut fetched = Fetched::new(columns.len(), origins(view, &columns));
+        for Estimated { group, id, when, estimate } in self.source.estimates() {
+            let row = [
+                Value::Null,
+                Value::Text(id),
+                Value::Text(rfc3339(when).chars().take(19).collect::<String>().replace('T', " ")),
+                number(estimate.work),
+                Value::Integer(0),
+                number(estimate.least),
+                number(estimate.work.saturating_mul(estimate.au_size)),
+            ];
+            fetched.add_row(self.groups.get(&group).copied().unwrap_or(0), &row);
+        }
+        fetched
+    }
+
+    /// Disks of mounted groups, then those that are in sight and of no mounted group.
+    fn disks(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
+        let mut sent = sent(wanted);
+        let mut place = |name: &'static str| {
+            sent.iter().position(|column| *column == name).unwrap_or_else(|| {
+                sent.push(name);
+                sent.len() - 1
+            })
+        };
+        let (path, name) = (place("path"), place("name"));
+        let (mut rows, _) = self.each_row(view, &sent)?;
+        let text = |row: &[Value], at: usize| match row.get(at) {
+            Some(Value::Text(text)) => text.clone(),
+            _ => String::new(),
+        };
+        let mut shown: BTreeSet<String> = rows.iter().map(|(_, row)| text(row, path)).collect();
+        // A disk that its group does without, and that is in sight again, is shown once, with its path.
+        for disk in self.survey.iter().filter(|disk| disk.header == HeaderStatus::Member) {
+            if shown.contains(&disk.path) {
+                continue;
+            }
+            let group = disk.group.as_ref().and_then(|group| self.groups.get(group));
+            let (Some(group), Some(known)) = (group, &disk.name) else { continue };
+            let missing = rows
+                .iter_mut()
+                .find(|(number, row)| number == group && text(row, name) == *known && text(row, path).is_empty());
+            if let Some((_, row)) = missing {
+                row[path] = Value::Text(disk.path.clone());
+                shown.insert(disk.path.clone());
+            }
+        }
+        let mut columns = sent.clone();
+        columns.extend(OURS);
+        let mut fetched = Fetched::new(columns.len(), origins(view, &columns));
+        for (group, mut row) in rows {
+            row.resize(columns.len(), Value::Null);
+            fetched.add_row(group, &row);
+        }
+        let strangers = self.survey.iter().filter(|disk| !shown.contains(&disk.path));
+        for (at, disk) in strangers.enumerate() {
+            let row: Vec<Value> = columns.iter().map(|column| of_no_group(disk, at, column)).collect();
+            fetched.add_row(0, &row);
+        }
+        Ok(fetched)
+    }
+
+    /// Mounted groups, those that should be and do not answer, and those whose disks are in sight.
+    fn groups(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
+        let sent = sent(wanted);
+        let (rows, silent) = self.each_row(view, &sent)?;
+        let mut fetched = Fetched::new(sent.len().max(1), origins(view, &sent));
+        rows.iter().for_each(|(group, row)| fetched.add_row(*group, row));
+        let mut add = |name: &str, number: u32, state: &str| {
+            let column = |column: &&str| match *column {
+                "name" => Value::Text(name.to_owned()),
+                "state" => Value::Text(state.to_owned()),
+                "type" | "compatibility" | "database_compatibility" | "voting_files" => Value::Null,
+                _ => Value::Integer(0),
+            };
+            let mut row: Vec<Value> = sent.iter().map(column).collect();
+            row.resize(sent.len().max(1), Value::Null);
+            fetched.add_row(number, &row);
+        };
+        silent.iter().for_each(|(name, number)| add(name, *number, "BROKEN"));
+        let members = self.survey.iter().filter(|disk| disk.header == HeaderStatus::Member);
+        let seen: BTreeSet<(&String, &Option<String>)> =
+            members.filter_map(|disk| disk.group.as_ref().map(|group| (group, &disk.group_id))).collect();
+        let dismounted = seen.into_iter().filter(|(group, _)| !self.groups.contains_key(*group));
+        dismounted.for_each(|(group, _)| add(group, 0, "DISMOUNTED"));
+        Ok(fetched)
+    }
+}
+
+type Rows = Vec<(u32, Vec<Value>)>;
+
+fn number(number: u64) -> Value {
+    Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+/// Which columns are asked of engines.
+fn sent<'a>(wanted: &BTreeSet<&'a str>) -> Vec<&'a str> {
+    wanted.iter().filter(|column| !GROUP.contains(column) && !OURS.contains(column)).copied().collect()
+}
+
+fn select(sent: &[&str], view: &str) -> String {
+    let columns = if sent.is_empty() { "NULL".to_owned() } else { sent.join(", ") };
+    format!("SELECT {columns} FROM {view}")
+}
+
+/// Where the columns of a view come from, of which these are sent.
+fn origins(view: &View, sent: &[&str]) -> Vec<Origin> {
+    let names: Vec<&str> = view.columns.iter().map(|(name, _)| *name).collect();
+    origins_of(&names, sent)
+}
+
+/// The same, of any columns.
+pub(super) fn origins_of(names: &[&str], sent: &[&str]) -> Vec<Origin> {
+    let origin = |name: &&str| match sent.iter().position(|column| column == name) {
+        _ if GROUP.contains(name) => Origin::Group,
+        Some(at) if COMPOUND.contains(name) => Origin::Compound(at),
+        Some(at) => Origin::Sent(at),
+        None => Origin::Nothing,
+    };
+    names.iter().map(origin).collect()
+}
+
+/// What a column of `v$asm_disk` says of a disk of no mounted group.
+fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
+    let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
+    let word = |word: &str| Value::Text(word.to_owned());
+    match column {
+        "disk_number" | "compound_index" => number(at as u64),
+        "mount_status" => word(match disk.header {
+            HeaderStatus::Conflict | HeaderStatus::Unknown => "IGNORED",
+            _ => "CLOSED",
+        }),
+        "header_status" => Value::Text(disk.header.to_string()),
+        "mode_status" => word("ONLINE"),
+        "state" => word("NORMAL"),
+        "redundancy" => word("UNKNOWN"),
+        "library" => word("System"),
+        "os_mb" => number(disk.size >> 20),
+        "total_mb" | "free_mb" | "con_id" | "incarnation" | "reads" | "writes" => Value::Integer(0),
+        "name" => text(&disk.name),
+        "failgroup" => text(&disk.failure_group),
+        "path" => Value::Text(disk.path.clone()),
+        "sector_size" => number(u64::from(disk.physical_sector)),
+        "logical_sector_size" => number(u64::from(disk.logical_sector)),
+        "failgroup_type" => word(if disk.quorum { "QUORUM" } else { "REGULAR" }),
+        "thin_provision_capable" => word(if disk.can_discard { "Y" } else { "N" }),
+        "voting_file" => word("N"),
+        "remark" => text(&disk.remark),
+        _ => Value::Null,
+    }
+}

@@ -1,0 +1,261 @@
+//! Partial results: what engines group by and sum up, and what a SELECT makes of it.
+//!
+//! An aggregate whose argument is of the view alone is computed by the engines, for each group of the columns that stand
+//! outside of aggregates, and then once more over what they send. One over other columns counts each row of partial
+//! results as often as it stands for rows. DISTINCT ones stay: values that differ are all there.
+
+use super::{
+    super::{
+        super::views::{COMPOUND, GROUP},
+        fetch::OURS,
+    },
+    COUNT, MARK,
+    columns::{Columns, Unsure, WHOLE, Whose, arguments},
+};
+use sqlparser::{
+    ast::{
+        BinaryOperator, Distinct, DuplicateTreatment, Expr, Function, FunctionArguments, GroupByExpr, Ident, OrderBy,
+        Select, SelectItem, Value as Literal, VisitMut, VisitorMut,
+    },
+    dialect::PostgreSqlDialect,
+    parser::Parser,
+};
+use std::{collections::BTreeSet, ops::ControlFlow};
+
+/// Columns of which nearly every row has another value: grouping by them gains nothing.
+const KEYS: [&str; 10] = [
+    "file_number",
+    "compound_index",
+    "name",
+    "alias_index",
+    "number_kffxp",
+    "compound_kffxp",
+    "au_kffxp",
+    "xnum_kffxp",
+    "pxn_kffxp",
+    "aunum_kfdat",
+];
+
+/// What engines group by, and which aggregates they send.
+#[derive(Default)]
+pub(super) struct Partial {
+    pub columns: BTreeSet<&'static str>,
+    pub aggregates: Vec<String>,
+}
+
+pub(super) fn aggregate(at: usize) -> String {
+    format!("{MARK}{at}")
+}
+
+/// Rewrites a SELECT that groups, counts or sums for partial results, if it would gain by that. If not it may be
+/// rewritten by half.
+pub(super) fn partial(
+    select: &mut Select,
+    order_by: Option<&mut OrderBy>,
+    columns: &Columns<'_>,
+) -> Result<Partial, Unsure> {
+    let GroupByExpr::Expressions(keys, modifiers) = &select.group_by else { return Err(Unsure) };
+    if !modifiers.is_empty() || select.qualify.is_some() || !select.named_window.is_empty() || select.top.is_some() {
+        return Err(Unsure);
+    }
+    let groups = !keys.is_empty() || matches!(select.distinct, Some(Distinct::Distinct));
+    if select.distinct.is_some() && !groups {
+        return Err(Unsure);
+    }
+    let mut split = Split { columns, partial: Partial::default(), found: 0, unsure: false };
+    for item in &mut select.projection {
+        match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => split.visit(expr),
+            _ => return Err(Unsure),
+        }
+    }
+    split.visit(&mut select.group_by);
+    split.visit(&mut select.having);
+    split.visit(&mut select.selection);
+    for from in &mut select.from {
+        for join in &mut from.joins {
+            split.visit(&mut join.join_operator);
+        }
+    }
+    if let Some(order_by) = order_by {
+        split.visit(order_by);
+    }
+    let gains = split.partial.columns.iter().all(|column| !KEYS.contains(column));
+    match split {
+        Split { unsure: true, .. } => Err(Unsure),
+        Split { found, partial, .. } if gains && (groups || found > 0) => Ok(partial),
+        _ => Err(Unsure),
+    }
+}
+
+/// Replaces aggregates, and notes the columns that stand outside of them.
+struct Split<'a> {
+    columns: &'a Columns<'a>,
+    partial: Partial,
+    /// Aggregates.
+    found: usize,
+    unsure: bool,
+}
+
+impl Split<'_> {
+    fn visit(&mut self, node: &mut impl VisitMut) {
+        if node.visit(self).is_break() {
+            self.unsure = true;
+        }
+    }
+
+    /// Whether engines can compute an expression.
+    fn belongs(&self, expr: &Expr) -> Result<bool, Unsure> {
+        struct Names<'a> {
+            columns: &'a Columns<'a>,
+            strange: bool,
+            unsure: bool,
+        }
+        impl VisitorMut for Names<'_> {
+            type Break = ();
+            fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+                match expr {
+                    Expr::Identifier(_) | Expr::CompoundIdentifier(_) => match self.columns.whose(expr) {
+                        // Engines know neither their group's number nor what we add.
+                        Ok(Whose::Ours(name, _)) => {
+                            self.strange |= GROUP.contains(&name) || COMPOUND.contains(&name) || OURS.contains(&name);
+                        }
+                        Ok(Whose::Others) => self.strange = true,
+                        Err(Unsure) => self.unsure = true,
+                    },
+                    // Other functions are ours, or mean something else there.
+                    Expr::Function(function) => {
+                        let name = function.name.to_string().to_ascii_lowercase();
+                        self.strange |= !["abs", "upper", "lower", "length"].contains(&&*name);
+                    }
+                    Expr::Value(value) => self.strange |= matches!(value.value, Literal::Placeholder(_)),
+                    Expr::Nested(_) | Expr::UnaryOp { .. } => {}
+                    Expr::BinaryOp { op, .. } => {
+                        use BinaryOperator as Op;
+                        self.strange |= !matches!(op, Op::Plus | Op::Minus | Op::Multiply | Op::Divide);
+                    }
+                    _ => self.strange = true,
+                }
+                ControlFlow::Continue(())
+            }
+        }
+        let mut names = Names { columns: self.columns, strange: false, unsure: false };
+        let _ = expr.clone().visit(&mut names);
+        if names.unsure { Err(Unsure) } else { Ok(!names.strange) }
+    }
+
+    /// A column with an aggregate that engines compute.
+    fn sent(&mut self, sql: String) -> String {
+        let known = self.partial.aggregates.iter().position(|known| *known == sql);
+        aggregate(known.unwrap_or_else(|| {
+            self.partial.aggregates.push(sql);
+            self.partial.aggregates.len() - 1
+        }))
+    }
+
+    /// What stands in place of an aggregate. `None`: it stays.
+    fn replaced(&mut self, name: &str, function: &Function) -> Result<Option<String>, Unsure> {
+        let FunctionArguments::List(list) = &function.args else { return Err(Unsure) };
+        let distinct = matches!(list.duplicate_treatment, Some(DuplicateTreatment::Distinct));
+        let arguments = arguments(function).ok_or(Unsure)?;
+        let argument = match (name, &arguments[..]) {
+            ("count", []) => {
+                self.found += 1;
+                return Ok(Some(format!("coalesce(sum({COUNT}), 0)")));
+            }
+            ("min" | "max", [_, _, ..]) => return Ok(None),
+            (_, [argument]) => *argument,
+            _ => return Err(Unsure),
+        };
+        self.found += 1;
+        // Values that differ are all there.
+        if distinct {
+            return Ok(None);
+        }
+        // The engines' copy must not say whose column it is.
+        let bare = bare(argument);
+        if self.belongs(argument)? {
+            return Ok(Some(match name {
+                "count" => format!("coalesce(sum({}), 0)", self.sent(format!("count({bare})"))),
+                "avg" => {
+                    let (sum, count) = (self.sent(format!("sum({bare})")), self.sent(format!("count({bare})")));
+                    format!("(sum({sum}) * 1.0 / sum({count}))")
+                }
+                // `total` of partial sums, where one may be NULL.
+                "total" => format!("total({})", self.sent(format!("total({bare})"))),
+                "sum" => format!("sum({})", self.sent(format!("sum({bare})"))),
+                _ => format!("{name}({})", self.sent(format!("{name}({bare})"))),
+            }));
+        }
+        Ok(match name {
+            "count" => Some(format!("coalesce(sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END), 0)")),
+            "sum" | "total" => Some(format!("{name}(({argument}) * {COUNT})")),
+            "avg" => Some(format!(
+                "(sum(({argument}) * {COUNT}) * 1.0 / sum(CASE WHEN ({argument}) IS NOT NULL THEN {COUNT} END))"
+            )),
+            // The least and the greatest do not change by being there more than once.
+            _ => None,
+        })
+    }
+}
+
+/// An expression without the qualifiers of its columns.
+fn bare(expr: &Expr) -> String {
+    struct Bare;
+    impl VisitorMut for Bare {
+        type Break = ();
+        fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+            if let Expr::CompoundIdentifier(parts) = expr
+                && let Some(name) = parts.last()
+            {
+                *expr = Expr::Identifier(Ident::new(name.value.to_ascii_lowercase()));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut expr = expr.clone();
+    let _ = expr.visit(&mut Bare);
+    expr.to_string()
+}
+
+impl VisitorMut for Split<'_> {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(name) if name.value.starts_with(MARK) => {}
+            Expr::Identifier(_) | Expr::CompoundIdentifier(_) => match self.columns.whose(expr) {
+                Ok(Whose::Ours(column, _)) => {
+                    self.partial.columns.insert(column);
+                }
+                Ok(Whose::Others) => {}
+                Err(Unsure) => return ControlFlow::Break(()),
+            },
+            Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => return ControlFlow::Break(()),
+            Expr::Function(function) => {
+                let name = function.name.to_string().to_ascii_lowercase();
+                let plain = function.over.is_none() && function.filter.is_none() && function.within_group.is_empty();
+                if !plain || WHOLE.contains(&&*name) {
+                    return ControlFlow::Break(());
+                }
+                let ours = function.to_string().contains(MARK);
+                if ours || !["count", "sum", "avg", "total", "min", "max"].contains(&&*name) {
+                    return ControlFlow::Continue(());
+                }
+                match self.replaced(&name, function) {
+                    Ok(None) => {}
+                    Ok(Some(sql)) => {
+                        let parsed = Parser::new(&PostgreSqlDialect {}).try_with_sql(&sql);
+                        match parsed.and_then(|mut parser| parser.parse_expr()) {
+                            Ok(parsed) => *expr = parsed,
+                            Err(_) => return ControlFlow::Break(()),
+                        }
+                    }
+                    Err(Unsure) => return ControlFlow::Break(()),
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}

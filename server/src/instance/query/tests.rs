@@ -1,0 +1,290 @@
+//! Statements over engines made of memory, compared with the same statements over one database that holds all they have.
+
+use super::*;
+use plinth_engine::rows::{Seen, encode_row, in_parts};
+use rusqlite::params_from_iter;
+
+/// Engines of three groups, the last of them empty.
+struct Memory {
+    groups: BTreeMap<String, Connection>,
+    /// What was asked.
+    asked: Mutex<Vec<String>>,
+    rows: Mutex<usize>,
+}
+
+/// Columns that are filled, by view; every view has `group_number` besides.
+const FILLED: [(&str, &[&str]); 3] = [
+    ("v$asm_file", &["file_number", "compound_index", "bytes", "space", "type", "redundancy", "blocks"]),
+    ("v$asm_alias", &["name", "file_number", "parent_index", "reference_index", "alias_directory"]),
+    ("v$asm_attribute", &["name", "value"]),
+];
+
+/// A generator of numbers that need not be good.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+fn row(columns: &[&str], number: i64, state: &mut u64) -> Vec<Value> {
+    let mut one = |names: &[&str]| Value::Text(names[next(state) as usize % names.len()].to_owned());
+    let value = |column: &&str| match *column {
+        "type" => one(&["DATAFILE", "ONLINELOG", "ARCHIVELOG"]),
+        "redundancy" => one(&["MIRROR", "HIGH"]),
+        "alias_directory" => one(&["Y", "N"]),
+        "name" => Value::Text(format!("name{number}")),
+        "value" if number % 3 == 0 => Value::Null,
+        "value" => one(&["x", "y"]),
+        "parent_index" => Value::Integer(number / 4),
+        "bytes" if number % 7 == 0 => Value::Null,
+        "bytes" | "space" | "blocks" => Value::Integer(number * 1000 % 7919),
+        _ => Value::Integer(number),
+    };
+    columns.iter().map(value).collect()
+}
+
+fn table(connection: &Connection, view: &str) {
+    let view = super::super::views::find(view).expect("a view");
+    let columns: Vec<String> =
+        view.columns.iter().map(|(name, kind)| format!("{name} {}", kind.declaration())).collect();
+    connection.execute_batch(&format!("CREATE TABLE {} ({})", view.name, columns.join(", "))).expect("a table");
+}
+
+fn insert(connection: &Connection, view: &str, columns: &[&str], row: &[Value]) {
+    let marks = vec!["?"; row.len()].join(", ");
+    let sql = format!("INSERT INTO {view} ({}) VALUES ({marks})", columns.join(", "));
+    connection.execute(&sql, params_from_iter(row.iter().map(Bound))).expect("a row");
+}
+
+/// The engines, and the database with everything.
+fn worlds() -> (Memory, Connection) {
+    let everything = Connection::open_in_memory().expect("a database");
+    functions::create(&everything, "tester")
+        .and_then(|()| psql::create_functions(&everything, "tester"))
+        .expect("functions");
+    let mut memory = Memory { groups: BTreeMap::new(), asked: Mutex::default(), rows: Mutex::default() };
+    let mut state = 1;
+    FILLED.iter().for_each(|(view, _)| table(&everything, view));
+    for (at, (group, rows)) in [("DATA", 100), ("FRA", 37), ("NONE", 0)].into_iter().enumerate() {
+        let number = at as i64 + 1;
+        let engine = Connection::open_in_memory().expect("a database");
+        for (view, columns) in FILLED {
+            table(&engine, view);
+            for file in 0..rows {
+                let mut row = row(columns, file + 256, &mut state);
+                insert(&engine, view, columns, &row);
+                for (column, value) in columns.iter().zip(&mut row) {
+                    if let (true, Value::Integer(value)) = (super::super::views::COMPOUND.contains(column), value) {
+                        *value += number << 24;
+                    }
+                }
+                row.push(Value::Integer(number));
+                insert(&everything, view, &[columns, &["group_number"][..]].concat(), &row);
+            }
+        }
+        memory.groups.insert(group.to_owned(), engine);
+    }
+    (memory, everything)
+}
+
+fn all_rows(connection: &Connection, sql: &str, parameters: &[Value]) -> Vec<Vec<Value>> {
+    let mut statement = connection.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
+    let width = statement.column_count();
+    for at in 1..=statement.parameter_count() {
+        statement.raw_bind_parameter(at, Bound(&parameters[at - 1])).expect("a parameter");
+    }
+    let mut found = Vec::new();
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next().unwrap_or_else(|error| panic!("{sql}: {error}")) {
+        let value = |at| Seen::from(row.get_ref(at).expect("a value")).to_value();
+        found.push((0..width).map(value).collect());
+    }
+    found
+}
+
+impl Source for Memory {
+    fn groups(&self) -> BTreeMap<String, u32> {
+        self.groups.keys().cloned().zip(1..).collect()
+    }
+
+    fn query(
+        &self,
+        group: &str,
+        sql: &str,
+        part: &mut dyn FnMut(usize, Vec<u8>) -> std::result::Result<(), AdminError>,
+    ) -> std::result::Result<(), AdminError> {
+        self.asked.lock().expect("no panic").push(sql.to_owned());
+        let rows = all_rows(&self.groups[group], sql, &[]);
+        *self.rows.lock().expect("no panic") += rows.len();
+        in_parts(&rows, |count, bytes| part(count, bytes.to_vec()))
+    }
+
+    fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError> {
+        Ok(Vec::new())
+    }
+
+    fn estimates(&self) -> Vec<Estimated> {
+        Vec::new()
+    }
+
+    fn password_users(&self) -> Vec<Vec<Value>> {
+        Vec::new()
+    }
+
+    fn user(&self) -> String {
+        "tester".to_owned()
+    }
+}
+
+fn sorted(mut rows: Vec<Vec<Value>>) -> Vec<Vec<u8>> {
+    let encoded = |row: &mut Vec<Value>| {
+        let mut bytes = Vec::new();
+        encode_row(row, &mut bytes);
+        bytes
+    };
+    let mut rows: Vec<Vec<u8>> = rows.iter_mut().map(encoded).collect();
+    rows.sort();
+    rows
+}
+
+/// Runs a statement both ways; returns how many rows engines sent.
+fn compare(memory: &Memory, everything: &Connection, query: &str, parameters: &[Value]) -> usize {
+    *memory.rows.lock().expect("no panic") = 0;
+    memory.asked.lock().expect("no panic").clear();
+    let ours = run(memory, query, parameters, &Cancel::default(), &mut Vec::new());
+    let ours = ours.unwrap_or_else(|error| panic!("{query}: {error}"));
+    let theirs = all_rows(everything, &psql::rewrite(query).expect("words").sql, parameters);
+    let asked = memory.asked.lock().expect("no panic").join("\n");
+    assert_eq!(sorted(ours.rows.clone()), sorted(theirs.clone()), "{query}\n{asked}\n{:?}\n{theirs:?}", ours.rows);
+    *memory.rows.lock().expect("no panic")
+}
+
+/// What each statement gives does not depend on who does the work, and of what engines can sum up they send little.
+#[test]
+fn plans_change_no_result() {
+    let (memory, everything) = worlds();
+    // A statement, and how many rows engines may send for it.
+    for (query, most) in [
+        ("SELECT group_number, type, COUNT(*) FROM v$asm_file GROUP BY group_number, type", 6),
+        ("SELECT type, count(*), sum(bytes) FROM v$asm_file GROUP BY type ORDER BY count(*) DESC, 1", 6),
+        ("SELECT count(*) FROM v$asm_file", 3),
+        (
+            "SELECT count(*), sum(bytes), avg(bytes), min(bytes), max(type), total(bytes), count(bytes) FROM v$asm_file",
+            3,
+        ),
+        ("SELECT count(*), avg(bytes), sum(bytes), min(bytes) FROM v$asm_file WHERE type = 'NOTHING'", 0),
+        ("SELECT group_number, avg(bytes + space) FROM v$asm_file f GROUP BY group_number", 3),
+        (
+            "SELECT group_number g, max(bytes) m FROM v$asm_file GROUP BY group_number HAVING count(*) > 50 ORDER BY m",
+            3,
+        ),
+        ("SELECT DISTINCT type FROM v$asm_file", 6),
+        ("SELECT count(DISTINCT type), count(DISTINCT redundancy) FROM v$asm_file", 12),
+        (
+            "SELECT f.type, round(sum(f.bytes) / 1048576.0, 2) AS mb FROM v$asm_file f WHERE f.group_number = 1 GROUP BY f.type",
+            3,
+        ),
+        ("SELECT count(*) FROM v$asm_file WHERE file_number > 300", 3),
+        ("SELECT count(*) FROM v$asm_file WHERE file_number > 300 AND group_number = 2", 1),
+        ("SELECT type, count(*) FROM v$asm_file WHERE bytes BETWEEN 1000 AND 5000 OR type LIKE 'ON%' GROUP BY 1", 6),
+        (
+            "SELECT a.name, f.type, count(*), sum(f.bytes) FROM v$asm_attribute a JOIN v$asm_file f ON f.group_number = a.group_number AND f.file_number < 270 WHERE a.name IN ('name256', 'name257') GROUP BY a.name, f.type",
+            160,
+        ),
+        (
+            "SELECT f.type, count(*), count(a.value), sum(length(a.value)) FROM v$asm_file f LEFT JOIN v$asm_attribute a ON a.group_number = f.group_number AND a.name = 'name256' GROUP BY f.type",
+            150,
+        ),
+        ("SELECT file_number, bytes FROM v$asm_file WHERE file_number = 270", 2),
+        ("SELECT file_number FROM v$asm_file WHERE group_number = 2 AND file_number IN (256, 270, -1)", 2),
+        ("SELECT file_number, type FROM v$asm_file ORDER BY bytes DESC, file_number, group_number LIMIT 5", 200),
+        ("SELECT file_number, bytes FROM v$asm_file ORDER BY bytes DESC, space, file_number LIMIT 5 OFFSET 2", 14),
+        ("SELECT bytes AS file_number FROM v$asm_file WHERE group_number = 1 ORDER BY file_number LIMIT 3", 100),
+        ("SELECT upper(name) FROM v$asm_alias WHERE lower(name) LIKE 'name27%' AND alias_directory <> 'Y'", 20),
+        ("SELECT count(*) FROM v$asm_file WHERE type = 5 OR bytes = '1000' OR file_number = '256'", 137),
+        ("SELECT max(bytes) - min(bytes), count(*) * 2 FROM v$asm_file WHERE NOT (type = 'DATAFILE')", 3),
+        ("SELECT type, (SELECT count(*) FROM v$asm_file g WHERE g.type = f.type) FROM v$asm_file f GROUP BY type", 300),
+        ("WITH v$asm_file AS (SELECT 1 AS type, 2 AS bytes) SELECT type, count(*) FROM v$asm_file GROUP BY type", 0),
+        ("WITH c AS (SELECT type, count(*) n FROM v$asm_file GROUP BY type) SELECT sum(n) FROM c", 6),
+        ("SELECT type, count(*) FROM v$asm_file GROUP BY type UNION ALL SELECT 'all', count(*) FROM v$asm_alias", 9),
+        ("SELECT count(*) FROM v$asm_file, v$asm_alias WHERE v$asm_file.file_number = v$asm_alias.file_number", 300),
+        (
+            "SELECT f.type, count(*) FROM v$asm_file f, v$asm_alias a WHERE f.group_number = a.group_number AND a.file_number = 256 GROUP BY f.type",
+            300,
+        ),
+        ("SELECT name, max(bytes) FROM v$asm_file, v$asm_attribute GROUP BY name", 300),
+        ("SELECT type, group_concat(DISTINCT redundancy) FROM v$asm_file GROUP BY type HAVING count(*) > 1000", 137),
+        ("SELECT type, count(*) OVER () FROM v$asm_file", 137),
+        ("SELECT type, count(*) FILTER (WHERE bytes > 10) FROM v$asm_file GROUP BY type", 137),
+        ("SELECT compound_index, count(*) FROM v$asm_file GROUP BY compound_index", 137),
+        (
+            "SELECT min(compound_index), max(compound_index), sum(group_number), count(group_number) FROM v$asm_file",
+            137,
+        ),
+        ("SELECT count(*) FROM v$asm_file WHERE compound_index = 16777472", 137),
+        ("SELECT sum(CASE WHEN type = 'DATAFILE' THEN bytes ELSE 0 END) FROM v$asm_file", 137),
+        ("SELECT CASE WHEN type = 'DATAFILE' THEN 'd' ELSE 'o' END k, count(*) FROM v$asm_file GROUP BY k", 6),
+        ("SELECT sum(1), count(1), count(NULL) FROM v$asm_file", 3),
+        ("SELECT type t, count(*) c FROM v$asm_file GROUP BY t HAVING c > 3 ORDER BY c, t", 6),
+        (
+            "WITH RECURSIVE t(path, i) AS (SELECT name, reference_index FROM v$asm_alias WHERE mod(parent_index, 16777216) = 64 UNION ALL SELECT t.path || '/' || a.name, a.reference_index FROM t JOIN v$asm_alias a ON a.parent_index = t.i) SELECT count(*), max(path) FROM t",
+            300,
+        ),
+    ] {
+        let sent = compare(&memory, &everything, query, &[]);
+        assert!(sent <= most, "{query}: engines sent {sent} rows, and {most} are enough");
+    }
+    let parameters = [Value::Text("DATAFILE".into()), Value::Integer(300)];
+    let query = "SELECT count(*) FROM v$asm_file WHERE type = $1 AND file_number > $2";
+    assert!(compare(&memory, &everything, query, &parameters) <= 3);
+}
+
+/// Statements put together at random: what is selected, from what, under which conditions.
+#[test]
+fn plans_of_random_statements_change_no_result() {
+    const KEYS: [&str; 6] = ["type", "f.redundancy", "group_number", "f.file_number % 5", "upper(f.type)", "bytes"];
+    const SUMS: [&str; 10] = [
+        "count(*)",
+        "sum(f.bytes)",
+        "avg(f.space)",
+        "min(type)",
+        "max(f.bytes + 1)",
+        "count(f.bytes)",
+        "sum(group_number)",
+        "count(DISTINCT type)",
+        "coalesce(sum(bytes), 0) / count(*)",
+        "total(blocks * 2)",
+    ];
+    const CONDITIONS: [&str; 10] = [
+        "f.type = 'DATAFILE'",
+        "bytes > 3000",
+        "f.bytes IS NULL",
+        "group_number <> 2",
+        "group_number = 1",
+        "(type LIKE '%LOG' OR space < 100)",
+        "NOT f.redundancy = 'HIGH'",
+        "file_number % 2 = 0",
+        "f.file_number IN (256, 257, 290)",
+        "space BETWEEN 10 AND 4000",
+    ];
+    let (memory, everything) = worlds();
+    let mut state = 7;
+    for _ in 0..600 {
+        let mut some = |from: &[&'static str], most: u64| -> Vec<&'static str> {
+            (0..next(&mut state) % (most + 1)).map(|_| from[next(&mut state) as usize % from.len()]).collect()
+        };
+        let (mut keys, sums, conditions) = (some(&KEYS, 2), some(&SUMS, 3), some(&CONDITIONS, 3));
+        keys.dedup();
+        let columns: Vec<&str> = keys.iter().chain(&sums).copied().collect();
+        if columns.is_empty() {
+            continue;
+        }
+        let mut query = format!("SELECT {} FROM v$asm_file f", columns.join(", "));
+        if !conditions.is_empty() {
+            query += &format!(" WHERE {}", conditions.join(" AND "));
+        }
+        if !keys.is_empty() && !sums.is_empty() {
+            query += &format!(" GROUP BY {}", keys.join(", "));
+        }
+        compare(&memory, &everything, &query, &[]);
+    }
+}

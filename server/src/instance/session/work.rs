@@ -1,0 +1,128 @@
+//! `EXPLAIN WORK`: the plan as a result set, and in one sentence.
+//!
+//! A row for each way that mirrors take, in the order in which they are carried out, and a last one, `TOTAL`, that sums them up.
+//! Minutes are told where a rebalance has been measured since the mount.
+
+use super::{At, Context, Notice, Places, Refusal, Result, at_disk, note};
+use crate::{
+    alert,
+    engine::protocol::Request,
+    instance::{
+        query::{Column, Estimated, Table},
+        views::Type,
+    },
+    sql::statement::Work,
+};
+use plinth_engine::admin::{self, Conversion, Estimate, PlannedStep, Value};
+
+/// The columns of a plan.
+pub(super) fn columns() -> Vec<Column> {
+    let column = |(name, kind): (&str, Type)| Column { name: name.to_owned(), kind };
+    let columns = [
+        ("step", Type::Integer),
+        ("pass", Type::Text),
+        ("from_disk", Type::Text),
+        ("to_disk", Type::Text),
+        ("aus", Type::Integer),
+        ("mib", Type::Integer),
+        ("est_minutes", Type::Integer),
+        ("why", Type::Text),
+    ];
+    columns.map(column).to_vec()
+}
+
+fn number(number: u64) -> Value {
+    Value::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn table(estimate: &Estimate, power: Option<u32>) -> Table {
+    let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
+    let minutes = |mirrors| estimate.rate.and_then(|rate| rate.minutes(mirrors, power)).map_or(Value::Null, number);
+    let mib = |mirrors: u64| number(mirrors.saturating_mul(estimate.au_size) >> 20);
+    let row = |(step, one): (u64, &PlannedStep)| {
+        vec![
+            number(step),
+            Value::Text(one.pass.clone()),
+            text(&one.from),
+            text(&one.to),
+            number(one.mirrors),
+            mib(one.mirrors),
+            minutes(one.mirrors),
+            Value::Text(one.why.clone()),
+        ]
+    };
+    let mut rows: Vec<Vec<Value>> = (1..).zip(&estimate.steps).map(row).collect();
+    let mut why = format!("the least possible is {} AUs", estimate.least);
+    if let Some(rate) = estimate.rate {
+        why += &format!("; the last rebalance moved {} a minute with power {}", rate.per_minute, rate.power);
+    }
+    rows.push(vec![
+        Value::Null,
+        Value::Text("TOTAL".to_owned()),
+        Value::Null,
+        Value::Null,
+        number(estimate.work),
+        mib(estimate.work),
+        minutes(estimate.work),
+        Value::Text(why),
+    ]);
+    Table { columns: columns(), rows }
+}
+
+impl Context {
+    /// What a statement would move. Nothing is changed.
+    pub(super) fn explain(
+        &self,
+        (id, group): (&str, &At<String>),
+        work: &Work,
+        power: Option<u32>,
+        at: usize,
+        notices: &mut Vec<Notice>,
+    ) -> Result<Table> {
+        let (asked, places) = match work {
+            Work::Exchange(add, drop) => {
+                let (exchange, places) = self.disks_of(add, drop)?;
+                (admin::Work::Exchange(exchange), places)
+            }
+            Work::Resize(resizes) => (admin::Work::Resize(resizes.clone()), Places::new()),
+            Work::Convert(to) => (admin::Work::Convert(Conversion(*to)), Places::new()),
+        };
+        let engine = self.engine(group)?;
+        let estimate: Estimate =
+            engine.estimate(&Request::Estimate(asked)).map_err(|error| -> Refusal { at_disk(error, &places, at) })?;
+        let (work, least) = (estimate.work, estimate.least);
+        let size = work.saturating_mul(estimate.au_size) >> 20;
+        notices.push(note(format!("{work} AUs would move, {size} MiB at most; the least possible is {least} AUs")));
+        let table = table(&estimate, power);
+        let (group, id, when) = (group.value.clone(), id.to_owned(), alert::now());
+        self.instance.keep_estimate(Estimated { group, id, when, estimate });
+        Ok(table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_engine::admin::Rate;
+
+    /// The rows are the steps and their sum; without a measurement nothing is said of minutes.
+    #[test]
+    fn a_plan_is_a_table() {
+        let step = |mirrors| PlannedStep {
+            pass: "BALANCE".to_owned(),
+            from: Some("A".to_owned()),
+            to: None,
+            mirrors,
+            why: "so".to_owned(),
+        };
+        let mut estimate =
+            Estimate { work: 30, least: 29, au_size: 4 << 20, steps: vec![step(10), step(20)], rate: None };
+        let unknown = table(&estimate, None);
+        assert_eq!(unknown.rows.len(), 3);
+        assert!(unknown.rows.iter().all(|row| row.len() == unknown.columns.len() && row[6] == Value::Null));
+        assert_eq!(unknown.rows[2][4..6], [Value::Integer(30), Value::Integer(120)]);
+        estimate.rate = Some(Rate { per_minute: 10, power: 8 });
+        assert_eq!(table(&estimate, Some(4)).rows[2][6], Value::Integer(6));
+        assert_eq!(table(&estimate, Some(0)).rows[2][6], Value::Null);
+    }
+}

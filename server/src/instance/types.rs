@@ -1,0 +1,534 @@
+//! Types that follow from the text: of a result's columns and of parameters, before anything runs.
+//!
+//! SQLite knows the type of a column that a view declares. Of expressions it knows nothing; clients that prepare
+//! statements want to know beforehand. So: the table of functions below, what they make of their arguments, and what a
+//! parameter is compared with. Whatever does not follow is `None`.
+
+use super::{
+    psql::{WORDS_MAX, operands},
+    views::{self, Type},
+};
+use crate::sql::tokens::{Kind, Text, Token};
+
+const INTEGERS: [&str; 18] = [
+    "ascii",
+    "count",
+    "dense_rank",
+    "instr",
+    "length",
+    "level",
+    "ntile",
+    "octet_length",
+    "pg_backend_pid",
+    "position",
+    "rank",
+    "regexp_count",
+    "row_number",
+    "strpos",
+    "unicode",
+    "char_length",
+    "plinth_int",
+    "sign",
+];
+const REALS: [&str; 18] = [
+    "acos",
+    "asin",
+    "atan",
+    "avg",
+    "cos",
+    "cume_dist",
+    "exp",
+    "ln",
+    "log",
+    "months_between",
+    "percent_rank",
+    "plinth_number",
+    "power",
+    "pow",
+    "sin",
+    "sqrt",
+    "total",
+    "to_number",
+];
+const TEXTS: [&str; 51] = [
+    "add_months",
+    "chr",
+    "concat",
+    "concat_ws",
+    "current_catalog",
+    "current_database",
+    "current_schema",
+    "current_user",
+    "date",
+    "datetime",
+    "format",
+    "format_type",
+    "group_concat",
+    "hex",
+    "initcap",
+    "last_day",
+    "left",
+    "listagg",
+    "lower",
+    "lpad",
+    "ltrim",
+    "now",
+    "obj_description",
+    "pg_get_userbyid",
+    "pg_size_pretty",
+    "printf",
+    "quote",
+    "quote_ident",
+    "quote_literal",
+    "regexp_replace",
+    "regexp_substr",
+    "replace",
+    "reverse",
+    "right",
+    "rpad",
+    "rtrim",
+    "session_user",
+    "split_part",
+    "strftime",
+    "string_agg",
+    "substr",
+    "substring",
+    "sys_connect_by_path",
+    "time",
+    "to_char",
+    "to_date",
+    "to_timestamp",
+    "translate",
+    "trim",
+    "upper",
+    "version",
+];
+/// What they give is of the type of what they get: all arguments from this one on.
+const SAME: [(&str, usize, usize); 18] = [
+    // (name, first argument that counts, every so many)
+    ("abs", 0, 9),
+    ("ceil", 0, 9),
+    ("ceiling", 0, 9),
+    ("coalesce", 0, 1),
+    ("first_value", 0, 9),
+    ("floor", 0, 9),
+    ("greatest", 0, 1),
+    ("ifnull", 0, 1),
+    ("lag", 0, 9),
+    ("last_value", 0, 9),
+    ("lead", 0, 9),
+    ("least", 0, 1),
+    ("max", 0, 1),
+    ("min", 0, 1),
+    ("mod", 0, 1),
+    ("nullif", 0, 9),
+    ("nvl", 0, 1),
+    ("nvl2", 1, 1),
+];
+const COMPARISONS: [&str; 11] = ["=", "<", ">", "<=", ">=", "<>", "!=", "==", "~", "!~", "~*"];
+const PREDICATES: [&str; 12] =
+    ["AND", "OR", "NOT", "LIKE", "ILIKE", "IN", "IS", "BETWEEN", "EXISTS", "REGEXP", "ISNULL", "NOTNULL"];
+const TIMES: [&str; 7] =
+    ["sysdate", "systimestamp", "current_date", "current_time", "current_timestamp", "localtimestamp", "user"];
+
+/// The types of the columns of a query's result, where they follow from its text, if it says `count` of them.
+#[must_use]
+pub fn of_columns(query: &str, count: usize) -> Vec<Option<Type>> {
+    let Ok(text) = Text::new(query) else { return vec![None; count] };
+    let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
+    let items = items(&tokens).unwrap_or_default();
+    if items.len() != count {
+        // With a `*` in it: the column's own types are known anyway.
+        return vec![None; count];
+    }
+    items.into_iter().map(|item| of(without_alias(item))).collect()
+}
+
+/// The types of `$1`, `$2` ..., from what they are compared with.
+#[must_use]
+pub fn of_parameters(query: &str) -> Vec<Option<Type>> {
+    let Ok(text) = Text::new(query) else { return Vec::new() };
+    let tokens: Vec<Token> = text.statements().flatten().cloned().collect();
+    let mut found: Vec<Option<Type>> = Vec::new();
+    if tokens.len() > WORDS_MAX {
+        // It will be refused.
+        return found;
+    }
+    for (at, token) in tokens.iter().enumerate() {
+        let Kind::Symbol(symbol) = &token.kind else { continue };
+        let number: Option<usize> = symbol.strip_prefix('$').and_then(|digits| digits.parse().ok());
+        let Some(index) = number.and_then(|number| number.checked_sub(1)).filter(|index| *index < 1000) else {
+            continue;
+        };
+        if found.len() <= index {
+            found.resize(index + 1, None);
+        }
+        if let Some(known @ None) = found.get_mut(index) {
+            *known = compared_with(&tokens, at);
+        }
+    }
+    found
+}
+
+fn compared_with(tokens: &[Token], at: usize) -> Option<Type> {
+    let token = |at: usize| tokens.get(at);
+    let next = token(at + 1);
+    if next.is_some_and(|next| next.is_symbol("::")) {
+        return declared(tokens.get(at + 2..)?);
+    }
+    let before = at.checked_sub(1).and_then(token)?;
+    if before.is_symbol("(")
+        && next.is_some_and(|next| next.is("AS"))
+        && at.checked_sub(2).and_then(token).is_some_and(|cast| cast.is("CAST"))
+    {
+        return declared(tokens.get(at + 2..)?);
+    }
+    let operand_before = |end: usize| of(tokens.get(operands::start(tokens, end)?..end)?);
+    let is_comparison = |token: &Token| COMPARISONS.iter().any(|symbol| token.is_symbol(symbol));
+    if before.is("LIMIT") || before.is("OFFSET") || before.is("FIRST") {
+        return Some(Type::Integer);
+    }
+    if before.is("LIKE") || before.is("ILIKE") || before.is_symbol("||") {
+        return Some(Type::Text);
+    }
+    if is_comparison(before) || before.is("BETWEEN") {
+        return operand_before(at - 1);
+    }
+    if before.is("AND") && at.checked_sub(3).and_then(token).is_some_and(|word| word.is("BETWEEN")) {
+        return operand_before(at - 3);
+    }
+    if let Some(next) = next
+        && is_comparison(next)
+    {
+        return of(tokens.get(at + 2..operands::end(tokens, at + 2))?);
+    }
+    // IN ($1, $2)
+    let open = tokens.get(..at)?.iter().rposition(|token| token.is_symbol("("))?;
+    let within = tokens.get(open + 1..at)?;
+    let listed = within.iter().all(|token| {
+        token.is_symbol(",")
+            || matches!(&token.kind, Kind::Symbol(symbol) if symbol.starts_with('$'))
+            || matches!(token.kind, Kind::Number(_) | Kind::String(_))
+    });
+    let word = open.checked_sub(1).and_then(token)?;
+    if listed && word.is("IN") {
+        let negated = open.checked_sub(2).and_then(token).is_some_and(|word| word.is("NOT"));
+        return operand_before(open - 1 - usize::from(negated));
+    }
+    None
+}
+
+/// The items of the first SELECT's list.
+fn items(tokens: &[Token]) -> Option<Vec<&[Token]>> {
+    let mut depth = 0_usize;
+    let mut select = None;
+    for (at, token) in tokens.iter().enumerate() {
+        if token.is_symbol("(") {
+            depth += 1;
+        } else if token.is_symbol(")") {
+            depth = depth.saturating_sub(1);
+        } else if depth == 0 && token.is("SELECT") {
+            select = Some(at + 1);
+            break;
+        }
+    }
+    let mut list = tokens.get(select?..)?;
+    if list.first().is_some_and(|first| first.is("DISTINCT") || first.is("ALL")) {
+        list = list.get(1..)?;
+    }
+    let ends = |token: &Token| {
+        ["FROM", "UNION", "INTERSECT", "EXCEPT", "MINUS", "WHERE", "GROUP", "ORDER", "LIMIT", "FETCH"]
+            .iter()
+            .any(|word| token.is(word))
+    };
+    let list = operands::split(list, ends).into_iter().next()?;
+    let items = operands::split(list, |token| token.is_symbol(","));
+    items.iter().all(|item| !item.last().is_none_or(|last| last.is_symbol("*"))).then_some(items)
+}
+
+/// An item without its `AS name`, or its name alone.
+fn without_alias(item: &[Token]) -> &[Token] {
+    let as_at = operands::split(item, |token| token.is("AS")).first().map_or(item.len(), |part| part.len());
+    let item = item.get(..as_at).unwrap_or_default();
+    match item {
+        [.., before, last] => {
+            let is_name = matches!(last.kind, Kind::Word(_) | Kind::Quoted(_)) && !last.is("END");
+            let ends_operand = match &before.kind {
+                Kind::Symbol(symbol) => symbol == ")" || symbol.starts_with('$'),
+                Kind::Word(_) => before.is("END") || operands::is_operand_word(before),
+                _ => true,
+            };
+            if is_name && ends_operand { item.get(..item.len() - 1).unwrap_or_default() } else { item }
+        }
+        _ => item,
+    }
+}
+
+/// The type of an expression.
+fn of(tokens: &[Token]) -> Option<Type> {
+    of_depth(tokens, 0)
+}
+
+fn of_depth(tokens: &[Token], depth: usize) -> Option<Type> {
+    // Deeper than people write, and what they send may be anything.
+    if depth > 40 {
+        return None;
+    }
+    let inner = |tokens: &[Token]| of_depth(tokens, depth + 1);
+    let first = tokens.first()?;
+    if first.is_symbol("(") && operands::closing(tokens, 0) == Some(tokens.len() - 1) {
+        let inside = tokens.get(1..tokens.len() - 1)?;
+        return match inside.first() {
+            Some(word) if word.is("SELECT") => inner(without_alias(items(inside)?.first()?)),
+            _ => inner(inside),
+        };
+    }
+    if first.is("CASE") {
+        return (operands::end(tokens, 0) == tokens.len()).then(|| of_case(tokens, depth)).flatten();
+    }
+    if tokens.iter().any(|token| PREDICATES.iter().any(|word| token.is(word)) || is_comparison(token)) {
+        let outside = |parts: Vec<&[Token]>| parts.len() > 1;
+        if outside(operands::split(tokens, |token| {
+            PREDICATES.iter().any(|word| token.is(word)) || is_comparison(token)
+        })) {
+            return Some(Type::Integer);
+        }
+    }
+    if operands::split(tokens, |token| token.is_symbol("||")).len() > 1 {
+        return Some(Type::Text);
+    }
+    let is_binary = |at: usize| at > 0 && operands::start(tokens, at).is_some();
+    let mut operators = Vec::new();
+    let mut level = 0_usize;
+    for (at, token) in tokens.iter().enumerate() {
+        if token.is_symbol("(") {
+            level += 1;
+        } else if token.is_symbol(")") {
+            level = level.saturating_sub(1);
+        } else if level == 0 && ["+", "-", "*", "/", "%"].iter().any(|symbol| token.is_symbol(symbol)) && is_binary(at)
+        {
+            operators.push(at);
+        }
+    }
+    if !operators.is_empty() {
+        if operators.iter().any(|at| tokens.get(*at).is_some_and(|token| token.is_symbol("/"))) {
+            return Some(Type::Real);
+        }
+        let mut from = 0;
+        let mut parts = Vec::new();
+        for at in operators.into_iter().chain([tokens.len()]) {
+            parts.push(tokens.get(from..at)?);
+            from = at + 1;
+        }
+        return numbers(parts.into_iter().map(inner));
+    }
+    if let Some(cast) = tokens.iter().rposition(|token| token.is_symbol("::"))
+        && operands::end(tokens, 0) == tokens.len()
+    {
+        return declared(tokens.get(cast + 1..)?);
+    }
+    match &first.kind {
+        Kind::Symbol(symbol) if (symbol == "-" || symbol == "+") && tokens.len() > 1 => return inner(tokens.get(1..)?),
+        Kind::String(_) if tokens.len() == 1 => return Some(Type::Text),
+        Kind::Number(digits) if tokens.len() == 1 => {
+            return Some(if digits.contains(['.', 'e', 'E']) { Type::Real } else { Type::Integer });
+        }
+        Kind::Word(_) | Kind::Quoted(_) => {}
+        _ => return None,
+    }
+    if let Some(open) = tokens.iter().position(|token| token.is_symbol("(")) {
+        let close = operands::closing(tokens, open)?;
+        // Behind it an aggregate may have FILTER, OVER, WITHIN GROUP.
+        let behind = tokens.get(close + 1);
+        if behind.is_some_and(|word| !(word.is("OVER") || word.is("FILTER") || word.is("WITHIN"))) {
+            return None;
+        }
+        let name = open.checked_sub(1).and_then(|at| tokens.get(at))?;
+        let (Kind::Word(name) | Kind::Quoted(name)) = &name.kind else { return None };
+        return of_call(&name.to_lowercase(), tokens.get(open + 1..close)?, depth);
+    }
+    let last = tokens.last()?;
+    let dotted = tokens.len() > 1 && tokens.get(tokens.len() - 2)?.is_symbol(".");
+    match &last.kind {
+        Kind::Word(name) | Kind::Quoted(name) if dotted || tokens.len() == 1 => of_name(&name.to_lowercase()),
+        Kind::String(_) if tokens.len() == 2 => Some(Type::Text),
+        _ => None,
+    }
+}
+
+fn is_comparison(token: &Token) -> bool {
+    COMPARISONS.iter().any(|symbol| token.is_symbol(symbol))
+}
+
+fn of_name(name: &str) -> Option<Type> {
+    match name {
+        "rownum" | "level" | "inst_id" | "true" | "false" => return Some(Type::Integer),
+        name if TIMES.contains(&name) => return Some(Type::Text),
+        _ => {}
+    }
+    let columns = views::all().flat_map(|view| view.columns).filter(|(column, _)| *column == name);
+    let mut kinds = columns.map(|(_, kind)| *kind);
+    let first = kinds.next()?;
+    kinds.all(|kind| kind == first).then_some(first)
+}
+
+fn of_call(name: &str, inside: &[Token], depth: usize) -> Option<Type> {
+    let inside = match inside.first() {
+        Some(first) if first.is("DISTINCT") => inside.get(1..)?,
+        _ => inside,
+    };
+    let arguments = operands::split(inside, |token| token.is_symbol(","));
+    let inner = |tokens: &[Token]| of_depth(tokens, depth + 1);
+    let first = || arguments.first().and_then(|first| inner(first));
+    if INTEGERS.contains(&name) {
+        return Some(Type::Integer);
+    }
+    if REALS.contains(&name) {
+        return Some(Type::Real);
+    }
+    if TEXTS.contains(&name) {
+        return Some(Type::Text);
+    }
+    if let Some((_, from, step)) = SAME.iter().find(|(same, ..)| *same == name) {
+        return together(
+            arguments.iter().skip(*from).step_by(*step).map(|argument| (is_null(argument), inner(argument))),
+        );
+    }
+    match name {
+        "sum" => first().filter(|kind| *kind != Type::Text),
+        // Of a time it is a time.
+        "trunc" | "round" => first().map(|kind| if kind == Type::Text { Type::Text } else { Type::Real }),
+        "decode" => {
+            let results = arguments.iter().enumerate().skip(2);
+            let otherwise = arguments.len() % 2 == 0;
+            let results = results.filter(|(at, _)| at % 2 == 0 || otherwise && at + 1 == arguments.len());
+            together(results.map(|(_, argument)| (is_null(argument), inner(argument))))
+        }
+        "cast" => declared(operands::split(inside, |token| token.is("AS")).get(1)?),
+        _ => None,
+    }
+}
+
+fn of_case(tokens: &[Token], depth: usize) -> Option<Type> {
+    let mut results = Vec::new();
+    let (mut level, mut from) = (0_usize, None);
+    for (at, token) in tokens.iter().enumerate() {
+        if token.is_symbol("(") || token.is("CASE") {
+            level += 1;
+        } else if token.is_symbol(")") {
+            level = level.saturating_sub(1);
+        }
+        if level == 1 && (token.is("WHEN") || token.is("ELSE") || token.is("END")) {
+            results.extend(from.take().and_then(|from| tokens.get(from..at)));
+        }
+        if level == 1 && (token.is("THEN") || token.is("ELSE")) {
+            from = Some(at + 1);
+        }
+        if token.is("END") {
+            level = level.saturating_sub(1);
+        }
+    }
+    together(results.into_iter().map(|result| (is_null(result), of_depth(result, depth + 1))))
+}
+
+fn is_null(tokens: &[Token]) -> bool {
+    matches!(tokens, [one] if one.is("NULL"))
+}
+
+/// The type of what may be any of these; NULLs are of every type.
+fn together(kinds: impl Iterator<Item = (bool, Option<Type>)>) -> Option<Type> {
+    let mut found = None;
+    for (_, kind) in kinds.filter(|(is_null, _)| !is_null) {
+        found = match (found, kind?) {
+            (None, kind) => Some(kind),
+            (Some(found), kind) if found == kind => Some(kind),
+            (Some(Type::Integer | Type::Real), Type::Integer | Type::Real) => Some(Type::Real),
+            _ => return None,
+        };
+    }
+    found
+}
+
+/// The type of a sum.
+fn numbers(kinds: impl Iterator<Item = Option<Type>>) -> Option<Type> {
+    together(kinds.map(|kind| (false, kind))).filter(|kind| *kind != Type::Text)
+}
+
+/// The type that a name of PostgreSQL's or Oracle's means.
+fn declared(tokens: &[Token]) -> Option<Type> {
+    let name = match tokens {
+        [schema, dot, name, ..] if schema.is("pg_catalog") && dot.is_symbol(".") => name,
+        [name, ..] => name,
+        [] => return None,
+    };
+    let (Kind::Word(name) | Kind::Quoted(name)) = &name.kind else { return None };
+    Some(match name.to_lowercase().as_str() {
+        "int" | "int2" | "int4" | "int8" | "integer" | "bigint" | "smallint" | "oid" => Type::Integer,
+        "real" | "float" | "float4" | "float8" | "double" | "numeric" | "decimal" | "number" => Type::Real,
+        "text" | "varchar" | "varchar2" | "char" | "character" | "nvarchar2" | "date" | "timestamp" | "timestamptz" => {
+            Type::Text
+        }
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_follow_from_functions() {
+        for (expression, kind) in [
+            ("count(*)", Some(Type::Integer)),
+            ("COUNT(DISTINCT name) n", Some(Type::Integer)),
+            ("sum(total_mb) AS mb", Some(Type::Integer)),
+            ("sum(read_time)", Some(Type::Real)),
+            ("sum(nobody_knows)", None),
+            ("avg(total_mb)", Some(Type::Real)),
+            ("upper(name)", Some(Type::Text)),
+            ("max(d.total_mb)", Some(Type::Integer)),
+            ("total_mb - free_mb used", Some(Type::Integer)),
+            ("(total_mb - free_mb) / total_mb * 100", Some(Type::Real)),
+            ("round(free_mb / 1024, 1)", Some(Type::Real)),
+            ("trunc(sysdate)", Some(Type::Text)),
+            ("name || '/' || path", Some(Type::Text)),
+            ("nvl(name, 'x')", Some(Type::Text)),
+            ("nvl(free_mb, 0.5)", Some(Type::Real)),
+            ("decode(state, 'NORMAL', 1, 'HUNG', 2, NULL)", Some(Type::Integer)),
+            ("decode(1, 2, 'a', 3)", None),
+            ("CASE WHEN free_mb > 1 THEN 'a' ELSE NULL END x", Some(Type::Text)),
+            ("case when 1 = 1 then (case when 2 = 2 then 3 end) else 4 end", Some(Type::Integer)),
+            ("cast(name AS varchar2(30))", Some(Type::Text)),
+            ("'5'::int", Some(Type::Integer)),
+            ("free_mb > 100", Some(Type::Integer)),
+            ("-1", Some(Type::Integer)),
+            ("count(*) over (partition by name)", Some(Type::Integer)),
+            ("(select max(free_mb) from v$asm_disk)", Some(Type::Integer)),
+            ("state", Some(Type::Text)),
+            ("bytes", Some(Type::Integer)),
+            ("$1", None),
+        ] {
+            assert_eq!(of_columns(&format!("SELECT {expression} FROM v$asm_disk d"), 1), [kind], "{expression}");
+        }
+        assert_eq!(of_columns("SELECT *, 1 FROM x", 5), [None; 5]);
+        assert_eq!(
+            of_columns("WITH a AS (SELECT 'x' FROM b) SELECT 1, 'y'", 2),
+            [Some(Type::Integer), Some(Type::Text)]
+        );
+    }
+
+    #[test]
+    fn parameters_are_what_they_are_compared_with() {
+        for (query, kinds) in [
+            ("SELECT 1 FROM t WHERE group_number = $1 AND name = $2", &[Some(Type::Integer), Some(Type::Text)][..]),
+            ("SELECT $1::int, CAST($2 AS text), $3", &[Some(Type::Integer), Some(Type::Text), None]),
+            ("SELECT 1 WHERE $1 < d.read_time", &[Some(Type::Real)]),
+            ("SELECT 1 WHERE mod(group_number, 4) BETWEEN $1 AND $2", &[Some(Type::Integer), Some(Type::Integer)]),
+            ("SELECT 1 WHERE name LIKE $1 LIMIT $2", &[Some(Type::Text), Some(Type::Integer)]),
+            ("SELECT 1 WHERE disk_number NOT IN (1, $2, $1)", &[Some(Type::Integer), Some(Type::Integer)]),
+            ("SELECT 1 WHERE rownum <= $1", &[Some(Type::Integer)]),
+        ] {
+            assert_eq!(of_parameters(query), kinds, "{query}");
+        }
+    }
+}

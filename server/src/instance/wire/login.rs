@@ -1,0 +1,147 @@
+//! Who comes over the network says who he is, and proves it: SCRAM-SHA-256, whatever the name.
+//!
+//! Whatever is wrong, a name that nobody has or a password, the client is told the same, and a moment later, so that
+//! guessing is slow. The alert log has a line for each failure, up to some a minute: more are counted.
+
+use super::{
+    Connection, Door, End, LOGIN_MAX, scram,
+    scram::{Exchange, Failure},
+};
+use crate::{
+    instance::{Access, lock},
+    refusal::{Refusal, state},
+};
+use pgwire::messages::{PgWireBackendMessage as Message, startup::Authentication};
+use plinth_engine::event::Severity;
+use std::{
+    net::SocketAddr,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long a failure is kept from the client.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Lines in the alert log for failures of one minute.
+const LINES_MAX: u32 = 20;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Failures of this minute.
+#[derive(Default)]
+pub(super) struct Failures(Mutex<Option<(Instant, u32)>>);
+
+impl Failures {
+    /// Counts one; whether it gets a line, and how many before it got none.
+    fn count(&self, now: Instant) -> (bool, u32) {
+        let mut counted = lock(&self.0);
+        match *counted {
+            Some((since, count)) if now.duration_since(since) < MINUTE => {
+                *counted = Some((since, count.saturating_add(1)));
+                (count < LINES_MAX, 0)
+            }
+            earlier => {
+                *counted = Some((now, 1));
+                (true, earlier.map_or(0, |(_, count)| count.saturating_sub(LINES_MAX)))
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// From the name a client says to its role.
+    pub(super) fn log_in(
+        &mut self,
+        user: &str,
+        from: SocketAddr,
+        door: &Door,
+        deadline: Instant,
+    ) -> Result<Access, End> {
+        match self.prove(user, door, deadline) {
+            Ok(()) => {}
+            Err(Some(failure)) => return Err(self.rejected(user, from, failure).into()),
+            Err(None) => return Err(End::Gone),
+        }
+        // Dropped meanwhile?
+        self.instance.role(user).ok_or_else(|| self.rejected(user, from, Failure::WrongProof).into())
+    }
+
+    /// The exchange of SCRAM; an error without a failure: the client is gone.
+    fn prove(&mut self, user: &str, door: &Door, deadline: Instant) -> Result<(), Option<Failure>> {
+        let encrypted = self.stream.tls().is_some();
+        let binding = door.tls.as_ref().and_then(|tls| tls.binding.as_deref()).filter(|_| encrypted);
+        let mut offered = vec![scram::PLAIN.to_owned()];
+        if binding.is_some() {
+            offered.insert(0, scram::BOUND.to_owned());
+        }
+        self.say(Authentication::SASL(offered.clone()))?;
+        let mut chosen = self.password_message(deadline)?;
+        let malformed = |_| Some(Failure::Malformed("the client's answer is cut short"));
+        let mechanism = chosen.string().map_err(malformed)?;
+        if !offered.contains(&mechanism) {
+            return Err(Some(Failure::Malformed("the client wants a mechanism that was not offered")));
+        }
+        let length = usize::try_from(chosen.i32().map_err(malformed)?).unwrap_or(usize::MAX);
+        let first = chosen.take(length).map_err(malformed)?;
+        let verifier = self.instance.verifier(user);
+        let (exchange, answer) = Exchange::first(verifier, first, binding, mechanism == scram::BOUND)?;
+        self.say(Authentication::SASLContinue(answer.into_bytes().into()))?;
+        let last = self.password_message(deadline)?;
+        let answer = exchange.last(&last.bytes)?;
+        // Sent with what follows.
+        self.send(&Message::Authentication(Authentication::SASLFinal(answer.into_bytes().into()))).map_err(|_| None)
+    }
+
+    fn say(&mut self, what: Authentication) -> Result<(), Option<Failure>> {
+        self.send(&Message::Authentication(what)).and_then(|()| self.flush()).map_err(|_| None)
+    }
+
+    fn password_message(&mut self, deadline: Instant) -> Result<super::Body, Option<Failure>> {
+        match self.message(Some(deadline), LOGIN_MAX) {
+            Ok((b'p', body)) => Ok(body),
+            Err(End::Gone) => Err(None),
+            Ok(_) | Err(End::Refused(_)) => Err(Some(Failure::Malformed("the client sends something else"))),
+        }
+    }
+
+    /// Tells a failure: to the alert log why, to the client only that.
+    fn rejected(&self, user: &str, from: SocketAddr, failure: Failure) -> Refusal {
+        let user: String = user.chars().filter(|character| !character.is_control()).take(64).collect();
+        let why = match failure {
+            Failure::WrongProof => "no such user, or a wrong password",
+            Failure::Downgraded => {
+                "somebody in between has another certificate, or the client was told that it cannot bind"
+            }
+            Failure::NoRandomness => "the operating system gives no random bytes",
+            Failure::Malformed(what) => what,
+        };
+        let (has_line, before) = self.doorman.failures.count(Instant::now());
+        if before > 0 {
+            let text = format!("{before} more logins failed in the minute before the next line");
+            self.instance.alert().line(Severity::Warning, "instance", &text);
+        }
+        if has_line {
+            let text = format!("login of \"{user}\" from {from} failed: {why}");
+            self.instance.alert().line(Severity::Warning, "instance", &text);
+        }
+        thread::sleep(PAUSE);
+        match failure {
+            Failure::Malformed(what) => Refusal::new(state::PROTOCOL, what),
+            _ => Refusal::new(state::WRONG_PASSWORD, format!("password authentication failed for user \"{user}\"")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_failures_is_counted_not_written() {
+        let failures = Failures::default();
+        let start = Instant::now();
+        let lines = (0..1000).filter(|_| failures.count(start).0).count();
+        assert_eq!(lines, LINES_MAX as usize);
+        assert_eq!(failures.count(start + MINUTE), (true, 1000 - LINES_MAX));
+        assert_eq!(failures.count(start + MINUTE), (true, 0));
+    }
+}

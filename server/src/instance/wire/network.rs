@@ -1,0 +1,311 @@
+//! PostgreSQL's protocol over TCP: off unless the operator says where to listen.
+//!
+//!   - With a certificate, TLS is the only way in, whether asked for (SSLRequest) or begun at once (`sslnegotiation=direct`).
+//!   - Without one, passwords' proofs and results would be readable on the way: only a loopback address is taken.
+//!   - `--insecure` lifts both, for networks that are trusted otherwise.
+//!
+//! With `--tls-client-ca` a client needs a certificate of that authority as well as its password.
+//!
+//! The files are looked at before each connection and read again when they have changed, so that certificates can be
+//! renewed under a running instance; if the new ones are no use the old stay, and the alert log says so.
+//!
+//! Before it has logged in a client costs a thread and some KiB, for [`super::STARTUP`] at most, and there are never more
+//! than [`super::STRANGERS_MAX`] of them.
+
+use super::{CONNECTIONS_MAX, Connection, Door, Doorman, RESERVED, refuse, stream::Stream};
+use crate::{
+    instance::{Instance, lock},
+    refusal::{Refusal, state},
+};
+use plinth_engine::event::Severity;
+use ring::digest;
+use rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs, io,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, SystemTime},
+};
+
+/// How long between two attempts to listen on an address that the host has not (yet).
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Where to listen, and how; remembered in `instance.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Network {
+    pub listen: SocketAddr,
+    #[serde(default)]
+    pub tls: Option<TlsFiles>,
+    /// Take connections without TLS from everywhere.
+    #[serde(default)]
+    pub insecure: bool,
+}
+
+/// Files in PEM.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsFiles {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    /// Who signs the certificates that clients must have.
+    #[serde(default)]
+    pub client_ca: Option<PathBuf>,
+}
+
+/// What is made of the files.
+#[derive(Clone)]
+pub(super) struct Tls {
+    pub config: Arc<ServerConfig>,
+    /// What SCRAM-SHA-256-PLUS binds to; `None`: the certificate is signed in a way that RFC 5929 has no hash for.
+    pub binding: Option<Vec<u8>>,
+}
+
+/// When each file was written, and the inode, which a file that was moved into place has new.
+type Stamps = Vec<Option<(SystemTime, u64)>>;
+
+/// The configuration of TLS that goes with the files as they are.
+pub(super) struct Certificates {
+    files: TlsFiles,
+    read: Mutex<(Stamps, Tls)>,
+}
+
+impl Network {
+    /// # Errors
+    /// If it would let anybody read along.
+    pub fn check(&self) -> io::Result<()> {
+        if self.tls.is_none() && !self.insecure && !self.listen.ip().is_loopback() {
+            return Err(io::Error::other(format!(
+                "without TLS only a loopback address is listened on, and {} is none; give --tls-cert and --tls-key, or \
+                 say --insecure",
+                self.listen
+            )));
+        }
+        self.tls.as_ref().map_or(Ok(()), |files| files.load().map(drop))
+    }
+}
+
+impl TlsFiles {
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.certificate, &self.key].into_iter().chain(&self.client_ca)
+    }
+
+    fn stamps(&self) -> Stamps {
+        use std::os::unix::fs::MetadataExt;
+        let stamp =
+            |path: &PathBuf| fs::metadata(path).ok().and_then(|found| Some((found.modified().ok()?, found.ino())));
+        self.all().map(stamp).collect()
+    }
+
+    fn load(&self) -> io::Result<Tls> {
+        let place =
+            |path: &PathBuf, error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
+        let certificates = |path: &PathBuf| -> io::Result<Vec<CertificateDer<'static>>> {
+            let all = CertificateDer::pem_file_iter(path).map_err(|error| place(path, &error))?;
+            let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| place(path, &error))?;
+            if all.is_empty() { Err(place(path, &"there is no certificate in it")) } else { Ok(all) }
+        };
+        let chain = certificates(&self.certificate)?;
+        let binding = chain.first().and_then(|own| end_point(own));
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| place(&self.key, &error))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let building = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()
+            .map_err(io::Error::other)?;
+        let building = match &self.client_ca {
+            None => building.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for root in certificates(path)? {
+                    roots.add(root).map_err(|error| place(path, &error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                    .build()
+                    .map_err(|error| place(path, &error))?;
+                building.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = building.with_single_cert(chain, key).map_err(|error| place(&self.certificate, &error))?;
+        config.alpn_protocols = vec![super::ALPN.to_vec()];
+        Ok(Tls { config: Arc::new(config), binding })
+    }
+}
+
+impl Certificates {
+    fn new(files: &TlsFiles) -> io::Result<Self> {
+        let stamps = files.stamps();
+        Ok(Self { files: files.clone(), read: Mutex::new((stamps, files.load()?)) })
+    }
+
+    /// Those that are there now.
+    fn now(&self, instance: &Instance) -> Tls {
+        let mut read = lock(&self.read);
+        let stamps = self.files.stamps();
+        if read.0 != stamps {
+            match self.files.load() {
+                Ok(tls) => {
+                    *read = (stamps, tls);
+                    instance.alert().line(Severity::Note, "instance", "the certificate for TLS was read again");
+                }
+                Err(error) => {
+                    // Told once for each change.
+                    read.0 = stamps;
+                    let text =
+                        format!("the certificate for TLS has changed and cannot be used, the old one stays: {error}");
+                    instance.alert().line(Severity::Warning, "instance", &text);
+                }
+            }
+        }
+        read.1.clone()
+    }
+}
+
+/// The hash of a certificate that RFC 5929 calls `tls-server-end-point`: by the algorithm of its signature, SHA-256 in
+/// place of older ones.
+fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
+    // Certificate ::= SEQUENCE { tbsCertificate SEQUENCE, signatureAlgorithm SEQUENCE { OBJECT IDENTIFIER ... } ... }
+    let (_, inside, _) = element(certificate)?;
+    let (_, _, behind) = element(inside)?;
+    let (_, algorithm, _) = element(behind)?;
+    let (tag, identifier, _) = element(algorithm)?;
+    const RSA: [u8; 8] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01];
+    const ECDSA: [u8; 7] = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03];
+    let by = match (tag, identifier.strip_prefix(&RSA), identifier.strip_prefix(&ECDSA)) {
+        // MD5, SHA-1, SHA-256.
+        (6, Some([4 | 5 | 11]), _) | (6, _, Some([2])) => &digest::SHA256,
+        (6, Some([12]), _) | (6, _, Some([3])) => &digest::SHA384,
+        (6, Some([13]), _) | (6, _, Some([4])) => &digest::SHA512,
+        _ => return None,
+    };
+    Some(digest::digest(by, certificate).as_ref().to_vec())
+}
+
+/// The first element of DER: its tag, what is inside, what is behind.
+fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[tag, short], rest) = bytes.split_first_chunk()?;
+    let (length, rest) = match short {
+        0..=0x7f => (usize::from(short), rest),
+        0x81..=0x83 => {
+            let (long, rest) = rest.split_at_checked(usize::from(short & 0x7f))?;
+            (long.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    let (inside, behind) = rest.split_at_checked(length)?;
+    Some((tag, inside, behind))
+}
+
+/// Listens on TCP from now on. What is remembered and cannot be (an address that the host has not got yet, a file that is
+/// not there) is tried again and again; what the operator says now is refused.
+pub(in crate::instance) fn listen(
+    instance: &Arc<Instance>,
+    network: &Network,
+    is_new: bool,
+    doorman: &Arc<Doorman>,
+) -> io::Result<()> {
+    match Listening::open(network) {
+        Ok(listening) => listening.start(instance, doorman),
+        Err(error) if is_new => Err(error),
+        Err(error) => {
+            let text = format!("nobody can connect over the network: {error}");
+            instance.alert().line(Severity::Alarm, "instance", &text);
+            let (instance, network, doorman) = (Arc::clone(instance), network.clone(), Arc::clone(doorman));
+            thread::Builder::new().name("network".into()).spawn(move || {
+                loop {
+                    thread::sleep(AGAIN);
+                    if Listening::open(&network).and_then(|listening| listening.start(&instance, &doorman)).is_ok() {
+                        return;
+                    }
+                }
+            })?;
+            Ok(())
+        }
+    }
+}
+
+/// An open door.
+struct Listening {
+    listener: TcpListener,
+    certificates: Option<Certificates>,
+    insecure: bool,
+}
+
+impl Listening {
+    fn open(network: &Network) -> io::Result<Self> {
+        network.check()?;
+        let certificates = network.tls.as_ref().map(Certificates::new).transpose()?;
+        let listener = TcpListener::bind(network.listen)
+            .map_err(|error| io::Error::new(error.kind(), format!("listening on {}: {error}", network.listen)))?;
+        Ok(Self { listener, certificates, insecure: network.insecure })
+    }
+
+    fn start(self, instance: &Arc<Instance>, doorman: &Arc<Doorman>) -> io::Result<()> {
+        let address = self.listener.local_addr()?;
+        let how = match &self.certificates {
+            Some(Certificates { files: TlsFiles { client_ca: Some(_), .. }, .. }) => {
+                "with TLS and certificates of clients"
+            }
+            Some(_) => "with TLS",
+            None => "without TLS",
+        };
+        let (instance, doorman) = (Arc::clone(instance), Arc::clone(doorman));
+        instance.alert().line(Severity::Note, "instance", &format!("listens on {address}, {how}"));
+        thread::Builder::new().name("network".into()).spawn(move || {
+            loop {
+                match self.listener.accept() {
+                    Ok((socket, from)) => self.admit(&instance, &doorman, socket, from),
+                    // No descriptors, or a client that was gone at once.
+                    Err(_) => thread::sleep(Duration::from_millis(100)),
+                }
+            }
+        })?;
+        Ok(())
+    }
+
+    fn admit(&self, instance: &Arc<Instance>, doorman: &Arc<Doorman>, socket: TcpStream, from: SocketAddr) {
+        let Ok(stream) = Stream::tcp(socket) else { return };
+        let (Some(place), Some(stranger)) = (doorman.enter(CONNECTIONS_MAX - RESERVED), doorman.eye()) else {
+            return refuse(stream, &Refusal::new(state::TOO_MANY_CONNECTIONS, "too many connections"));
+        };
+        let tls = self.certificates.as_ref().map(|certificates| certificates.now(instance));
+        let connection = Connection::new(instance, stream, doorman);
+        let door = Door { tls, insecure: self.insecure };
+        // Without a thread the places are given back, and the client sees the end.
+        let _ = thread::Builder::new().name("client".into()).spawn(move || {
+            let _ = connection.talk_to_stranger(from, &door, stranger);
+            drop(place);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_tls_only_loopback_is_listened_on() {
+        let network =
+            |listen: &str, insecure| Network { listen: listen.parse().expect("address"), tls: None, insecure };
+        assert!(network("127.0.0.1:5432", false).check().is_ok());
+        assert!(network("[::1]:5432", false).check().is_ok());
+        let refused = network("0.0.0.0:5432", false).check().expect_err("refused");
+        assert!(refused.to_string().contains("--insecure"), "{refused}");
+        assert!(network("0.0.0.0:5432", true).check().is_ok());
+    }
+
+    #[test]
+    fn cut_certificates_have_no_hash() {
+        let certificate = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).expect("made").cert;
+        let whole = certificate.der();
+        let expected = digest::digest(&digest::SHA256, whole);
+        assert_eq!(end_point(whole).expect("signed with ECDSA and SHA-256"), expected.as_ref());
+        for length in 0..40 {
+            assert_eq!(end_point(&whole[..length]), None);
+        }
+    }
+}

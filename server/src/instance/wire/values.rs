@@ -1,0 +1,209 @@
+//! Values as the protocol carries them: as text and as PostgreSQL's binary forms, in and out.
+
+use crate::{
+    alert::rfc3339,
+    instance::views::Type,
+    refusal::{Refusal, state},
+};
+use bytes::{BufMut, BytesMut};
+use plinth_engine::admin::Value;
+
+/// Numbers of types, as in `pg_type`.
+mod oid {
+    pub const BOOL: u32 = 16;
+    pub const BYTEA: u32 = 17;
+    pub const CHAR: u32 = 18;
+    pub const NAME: u32 = 19;
+    pub const INT8: u32 = 20;
+    pub const INT2: u32 = 21;
+    pub const INT4: u32 = 23;
+    pub const TEXT: u32 = 25;
+    pub const OID: u32 = 26;
+    pub const FLOAT4: u32 = 700;
+    pub const FLOAT8: u32 = 701;
+    pub const UNKNOWN: u32 = 705;
+    pub const BPCHAR: u32 = 1042;
+    pub const VARCHAR: u32 = 1043;
+    pub const DATE: u32 = 1082;
+    pub const TIMESTAMP: u32 = 1114;
+    pub const TIMESTAMPTZ: u32 = 1184;
+    pub const NUMERIC: u32 = 1700;
+}
+
+/// Seconds from 1970 to PostgreSQL's own beginning, 2000.
+const EPOCH: i64 = 946_684_800;
+
+/// A type's number and size.
+pub(super) fn type_number(kind: Type) -> (u32, i16) {
+    match kind {
+        Type::Integer => (oid::INT8, 8),
+        Type::Real => (oid::FLOAT8, 8),
+        Type::Text => (oid::TEXT, -1),
+    }
+}
+
+/// The type of a parameter that a client is told: what it said, or what was found; text if that is nothing.
+pub(super) fn told(number: Option<u32>) -> u32 {
+    number.filter(|number| *number != 0).unwrap_or(oid::TEXT)
+}
+
+/// The format of a column or parameter: none given is text, one is for all.
+pub(super) fn format_of(formats: &[i16], at: usize) -> i16 {
+    match formats {
+        [one] => *one,
+        formats => formats.get(at).copied().unwrap_or(0),
+    }
+}
+
+/// A parameter's value.
+pub(super) fn parameter(bytes: &[u8], number: u32, binary: bool) -> Result<Value, Refusal> {
+    let bad = || Refusal::new(state::BAD_VALUE, "a parameter is not what its type says");
+    if !binary {
+        let text = std::str::from_utf8(bytes).map_err(|_| bad())?;
+        let not = |what: &str| Refusal::new(state::BAD_VALUE, format!("a parameter is no {what}: \"{text}\""));
+        return Ok(match number {
+            oid::INT2 | oid::INT4 | oid::INT8 | oid::OID => {
+                Value::Integer(text.trim().parse().map_err(|_| not("integer"))?)
+            }
+            oid::FLOAT4 | oid::FLOAT8 => Value::Real(text.trim().parse().map_err(|_| not("number"))?),
+            // An integer stays one, so that nothing is rounded.
+            oid::NUMERIC => match text.trim().parse() {
+                Ok(whole) => Value::Integer(whole),
+                Err(_) => Value::Real(text.trim().parse().map_err(|_| not("number"))?),
+            },
+            oid::BOOL => match text.trim().to_ascii_lowercase().as_str() {
+                "t" | "true" | "on" | "yes" | "y" | "1" => Value::Integer(1),
+                "f" | "false" | "off" | "no" | "n" | "0" => Value::Integer(0),
+                _ => return Err(not("boolean")),
+            },
+            _ => Value::Text(text.to_owned()),
+        });
+    }
+    Ok(match (number, bytes) {
+        (oid::BOOL, [value]) => Value::Integer(i64::from(*value != 0)),
+        (oid::INT2, bytes) => Value::Integer(i64::from(i16::from_be_bytes(bytes.try_into().map_err(|_| bad())?))),
+        (oid::INT4, bytes) => Value::Integer(i64::from(i32::from_be_bytes(bytes.try_into().map_err(|_| bad())?))),
+        (oid::OID, bytes) => Value::Integer(i64::from(u32::from_be_bytes(bytes.try_into().map_err(|_| bad())?))),
+        (oid::INT8, bytes) => Value::Integer(i64::from_be_bytes(bytes.try_into().map_err(|_| bad())?)),
+        (oid::FLOAT4, bytes) => Value::Real(f64::from(f32::from_be_bytes(bytes.try_into().map_err(|_| bad())?))),
+        (oid::FLOAT8, bytes) => Value::Real(f64::from_be_bytes(bytes.try_into().map_err(|_| bad())?)),
+        (oid::NUMERIC, bytes) => Value::Real(numeric(bytes).ok_or_else(bad)?),
+        (oid::DATE, bytes) => {
+            let days = i64::from(i32::from_be_bytes(bytes.try_into().map_err(|_| bad())?));
+            let text = days.checked_mul(86_400).and_then(time).ok_or_else(bad)?;
+            Value::Text(text.chars().take(10).collect())
+        }
+        (oid::TIMESTAMP | oid::TIMESTAMPTZ, bytes) => {
+            let micros = i64::from_be_bytes(bytes.try_into().map_err(|_| bad())?);
+            Value::Text(time(micros.div_euclid(1_000_000)).ok_or_else(bad)?)
+        }
+        (oid::BYTEA, bytes) => Value::Blob(bytes.to_vec()),
+        (0 | oid::TEXT | oid::VARCHAR | oid::BPCHAR | oid::NAME | oid::CHAR | oid::UNKNOWN, bytes) => {
+            Value::Text(String::from_utf8(bytes.to_vec()).map_err(|_| bad())?)
+        }
+        _ => {
+            return Err(Refusal::new(state::NOT_SUPPORTED, format!("a binary parameter of type {number}"))
+                .hint("send it as text, or CAST it in the client"));
+        }
+    })
+}
+
+/// A time as the views write it, from seconds since 2000.
+fn time(seconds: i64) -> Option<String> {
+    let nanos = seconds.checked_add(EPOCH)?.checked_mul(1_000_000_000)?;
+    Some(rfc3339(nanos).chars().take(19).collect::<String>().replace('T', " "))
+}
+
+/// PostgreSQL's decimal numbers: digits to the base 10000 with the weight of the first.
+fn numeric(bytes: &[u8]) -> Option<f64> {
+    let mut words = bytes.chunks_exact(2).map(|word| i16::from_be_bytes([word[0], word[1]]));
+    let (count, weight, sign, _scale) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let digits: Vec<i16> = words.collect();
+    if digits.len() != usize::try_from(count).ok()? || !bytes.len().is_multiple_of(2) {
+        return None;
+    }
+    let mut value = 0.0;
+    for (at, digit) in (0..).zip(&digits) {
+        value += f64::from(*digit) * 10_000_f64.powi(i32::from(weight) - at);
+    }
+    match sign {
+        0 => Some(value),
+        0x4000 => Some(-value),
+        _ => None,
+    }
+}
+
+/// A value's text, as PostgreSQL writes it.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Integer(number) => number.to_string(),
+        Value::Real(number) if number.is_infinite() => if *number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
+        Value::Real(number) => number.to_string(),
+        Value::Text(text) => text.clone(),
+        Value::Blob(bytes) => {
+            use std::fmt::Write as _;
+            bytes.iter().fold(String::from("\\x"), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+        }
+    }
+}
+
+/// Appends a value with its length.
+pub(super) fn put(out: &mut BytesMut, value: &Value, kind: Type, binary: bool) -> Result<(), Refusal> {
+    let mut put = |bytes: &[u8]| {
+        let length = i32::try_from(bytes.len()).map_err(|_| Refusal::new(state::TOO_COMPLEX, "a value is too long"))?;
+        out.put_i32(length);
+        out.put_slice(bytes);
+        Ok(())
+    };
+    match (value, kind) {
+        (Value::Null, _) => {
+            out.put_i32(-1);
+            Ok(())
+        }
+        (value, Type::Text) => put(text_of(value).as_bytes()),
+        (value, _) if !binary => put(text_of(value).as_bytes()),
+        (Value::Integer(number), Type::Integer) => put(&number.to_be_bytes()),
+        (Value::Integer(number), Type::Real) => put(&(*number as f64).to_be_bytes()),
+        (Value::Real(number), Type::Real) => put(&number.to_be_bytes()),
+        (Value::Real(number), Type::Integer) if number.fract() == 0.0 && number.abs() < 9e18 => {
+            put(&(*number as i64).to_be_bytes())
+        }
+        _ => Err(Refusal::new(state::BAD_VALUE, "a value is not of the type that its column was said to have")
+            .hint("CAST the column, or use text results")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn binary_parameters_are_what_clients_mean() {
+        for (number, bytes, value) in [
+            (oid::INT2, &[0xff, 0xfe][..], Value::Integer(-2)),
+            (oid::INT8, &[0, 0, 0, 0, 0, 0, 1, 0], Value::Integer(256)),
+            (oid::FLOAT8, &1.5_f64.to_be_bytes(), Value::Real(1.5)),
+            // 12345.678, negative
+            (oid::NUMERIC, &[0, 3, 0, 1, 0x40, 0, 0, 3, 0, 1, 9, 41, 26, 124], Value::Real(-12345.678)),
+            (oid::DATE, &[0, 0, 0, 31], Value::Text("2000-02-01".into())),
+            (oid::TIMESTAMP, &1_000_000_i64.to_be_bytes(), Value::Text("2000-01-01 00:00:01".into())),
+        ] {
+            assert_eq!(parameter(bytes, number, true).expect("a value"), value);
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_read_that_are_not_there() {
+        for number in 0..2000 {
+            for length in 0..20 {
+                let _ = parameter(&vec![0x7f; length], number, true);
+                let _ = parameter(&vec![0xff; length], number, true);
+                let _ = parameter(&vec![b'9'; length], number, false);
+            }
+        }
+    }
+}

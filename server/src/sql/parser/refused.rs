@@ -1,0 +1,92 @@
+//! What ASM's SQL has and Plinth has not, with the reason, and what to do instead.
+
+use super::{Parser, Result, Statement};
+use crate::{
+    refusal::{Refusal, state},
+    sql::At,
+};
+
+impl Parser<'_> {
+    /// The clauses of `ALTER DISKGROUP group` that have files of their own; `None`: it is another one.
+    pub(super) fn other_clause(&mut self, group: &At<String>) -> Result<Option<Statement>> {
+        let words = |parser: &Self| -> (String, String) {
+            let word = |index: usize| match parser.tokens.get(index).map(|token| &token.kind) {
+                Some(super::Kind::Word(word)) => word.to_ascii_uppercase(),
+                _ => String::new(),
+            };
+            (word(parser.next), word(parser.next + 1))
+        };
+        let (verb, what) = words(self);
+        type Clause<'a> = fn(&mut Parser<'a>, At<String>) -> Result<Statement>;
+        let clause: Clause<'_> = match (verb.as_str(), what.as_str()) {
+            ("CHECK", _) => Self::check,
+            ("SCRUB", _) => Self::scrub,
+            ("ADD", "USER" | "USERGROUP") => Self::add_access,
+            ("DROP", "USER" | "USERGROUP") => Self::drop_access,
+            ("MODIFY", "USERGROUP") => Self::modify_access,
+            ("REPLACE", "USER") => Self::replace_users,
+            ("SET", "PERMISSION") => Self::set_permission,
+            ("SET", "OWNERSHIP") => Self::set_ownership,
+            ("ADD", "VOLUME") => Self::add_volume,
+            ("MODIFY", "VOLUME") => Self::modify_volume,
+            ("RESIZE", "VOLUME") => Self::resize_volume,
+            ("DROP", "VOLUME") => Self::drop_volume,
+            ("ADD" | "DROP" | "MODIFY" | "MOVE", "QUOTAGROUP") => {
+                return Err(self.refuse(
+                    "quota groups are not there",
+                    "give what must not grow a disk group of its own: files have no quota within one",
+                ));
+            }
+            ("ADD" | "DROP" | "MODIFY" | "MOVE", "FILEGROUP") => {
+                return Err(self.refuse(
+                    "file groups are not there: they belong to FLEX redundancy",
+                    "files have that of their template (MODIFY TEMPLATE), a disk group its own (CONVERT REDUNDANCY)",
+                ));
+            }
+            ("MOVE", "FILE") => {
+                return Err(self.refuse(
+                    "file groups are not there: they belong to FLEX redundancy",
+                    "plinth cp copies a file to another disk group",
+                ));
+            }
+            ("MODIFY", "FILE") => {
+                return Err(self.refuse(
+                    "regions of disks (HOT, COLD) are not there: Oracle gave them up, too",
+                    "put what must be fast in a disk group on fast disks",
+                ));
+            }
+            _ => return Ok(None),
+        };
+        self.next += 1;
+        clause(self, group.clone()).map(Some)
+    }
+
+    /// What belongs to Oracle's clusters and databases: `ALTER SYSTEM` and `ALTER DATABASE`.
+    pub(super) fn refuse_of_system(&self) -> Option<Refusal> {
+        if self.is("START") || self.is("STOP") {
+            return Some(self.refuse(
+                "there is no rolling migration: each engine is its own, and none waits for another's version",
+                "plinth shutdown, install the new version, plinth serve: engines and databases go on meanwhile",
+            ));
+        }
+        if self.is("RELOCATE") {
+            return Some(self.refuse("clients belong to their host's engine and cannot go to another instance", ""));
+        }
+        if self.is("FLUSH") {
+            return Some(self.refuse("there is no password file", "who may connect is said where roles are"));
+        }
+        None
+    }
+
+    pub(super) fn refuse_of_database(&self) -> Refusal {
+        self.refuse(
+            "mirror copies of databases are not there",
+            "a database is copied with its own tools, or as files where the disk group is mounted",
+        )
+    }
+
+    fn refuse(&self, why: &str, hint: &str) -> Refusal {
+        let refusal = Refusal::new(state::NOT_SUPPORTED, why).at(self.here());
+        if hint.is_empty() { refusal } else { refusal.hint(hint) }
+    }
+}

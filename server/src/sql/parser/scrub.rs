@@ -1,0 +1,101 @@
+//! CHECK and SCRUB: which part of a group is looked at, and how.
+
+use super::{Parser, Result, Statement};
+use crate::{refusal::Refusal, sql::At};
+use plinth_engine::admin::{Scope, ScrubOrder, ScrubPower};
+
+impl Parser<'_> {
+    /// `CHECK [ALL | DISK d, ... | DISKS IN FAILGROUP f, ... | FILE 'f', ...] [REPAIR | NOREPAIR]`, behind its first word.
+    pub(super) fn check(&mut self, group: At<String>) -> Result<Statement> {
+        let at = self.here();
+        let scope = if self.take("ALL") {
+            Scope::All
+        } else if self.take("FILE") {
+            Scope::Files(self.file_names()?.into_iter().map(|file| file.value).collect())
+        } else if self.is("DISK") || self.is("DISKS") {
+            Scope::Disks(self.selection(false)?)
+        } else {
+            Scope::All
+        };
+        let repair = self.repair();
+        Ok(Statement::Check { group, scope, repair, at })
+    }
+
+    /// `SCRUB [FILE 'f' | DISK d] [REPAIR | NOREPAIR] [POWER p] [WAIT | NOWAIT] [FORCE | NOFORCE] [STOP]`, behind its first word;
+    /// what follows the part in any order.
+    pub(super) fn scrub(&mut self, group: At<String>) -> Result<Statement> {
+        let at = self.here();
+        let scope = if self.take("FILE") {
+            Scope::Files(self.file_names()?.into_iter().map(|file| file.value).collect())
+        } else if self.is("DISK") || self.is("DISKS") {
+            Scope::Disks(self.selection(false)?)
+        } else {
+            Scope::All
+        };
+        let mut order = ScrubOrder { scope, ..ScrubOrder::default() };
+        let mut wait = false;
+        let mut stop = false;
+        while self.peek().is_some() {
+            let before = self.next;
+            order.repair |= self.repair();
+            if self.take("POWER") {
+                order.power = self.scrub_power()?;
+            }
+            if let Some(says) = self.wait_or_not() {
+                wait = says;
+            }
+            order.force |= self.force();
+            if self.is("STOP") {
+                if order.scope != Scope::All {
+                    let text = "STOP ends the scrub of the disk group, whatever it looks at";
+                    return Err(Refusal::syntax(self.here(), text).hint("ALTER DISKGROUP ... SCRUB STOP"));
+                }
+                stop = self.take("STOP");
+            }
+            if self.next == before {
+                return Err(self.expected("REPAIR, NOREPAIR, POWER, WAIT, NOWAIT, FORCE, NOFORCE or STOP"));
+            }
+        }
+        Ok(if stop { Statement::StopScrub { group } } else { Statement::Scrub { group, order, wait, at } })
+    }
+
+    /// `[REPAIR | NOREPAIR]`
+    fn repair(&mut self) -> bool {
+        let repair = self.take("REPAIR");
+        if !repair {
+            self.take("NOREPAIR");
+        }
+        repair
+    }
+
+    fn scrub_power(&mut self) -> Result<ScrubPower> {
+        let powers = [
+            ("AUTO", ScrubPower::Auto),
+            ("LOW", ScrubPower::Low),
+            ("HIGH", ScrubPower::High),
+            ("MAX", ScrubPower::Max),
+        ];
+        let power = powers.into_iter().find(|(word, _)| self.take(word)).map(|(_, power)| power);
+        power.ok_or_else(|| self.expected("AUTO, LOW, HIGH or MAX"))
+    }
+
+    /// `'f' [, ...]`
+    pub(super) fn file_names(&mut self) -> Result<Vec<At<String>>> {
+        self.strings("the name of a file in single quotes")
+    }
+
+    /// Strings that are not empty, with commas between them.
+    pub(super) fn strings(&mut self, what: &str) -> Result<Vec<At<String>>> {
+        let mut all = Vec::new();
+        loop {
+            let one = self.string(what)?;
+            if one.value.is_empty() {
+                return Err(Refusal::syntax(one.at, format!("expected {what}")));
+            }
+            all.push(one);
+            if !self.take_symbol(",") {
+                return Ok(all);
+            }
+        }
+    }
+}

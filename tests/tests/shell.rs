@@ -1,0 +1,519 @@
+//! The shell, `plinth` without a command: what is printed there stands in `tests/transcripts`, line by line.
+//!
+//! A transcript is a session: a line with the prompt is a command, what follows it the answer. A test gives the commands to a
+//! shell of its own instance and compares all that comes with what stands there; once as a table is printed, once with `--json`.
+//! What cannot be the same twice is made so first: times, identities, counters (`VOLATILE`), and the test's directory, which is `/TEST`.
+//!
+//! `PLINTH_TRANSCRIPTS=write` writes the transcripts anew; then the diff shows what has changed for users.
+
+use plinth_tests::{Finished, Instance, MIB, binary, shell, wait_for};
+use regex::Regex;
+use std::{
+    fs,
+    io::{Read, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// Columns with numbers that are others each time.
+const VOLATILE: [&str; 31] = [
+    "Free_MB",
+    "Usable_file_MB",
+    "Incarn",
+    "Repair_Timer",
+    "Reads",
+    "Write",
+    "Writes",
+    "Cold_Reads",
+    "Cold_Writes",
+    "Read_time",
+    "Read_Time",
+    "Write_Time",
+    "Bytes_Read",
+    "Bytes_Written",
+    "Read_MB",
+    "Write_MB",
+    "Read_ms",
+    "Write_ms",
+    "EST_WORK",
+    "EST_RATE",
+    "EST_TIME",
+    "SOFAR",
+    "Sofar",
+    "Power",
+    "User_Num",
+    "OS_ID",
+    "AU",
+    "File_Num",
+    "bytes_read",
+    "extents_checked",
+    "Instance_Name",
+];
+
+/// AU is what a disk group is cut in, and always the same there.
+fn is_volatile(heading: &str, headings: &str) -> bool {
+    VOLATILE.contains(&heading) && !(heading == "AU" && headings.contains("Logical_Sector"))
+}
+
+/// A session without what cannot be the same twice.
+fn steady(said: &str, instance: &Instance) -> String {
+    let home = instance.path("");
+    let said = said.replace(home.to_str().expect("a path in words").trim_end_matches('/'), "/TEST");
+    let said = replaced(&said, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "YYYY-MM-DD HH:MM:SS");
+    let said = replaced(&said, r"\.\d+\.\d{10}\b", ".NUMBER.INCARNATION");
+    let said = replaced(&said, r#""[0-9a-f]{32}""#, r#""an-id""#);
+    // In a table it is as wide as it was, so that columns stay where they are.
+    let said = replaced(&said, r"\b[0-9a-f]{32}\b", &format!("{:32}", "an-id"));
+    let said = replaced(&said, r"\d+(\.\d+)? [KM]iB read", "N read");
+    let said = replaced(&said, r"\d+ extents checked", "N extents checked");
+    // Others than these tests are about the list of what can be set.
+    let said = replaced(&said, "attributes are .*", "attributes are ...");
+    let names = VOLATILE.join("|");
+    // In JSON; AU without a name of a group beside it is a place on a disk.
+    let said = replaced(&said, &format!(r#""({names})": "?[0-9.]+"?"#), r##""$1": "#""##);
+    let are_headings = Regex::new(r"^ *[A-Z][A-Za-z_]*(  +[A-Z][A-Za-z_]*)+$").expect("a pattern");
+    let mut lines: Vec<String> = Vec::new();
+    // Those of the table that is being read.
+    let mut headings = String::new();
+    for line in said.lines() {
+        if line.is_empty() || line.starts_with("ASMCMD") || line.starts_with("plinth:") {
+            headings.clear();
+        } else if headings.is_empty() && are_headings.is_match(line) {
+            line.clone_into(&mut headings);
+        }
+        if headings.is_empty() {
+            lines.push(line.to_owned());
+        } else {
+            lines.push(replaced(&masked(line, &headings), " {2,}", "  "));
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+fn replaced(text: &str, pattern: &str, by: &str) -> String {
+    Regex::new(pattern).expect("a pattern").replace_all(text, by).into_owned()
+}
+
+/// A line of a table with `#` in place of each number under a volatile heading: numbers end where their heading does.
+fn masked(line: &str, headings: &str) -> String {
+    if line == headings {
+        return line.to_owned();
+    }
+    let mut bytes: Vec<u8> = line.bytes().collect();
+    let mut end = 0;
+    for heading in headings.split(' ') {
+        end += heading.len();
+        if is_volatile(heading, headings) {
+            let mut at = end.min(bytes.len());
+            while at > 0 && (bytes[at - 1].is_ascii_digit() || bytes[at - 1] == b'.') {
+                at -= 1;
+                bytes[at] = b' ';
+                bytes[end - 1] = b'#';
+            }
+        }
+        end += 1;
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn transcript(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("transcripts").join(name)
+}
+
+/// The commands of a transcript.
+fn commands(name: &str) -> Vec<String> {
+    let path = transcript(name);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let prompt = Regex::new(r"^ASMCMD \[[^\]]*\] > (.*)$").expect("a pattern");
+    text.lines().filter_map(|line| prompt.captures(line).map(|found| found[1].to_owned())).collect()
+}
+
+/// Gives lines to a shell.
+fn session(instance: &Instance, lines: &str, flags: &str) -> Finished {
+    let input = instance.path("session");
+    fs::write(&input, lines).expect("write");
+    let script = format!("cd \"$3\"; exec \"$1\" -p --echo {flags} < \"$2\" 2>&1");
+    shell(&script).arg(binary()).arg(&input).arg(instance.path("")).env("PLINTH_DIR", instance.dir()).finish()
+}
+
+/// Plays a transcript on an instance with four free disks, in both ways.
+fn play(name: &str) {
+    for (flags, file) in [("", format!("{name}.txt")), ("--json", format!("{name}.json.txt"))] {
+        let instance = Instance::new();
+        for disk in ["a", "b", "c", "d"] {
+            instance.add_disk(disk, 256 * MIB);
+        }
+        fs::write(instance.path("users01.dbf"), vec![7; 3_000_000]).expect("write");
+        fs::write(instance.path("system01.dbf"), vec![9; 70_000]).expect("write");
+        let home = instance.path("");
+        let home = home.to_str().expect("a path in words").trim_end_matches('/').to_owned();
+        let lines: String =
+            commands(&format!("{name}.txt")).iter().map(|line| line.replace("/TEST", &home) + "\n").collect();
+        let said = session(&instance, &lines, flags);
+        assert!(said.code.is_some_and(|code| code < 2) && !said.out.contains("panicked"), "{said}");
+        let found = steady(&said.out, &instance);
+        let path = transcript(&file);
+        if std::env::var_os("PLINTH_TRANSCRIPTS").is_some_and(|what| what == "write") {
+            fs::write(&path, &found).expect("write");
+            continue;
+        }
+        let wanted = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        if let Some((line, (wanted, found))) =
+            wanted.lines().zip(found.lines()).enumerate().find(|(_, (wanted, found))| wanted != found)
+        {
+            panic!("{file}, line {}:\n  wanted {wanted}\n  found  {found}\n\n{}", line + 1, said.out);
+        }
+        assert_eq!(wanted.lines().count(), found.lines().count(), "{file} ends elsewhere:\n{found}");
+    }
+}
+
+/// Disk groups are made from XML, changed, listed, checked, mounted, written down and made again.
+#[test]
+fn disk_groups() {
+    play("groups");
+}
+
+/// Disks are listed in every way, go away and come back, and are replaced.
+#[test]
+fn disks() {
+    play("disks");
+}
+
+/// Files and directories: paths in any case, wildcards, copies in, out and between groups.
+#[test]
+fn files() {
+    play("files");
+}
+
+/// Names that the system gives, aliases, templates.
+#[test]
+fn names() {
+    play("names");
+}
+
+/// What the instance says of itself, and what it says to those who err.
+#[test]
+fn instance_and_errors() {
+    play("instance");
+}
+
+/// The instance, a mounted group DATA, and a file beside it of this many MiB that has no two pieces alike.
+fn with_file(megabytes: usize) -> (Instance, PathBuf) {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[1024 * MIB], &[1024 * MIB]], "'au_size' = '1M'");
+    let path = instance.path("big");
+    let mut bytes = vec![0; megabytes << 20];
+    let mut state = 1_u64;
+    for word in bytes.chunks_exact_mut(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        word.copy_from_slice(&state.to_le_bytes());
+    }
+    fs::write(&path, bytes).expect("write");
+    (instance, path)
+}
+
+/// The bytes that a copy found there already.
+fn resumed(said: &str) -> u64 {
+    let copied: serde_json::Value = serde_json::from_str(said).expect("JSON");
+    copied[0]["Resumed"].as_u64().expect("a number")
+}
+
+/// The name of a copy that was interrupted, in a folder of the host.
+fn part(folder: &Path) -> Option<PathBuf> {
+    let names = fs::read_dir(folder).expect("folder").map(|entry| entry.expect("entry").path());
+    names.into_iter().find(|path| path.extension().is_some_and(|extension| extension == "part"))
+}
+
+/// A copy out of a group is killed in the middle: its name stays with the old bytes, and the same command goes on where it
+/// was. What was spoiled meanwhile is not believed but written again.
+#[test]
+fn a_copy_out_goes_on_where_it_was() {
+    let (instance, big) = with_file(40);
+    instance.plinth(["cp".as_ref(), big.as_os_str(), "+DATA/big".as_ref()]).ok();
+    let folder = instance.path("out");
+    fs::create_dir(&folder).expect("folder");
+    let to = folder.join("copy");
+    fs::write(&to, "the old bytes").expect("write");
+    // The kernel ends who writes beyond the limit: here after a third of the file.
+    let said = shell("ulimit -f 16384; exec \"$1\" cp +data/big \"$2\"").arg(binary()).arg(&to);
+    let said = said.env("PLINTH_DIR", instance.dir()).finish();
+    assert_eq!(said.code, None, "it was to be killed: {said}");
+    assert_eq!(fs::read(&to).expect("read"), b"the old bytes");
+    let half = part(&folder).expect("what was copied is kept");
+    let mut bytes = fs::read(&half).expect("read");
+    assert!(bytes.len() >= 8 << 20, "{} bytes", bytes.len());
+    bytes[5 << 20] ^= 1;
+    fs::write(&half, &bytes).expect("write");
+    let said = instance.plinth(["--json".as_ref(), "cp".as_ref(), "+DATA/BIG".as_ref(), to.as_os_str()]).ok();
+    let kept = resumed(&said);
+    // All but the spoiled piece of 4 MiB, if there were two.
+    assert!((4 << 20..=12 << 20).contains(&kept), "{kept} bytes were kept");
+    assert!(fs::read(&to).expect("read") == fs::read(&big).expect("read"), "the copy differs");
+    assert_eq!(part(&folder), None);
+}
+
+/// A copy into a group is killed in the middle, at some time or other, until some of it was there: the file keeps its old
+/// bytes until the new ones are complete.
+#[test]
+fn a_copy_into_a_group_goes_on_where_it_was() {
+    let (instance, big) = with_file(160);
+    let old = instance.path("old");
+    fs::write(&old, "the old bytes").expect("write");
+    let copy =
+        |from: &Path| instance.plinth(["--json".as_ref(), "cp".as_ref(), from.as_os_str(), "+DATA/copy".as_ref()]);
+    let back = instance.path("back");
+    let bytes = || {
+        instance.plinth(["cp".as_ref(), "+DATA/copy".as_ref(), back.as_os_str()]).ok();
+        fs::read(&back).expect("read")
+    };
+    for attempt in 1_u32.. {
+        assert!(attempt < 20, "never interrupted in the middle");
+        copy(&old).ok();
+        let mut command = Command::new(binary());
+        command.env("PLINTH_DIR", instance.dir()).args(["cp".as_ref(), big.as_os_str(), "+DATA/copy".as_ref()]);
+        let mut child = command.stdout(Stdio::null()).spawn().expect("plinth cp");
+        wait_for("a part of the copy", || {
+            child.try_wait().expect("wait").is_some()
+                || instance.plinth(["ls", "-s", "+DATA"]).ok().lines().any(|line| {
+                    let size = line.split_whitespace().nth(2).and_then(|size| size.parse::<u64>().ok());
+                    line.ends_with(".part") && size.is_some_and(|size| size > 8 << 20)
+                })
+        });
+        let killed = child.kill().is_ok() && !child.wait().expect("wait").success();
+        if killed && instance.plinth(["ls", "+DATA"]).ok().contains(".part") {
+            assert_eq!(bytes(), b"the old bytes");
+            assert!(resumed(&copy(&big).ok()) > 0, "it began anew");
+            break;
+        }
+    }
+    assert!(bytes() == fs::read(&big).expect("read"), "the copy differs");
+    assert_eq!(instance.plinth(["ls", "+DATA"]).ok(), "copy\n");
+    instance.check("DATA");
+}
+
+/// Many files of all sizes are copied at once, in and out, and are the same.
+#[test]
+fn a_tree_is_copied_in_and_out() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "'au_size' = '1M'");
+    let tree = instance.path("tree");
+    fs::create_dir_all(tree.join("sub/empty")).expect("folders");
+    let sizes = [0, 1, 4095, 4096, 65_536, 65_537, 1 << 20, 4 << 20, (4 << 20) + 1, 9_000_001];
+    for (at, size) in sizes.iter().enumerate() {
+        let folder = if at % 2 == 0 { tree.clone() } else { tree.join("sub") };
+        let bytes: Vec<u8> = (0..*size).map(|byte: usize| (byte / 3 + at) as u8).collect();
+        fs::write(folder.join(format!("file {at}")), bytes).expect("write");
+    }
+    let copy =
+        |from: &Path, to: &Path| instance.plinth(["cp".as_ref(), "-r".as_ref(), from.as_os_str(), to.as_os_str()]).ok();
+    copy(&tree, "+data/".as_ref());
+    copy("+DATA/TREE".as_ref(), "+data/second".as_ref());
+    let back = instance.path("back");
+    copy("+data/second".as_ref(), &back);
+    shell("diff -r \"$1\" \"$2\"").arg(&tree).arg(&back).ok();
+    instance.check("DATA");
+}
+
+/// Called `asmcmd`, with the flags that scripts give to that; and without an instance the shell says so and ends.
+#[test]
+fn scripts_for_asmcmd() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let link = instance.path("asmcmd");
+    std::os::unix::fs::symlink(binary(), &link).expect("link");
+    let run = |script: &str, dir: PathBuf| shell(script).arg(&link).env("PLINTH_DIR", dir).finish();
+    assert_eq!(run("\"$1\" --nocp --privilege sysdba ls +", instance.dir()).ok(), "DATA/\n");
+    let said =
+        run("echo 'cd +data' | \"$1\" -p && \"$1\" --privilege sysasm lsdg --suppressheader", instance.dir()).ok();
+    assert!(said.contains("DATA/") && !said.contains("Total_MB"), "{said}");
+    let said = run("\"$1\" < /dev/null", instance.path("elsewhere")).refused();
+    assert!(said.contains("ASMCMD-8102") && said.contains("plinth serve"), "{said}");
+}
+
+/// Where two names differ in case only, the exact one is meant, and another way to write it is refused.
+#[test]
+fn names_that_differ_in_case_only() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    fs::create_dir(mount.join("Db")).expect("mkdir");
+    fs::write(mount.join("Db/Case"), "one").expect("write");
+    fs::write(mount.join("Db/case"), "other").expect("write");
+    let list = |path: &str| instance.plinth(["ls", "--absolutepath", path]);
+    assert_eq!(list("+data/db/Case").ok(), "+DATA/Db/Case\n");
+    assert_eq!(list("+data/DB/case").ok(), "+DATA/Db/case\n");
+    let said = list("+data/db/CASE").refused();
+    assert!(said.contains("may be") && said.contains("'Case'") && said.contains("'case'"), "{said}");
+    assert_eq!(list("+data/db/C*").ok(), "+DATA/Db/Case\n+DATA/Db/case\n");
+    let back = instance.path("back");
+    instance.plinth(["cp".as_ref(), "+data/DB/case".as_ref(), back.as_os_str()]).ok();
+    assert_eq!(fs::read_to_string(&back).expect("read"), "other");
+}
+
+/// Files that programs have open are listed with the program; others are not.
+#[test]
+fn open_files_are_listed() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    fs::create_dir(mount.join("db")).expect("mkdir");
+    fs::write(mount.join("db/closed"), "x").expect("write");
+    let file = fs::File::create(mount.join("db/open")).expect("create");
+    let said = instance.plinth(["lsof", "--json", "-G", "data"]).ok();
+    let rows: serde_json::Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(rows.as_array().expect("rows").len(), 1, "{said}");
+    assert_eq!(rows[0]["Path"], "+DATA/db/open");
+    assert_eq!(rows[0]["Instance_Name"], std::process::id().to_string());
+    assert_eq!(instance.plinth(["lsof", "-C", "1"]).ok(), "");
+    drop(file);
+    assert_eq!(instance.plinth(["lsof"]).ok(), "");
+}
+
+/// What another engineer's statement is still missing for is refused as such; no command says what the server does not understand.
+#[test]
+fn every_command_speaks_as_the_server_understands() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    fs::write(instance.path("file"), vec![1; 1 << 20]).expect("write");
+    let lines = "cp /TEST/file +data/file
+        lstmpl -l
+        mktmpl -G data --striping fine --redundancy high mine
+        chtmpl -G data --redundancy mirror mine
+        lstmpl -l -G data m%
+        rmtmpl -G data mine
+        mkalias +data/file +data/alias
+        ls -l +data
+        ls -L +data/alias
+        rmalias +data/alias
+        mkusr data root
+        lsusr -a -G data r%
+        mkgrp data root root
+        grpmod --delete data root root
+        grpmod --add data root root
+        lsgrp -a -G data
+        groups data root
+        chown root +data/file
+        chown root:root +data/file
+        chgrp root +data/file
+        chmod 640 +data/file
+        chmod g-r,o+r +data/file
+        rmgrp data root
+        rmusr data root
+        rmusr -r data root
+        volcreate -G data -s 16M --column 2 --width 64K --redundancy mirror vol1
+        volinfo -G data vol1
+        volinfo -a
+        volset -G data --usagestring x --mountpath /y vol1
+        volenable -G data vol1
+        voldisable -a
+        volresize -f -G data -s 32M vol1
+        volstat -G data
+        voldelete -G data vol1
+        cp /TEST/file +data/file
+        mapextent +data/file 0
+        mapau 1 0 20
+        lsct data
+        lsct -g
+        remap data data_0000 0-7
+        dropdg -rf data
+        mount --restrict data";
+    let home = instance.path("");
+    let lines = lines.replace("/TEST", home.to_str().expect("a path in words").trim_end_matches('/'));
+    let said = session(&instance, &lines, "");
+    assert_eq!(said.out.matches("ASMCMD [+] > ").count(), lines.lines().count(), "{said}");
+    for wrong in ["syntax error", "no such column", "ambiguous", "panicked", "\nUsage:"] {
+        assert!(!said.out.contains(wrong), "{wrong}: {said}");
+    }
+}
+
+/// On a terminal: names are completed with the tab key, the prompt follows, `exit` ends it; lines are remembered.
+#[test]
+fn a_person_at_a_terminal() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    instance.plinth(["mkdir", "+data/Oradata"]).ok();
+    let mut command = Command::new("script");
+    command.args(["-qec", &format!("stty rows 40 cols 200; {} -p", binary().display()), "/dev/null"]);
+    command.env("PLINTH_DIR", instance.dir()).env("HOME", instance.path("")).env("TERM", "xterm");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn().expect("util-linux has script");
+    let seen = Arc::new(Mutex::new(String::new()));
+    let mut out = child.stdout.take().expect("piped");
+    let shared = Arc::clone(&seen);
+    let reader = thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = out.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+            shared.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+        }
+    });
+    let mut keys = child.stdin.take().expect("piped");
+    // Each answer is waited for, behind the one before.
+    let mut from = 0;
+    let mut step = |typed: &str, answer: &str| {
+        keys.write_all(typed.as_bytes()).and_then(|()| keys.flush()).expect("the terminal");
+        wait_for(answer, || {
+            let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = seen.get(from..).and_then(|new| new.find(answer));
+            from += found.map_or(0, |at| at + answer.len());
+            found.is_some()
+        });
+    };
+    step("", "ASMCMD [+] > ");
+    step("mkd\t", "mkd");
+    step("\x15cd +da\t", "cd +DATA/");
+    step("or\t", "cd +DATA/Oradata/");
+    step("\r", "ASMCMD [+DATA/Oradata] > ");
+    step("volc\t", "volcreate ");
+    step("--red\t", "--redundancy ");
+    step("\x15help lsa\t", "help lsattr");
+    step("\x15pwd\r", "+DATA/Oradata\r\n");
+    step("cp /etc/hostn\t", "cp /etc/hostname ");
+    step("+da\tora\tblank\\ name\r", "copying /etc/hostname -> +DATA/Oradata/blank name");
+    step("", "ASMCMD [+DATA/Oradata] > ");
+    step("ls -s bl\t\r", "blank name\r\n");
+    step("iostat 1\r", "DATA_0001");
+    // Ctrl-C ends the command, not the shell.
+    step("\x03", "ASMCMD [+DATA/Oradata] > ");
+    step("top 1\r", "plinth top, every 1 s");
+    step("", "Read_MB_s");
+    step("q", "ASMCMD [+DATA/Oradata] > ");
+    step("exit\r", "exit");
+    wait_for("the shell to end", || child.try_wait().expect("wait").is_some());
+    reader.join().expect("the terminal's reader");
+    let history = instance.read(".plinth_shell_history");
+    assert!(history.contains("cd +DATA/Oradata/") && history.contains("pwd"), "{history}");
+}
+
+/// The manual page and the completions of other shells name every command that help names, and are understood.
+#[test]
+fn the_manual_and_the_completions_are_complete() {
+    let run = |args: &[&str]| {
+        let program = shell("exec \"$@\"").arg(binary());
+        args.iter().fold(program, |program, arg| program.arg(arg)).ok()
+    };
+    let manual = run(&["man"]);
+    let help = run(&["--help"]);
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .map_while(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() > 60, "{help}");
+    let completions: Vec<String> = ["bash", "zsh", "fish"].iter().map(|shell| run(&["completions", shell])).collect();
+    for command in commands {
+        assert!(manual.contains(&format!(".SS {command}\n")), "plinth.1 has no {command}");
+        for text in &completions {
+            assert!(text.contains(command), "no completion of {command}");
+        }
+    }
+    assert!(!manual.lines().any(|line| line.starts_with('.') && !line.starts_with("..") && line.len() < 3), "{manual}");
+    shell("bash -n <<< \"$1\"").arg(&completions[0]).ok();
+    // As bash itself would ask.
+    let script = "source /dev/stdin <<< \"$1\"; COMP_WORDS=(plinth lsd); COMP_CWORD=1; _plinth plinth lsd plinth; echo ${COMPREPLY[@]}";
+    assert_eq!(shell(script).arg(&completions[0]).ok().trim(), "lsdg lsdsk");
+}
