@@ -410,16 +410,20 @@ impl Group {
         let all_good = failed.is_empty();
         for (disk, reason) in failed {
             match self.voters.expel(disk, &format!("activity log: {reason}"), false).await {
-                Ok(()) => {}
+                Ok(()) if !self.voters.current().voters().any(|voter| voter.number == disk) => {}
                 Err(Refusal::Closing) => return Err(FileError::Dismounted),
-                Err(_) if self.voters.is_closing() => return Err(FileError::Dismounted),
-                // It cannot be spared, so writes wait until it takes the log.
-                Err(refusal) => {
+                _ if self.voters.is_closing() => return Err(FileError::Dismounted),
+                // It cannot be spared, or nobody else can vote: writes wait until it takes the log.
+                kept => {
                     if writer.refusing.insert(disk) {
                         let name = self.members.get(&disk).map_or_else(|| Arc::from(""), |member| member.name());
+                        let why = match kept {
+                            Ok(()) => "It is the only one that votes, and no other disk can".to_owned(),
+                            Err(refusal) => format!("It cannot go offline, because {refusal}"),
+                        };
                         let text = format!(
-                            "writes wait: disk {name} does not take the activity log: {reason}. It cannot go offline, because \
-                             {refusal}. Mend the disk, or bring the disks with the other mirrors ONLINE"
+                            "writes wait: disk {name} does not take the activity log: {reason}. {why}. Mend the disk, or \
+                             bring the disks with the other mirrors ONLINE"
                         );
                         self.tell(Severity::Alarm, Some(disk), text);
                     }

@@ -747,15 +747,16 @@ pub const VOTERS_MAX: usize = 5;
 
 /// Which disks should vote: one in each of up to five failure groups.
 ///
-/// Only ONLINE disks vote, and of those that are being dropped none. A failure group that votes goes on voting, with the disk that does; further ones
+/// Only ONLINE disks vote, and of those that are being dropped none, unless no other is left. A failure group that votes goes on voting, with the disk that does; further ones
 /// join in this order: quorum failure groups, then by name. Two failure groups have two voters: one of them lost, the other
 /// goes on (at least half), and neither mounts without the other before that is recorded. An even number is not made odd: it
 /// costs nothing, as at least half is enough to go on. In EXTERNAL redundancy the same holds.
 #[must_use]
 pub fn voters(disks: &[MemberDisk], _redundancy: Redundancy) -> BTreeSet<DiskNumber> {
     let mut groups: BTreeMap<&str, &MemberDisk> = BTreeMap::new();
-    let may_vote = |disk: &&MemberDisk| disk.state == DiskState::Online && !disk.copy_whole && !disk.leaving;
-    for disk in disks.iter().filter(may_vote) {
+    let may_vote = |disk: &&MemberDisk| disk.state == DiskState::Online && !disk.copy_whole;
+    let all_leave = disks.iter().filter(may_vote).all(|disk| disk.leaving);
+    for disk in disks.iter().filter(may_vote).filter(|disk| all_leave || !disk.leaving) {
         let best = groups.entry(disk.failure_group.as_str()).or_insert(disk);
         if (!disk.votes, disk.number) < (!best.votes, best.number) {
             *best = disk;
@@ -768,7 +769,7 @@ pub fn voters(disks: &[MemberDisk], _redundancy: Redundancy) -> BTreeSet<DiskNum
 
 /// The sets of voters to record one after the other to come from `now` to `wanted`: each differs from the one before it by
 /// one voter, and is recorded only when the one before it is in force. `failed` ones leave first, but the last voter not before
-/// another has joined; then the new ones join; then the healthy ones that are not wanted leave.
+/// another has joined; then the new ones join; then the healthy ones that are not wanted leave. One always stays.
 #[must_use]
 pub fn voter_steps(
     now: &BTreeSet<DiskNumber>,
@@ -795,8 +796,10 @@ pub fn voter_steps(
         steps.push(set.clone());
     }
     for surplus in now.difference(wanted).filter(|surplus| !failed.contains(surplus)) {
-        set.remove(surplus);
-        steps.push(set.clone());
+        if set.len() > 1 {
+            set.remove(surplus);
+            steps.push(set.clone());
+        }
     }
     steps
 }

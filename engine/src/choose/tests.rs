@@ -310,6 +310,10 @@ fn one_voter_in_each_of_up_to_five_failure_groups() {
     four[1].state = DiskState::Syncing;
     four[2].state = DiskState::Offline;
     assert_eq!(numbers(voters(&four, Redundancy::Normal)), [0, 3], "only ONLINE disks");
+    four[0].leaving = true;
+    assert_eq!(numbers(voters(&four, Redundancy::Normal)), [3], "none that leaves");
+    four[3].leaving = true;
+    assert_eq!(numbers(voters(&four, Redundancy::Normal)), [0, 3], "they do while there is no other");
     let mut many =
         disks(&[("A", false), ("B", false), ("C", false), ("D", false), ("E", false), ("F", false), ("Z", true)]);
     assert_eq!(numbers(voters(&many, Redundancy::High)), [0, 1, 2, 3, 6], "quorum failure groups first");
@@ -330,6 +334,7 @@ fn votes_change_one_at_a_time() {
         [&[2][..], &[2, 3], &[2, 3, 4], &[3, 4]].map(set)
     );
     assert_eq!(voter_steps(&set(&[1, 2]), &set(&[]), &set(&[1, 2])), [set(&[2])]);
+    assert_eq!(voter_steps(&set(&[1, 2]), &set(&[]), &set(&[])), [set(&[2])]);
     let mut first = root(3);
     first.ancestors = vec![id(9); ANCESTORS_MAX];
     let child = successor(&first, id(2), |_| ());
