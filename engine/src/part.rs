@@ -3,14 +3,15 @@
 //! Of files it is their extents, and the shared extents that small ones lie in; of disks, every extent with a mirror there. Which
 //! extents a file has is asked once, at the beginning: what is made meanwhile is left out, what is deleted meanwhile is not looked at.
 //!
-//! Files are named as statements name them: `+DATA/pg/base/1`, `/pg/base/1` or `pg/base/1` from the group's root, or by number,
-//! `+DATA.259.1234` (of which the incarnation may be left out).
+//! Files are named as everywhere (`files/paths.rs`): `+DATA/pg/base/1`, `+DATA.259.1234`; what does not begin with `+` is a path from the
+//! group's root.
 
 use crate::{
     admin::{AdminError, Code, Scope},
-    api::{Attributes, Kind, ROOT},
+    api::{Attributes, Kind},
     error::FileError,
     extent::Extent,
+    files::paths,
     group::Group,
 };
 use plinth_format::DiskNumber;
@@ -127,49 +128,17 @@ impl Group {
     /// # Errors
     /// If there is none of this name.
     pub async fn file_named(&self, name: &str) -> Result<Attributes, AdminError> {
-        let mut path = name;
-        if let Some(rest) = name.strip_prefix('+') {
-            let end = rest.find(['/', '.']).unwrap_or(rest.len());
-            let (group, rest) = rest.split_at(end);
-            if !group.eq_ignore_ascii_case(&self.name) {
-                return Err(self.no_file(name, "it names another disk group"));
-            }
-            if let Some(numbers) = rest.strip_prefix('.') {
-                return self.file_numbered(name, numbers).await;
-            }
-            path = rest;
-        }
+        let form = if name.starts_with('+') { paths::parse(name, &self.name) } else { paths::behind_group(name, name) };
         let refused = |error: FileError| match error {
-            FileError::NotFound | FileError::NotADirectory | FileError::NameTooLong => self.no_file(name, error),
-            other => AdminError::new(Code::Io, format!("{name}: {other}")),
+            FileError::Order(refusal) => *refusal,
+            error => AdminError::new(Code::Io, format!("{name}: {error}")),
         };
-        let mut found = self.files.attributes(ROOT).await.map_err(refused)?;
-        for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
-            if part == ".." {
-                return Err(AdminError::new(Code::Invalid, format!("{name}: '..' is not followed here")));
-            }
-            found = self.files.lookup(found.node, part.as_bytes()).await.map_err(refused)?;
-        }
-        Ok(found)
-    }
-
-    /// `259.1234`, `259`
-    async fn file_numbered(&self, name: &str, numbers: &str) -> Result<Attributes, AdminError> {
-        let (number, incarnation) = match numbers.split_once('.') {
-            Some((number, incarnation)) => (number, Some(incarnation)),
-            None => (numbers, None),
-        };
-        let incarnation = incarnation.map(str::parse::<u64>).transpose();
-        let (Ok(number), Ok(incarnation)) = (number.parse::<u64>(), incarnation) else {
-            return Err(self.no_file(name, "a file by number is +GROUP.NUMBER.INCARNATION"));
-        };
-        match self.files.attributes(number).await {
-            Ok(found) if incarnation.is_none_or(|wanted| wanted == found.generation) => Ok(found),
-            Ok(_) => Err(self.no_file(name, "the file of this number has another incarnation")),
-            Err(FileError::Stale(_) | FileError::NotFound) => {
-                Err(self.no_file(name, "there is no file of this number"))
-            }
-            Err(error) => Err(AdminError::new(Code::Io, format!("{name}: {error}"))),
+        let node = self.files.resolve(form?).await.map_err(refused)?;
+        let Some(node) = node else { return Err(self.no_file(name, "there is nothing of this name")) };
+        match self.files.attributes(node).await {
+            Ok(found) => Ok(found),
+            Err(FileError::Stale(_) | FileError::NotFound) => Err(self.no_file(name, "it was removed just now")),
+            Err(error) => Err(refused(error)),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
         File, Origin,
         aliases::Place as Names,
         orders::{NameOrder, NewSystemFile},
-        paths::{self, Form},
+        paths,
     },
     group::Group,
     mirror_sets::failure_groups,
@@ -333,15 +333,7 @@ impl Session {
     /// If it is ambiguous, or no name of a file that there is.
     pub async fn resolve(&self, path: &str) -> Result<Option<Attributes>> {
         let form = paths::behind_group(path, path).map_err(|error: AdminError| FileError::Order(Box::new(error)))?;
-        let files = &self.group().files;
-        let found = match form {
-            Form::Path(parts) => {
-                files.spell(vec![parts]).await?.pop().and_then(|path| path.found).map(|(node, _)| node)
-            }
-            Form::Number { node, incarnation } => files.numbered(node, incarnation).await.ok(),
-            Form::New { .. } => return Err(FileError::Invalid("a new file's place, and no file")),
-        };
-        match found {
+        match self.group().files.resolve(form).await? {
             Some(node) => self.attributes(node).await.map(Some),
             None => Ok(None),
         }

@@ -180,6 +180,21 @@ impl Files {
         self.catalog.read(look).await
     }
 
+    /// What a name leads to, in any case.
+    ///
+    /// # Errors
+    /// If it is ambiguous, or a new file's place.
+    pub async fn resolve(&self, form: Form) -> Result<Option<Node>> {
+        match form {
+            Form::Path(parts) => {
+                let spelled = self.spell(vec![parts]).await?.pop();
+                Ok(spelled.and_then(|path| path.found).map(|(node, _)| node))
+            }
+            Form::Number { node, incarnation } => Ok(self.numbered(node, incarnation).await.ok()),
+            Form::New { .. } => Err(FileError::Invalid("a new file's place, and no file")),
+        }
+    }
+
     /// The file with a number, if it has this incarnation.
     ///
     /// # Errors

@@ -85,9 +85,11 @@ fn a_part_is_scrubbed_and_checked_alone() {
     let scope = |order| ScrubOrder { scope: order, power: ScrubPower::High, ..ScrubOrder::default() };
     let clean = lab.scrubbed(&scope(Scope::Files(vec!["+data/other".to_owned()])));
     assert_eq!((clean.extents_checked, clean.problems.len()), (2, 0), "{clean:?}");
-    let node = lab.find("table");
-    let table = lab.scrubbed(&scope(Scope::Files(vec![format!("+DATA.{node}")])));
-    assert_eq!((table.extents_checked, table.problems.len()), (6, 6), "{table:?}");
+    let incarnation = block_on(lab.session().attributes(lab.find("table"))).expect("it is there").generation;
+    for name in [format!("+DATA.{}.{incarnation}", lab.find("table")), "+data/TABLE".to_owned(), "Table".to_owned()] {
+        let table = lab.scrubbed(&scope(Scope::Files(vec![name])));
+        assert_eq!((table.extents_checked, table.problems.len()), (6, 6), "{table:?}");
+    }
     for disk in 0..3 {
         let which = Scope::Disks(Selection::Disks(vec![format!("DATA_000{disk}")]));
         let expected = places.iter().filter(|(on, _)| *on == disk).count();
@@ -97,11 +99,13 @@ fn a_part_is_scrubbed_and_checked_alone() {
         let there = report.problems.iter().filter(|one| one.text.contains(&format!("DATA_000{disk}"))).count();
         assert_eq!(there, expected, "{report:?}");
     }
-    for (name, says) in
-        [("nothing", "no file 'nothing'"), ("+OTHER/table", "another disk group"), ("+DATA.9999.1", "of this number")]
-    {
+    for (name, code, says) in [
+        ("nothing", Code::NoSuchFile, "no file 'nothing'"),
+        ("+OTHER/table", Code::Invalid, "another disk group"),
+        ("+DATA.9999.1", Code::NoSuchFile, "no file '+DATA.9999.1'"),
+    ] {
         let error = block_on(lab.group().check_scope(&Scope::Files(vec![name.to_owned()]), false)).expect_err(name);
-        assert!(error.code == Code::NoSuchFile && error.message.contains(says), "{error}");
+        assert!(error.code == code && error.message.contains(says), "{error}");
     }
 }
 

@@ -1,13 +1,14 @@
 //! People's statements stay out of the way of everything else on the host.
 //!
-//!   - A statement runs at usual priority for its first [`PROMPT`] of processor time, so that a host under load answers
-//!     the short ones; what takes longer goes on at idle priority (`SCHED_IDLE`), in what nobody else wants.
-//!   - At most all processors but one work on statements that take longer; others wait for their turn. So a short one
-//!     never waits for a long one.
+//!   - A session has an allowance of processor time at usual priority ([`Budget`]), so that a host under load answers those who ask
+//!     now and then. What takes longer, and who asks without a pause, goes on at idle priority (`SCHED_IDLE`), in what nobody
+//!     else wants.
+//!   - At most all processors but one work on what is idle; others wait for their turn. So a short one never waits for a
+//!     long one.
 //!
-//! An idle thread that holds a lock can keep one that is not from going on. What runs here holds none of the instance's:
-//! rows were fetched before. Between two statements SQLite shares its counters of memory and the allocator is common;
-//! both are held for some instructions only.
+//! An idle thread that holds a lock can keep one that is not from going on. Rows are fetched and looked at here, which takes none
+//! of the instance's for longer than it takes to copy some lines. Between two statements SQLite shares its counters of memory and
+//! the allocator is common; both are held for some instructions only.
 //!
 //! The thread is one of its own: only root may raise a priority again.
 
@@ -15,13 +16,15 @@ use super::query::Cancel;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     num::NonZeroUsize,
-    sync::{Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// Processor time at usual priority: longer than almost every query over the views takes.
+/// Processor time at usual priority that a session has saved up at most: longer than almost every query over the views takes.
 const PROMPT: Duration = Duration::from_millis(100);
+/// Which part of the time that passes is saved: so many sessions that never pause take one processor from others.
+const SAVED: u32 = 100;
 /// How often who waits for a turn looks whether its client still does.
 const LOOK: Duration = Duration::from_millis(50);
 
@@ -66,37 +69,95 @@ pub fn run<T: Send>(what: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
+/// What a session may still take of the processors at usual priority.
+#[derive(Debug, Clone)]
+pub struct Budget(Arc<Mutex<Saved>>);
+
+#[derive(Debug)]
+struct Saved {
+    left: Duration,
+    since: Instant,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Saved { left: PROMPT, since: Instant::now() })))
+    }
+}
+
+impl Budget {
+    /// Takes what was used. False: there is nothing left.
+    fn spend(&self, used: Duration, now: Instant) -> bool {
+        let mut saved = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let earned = now.saturating_duration_since(saved.since) / SAVED;
+        saved.left = saved.left.saturating_add(earned).min(PROMPT).saturating_sub(used);
+        saved.since = now;
+        !saved.left.is_zero()
+    }
+}
+
 /// Watches how long the thread has worked; to be asked now and then.
 pub struct Pace {
     cancel: Cancel,
+    budget: Budget,
+    /// Of the thread, when it was last asked for.
+    worked: Duration,
     is_idle: bool,
     /// Held until it is dropped.
-    _turn: Option<Turn>,
+    turn: Option<Turn>,
 }
 
 impl Pace {
-    pub fn new(cancel: &Cancel) -> Self {
-        Self { cancel: cancel.clone(), is_idle: false, _turn: None }
+    /// For the thread that calls it, which is a statement's own.
+    pub fn new(cancel: &Cancel, budget: Budget) -> Self {
+        Self { cancel: cancel.clone(), budget, worked: Duration::ZERO, is_idle: false, turn: None }
     }
 
-    /// Goes to idle priority when it is time, and waits for a turn, unless nobody waits for the result any more.
+    /// Goes to idle priority when it is time.
     pub fn look(&mut self) {
         if self.is_idle {
             return;
         }
         let worked = clock_gettime(ClockId::ThreadCPUTime);
         let worked = Duration::new(worked.tv_sec.unsigned_abs(), u32::try_from(worked.tv_nsec).unwrap_or(0));
-        if worked > PROMPT {
+        let used = worked.saturating_sub(std::mem::replace(&mut self.worked, worked));
+        if !self.budget.spend(used, Instant::now()) {
             self.is_idle = true;
             crate::process::become_idle();
-            self._turn = Turn::take(&self.cancel);
         }
+    }
+
+    /// The same, and waits for a turn then, unless nobody waits for the result any more. Not for who waits for others.
+    pub fn look_for_turn(&mut self) {
+        self.look();
+        if self.is_idle && self.turn.is_none() {
+            self.turn = Turn::take(&self.cancel);
+        }
+    }
+}
+
+impl Drop for Pace {
+    fn drop(&mut self) {
+        self.look();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who has used up what it had gets it back as time goes by, and never more.
+    #[test]
+    fn a_session_saves_up() {
+        let budget = Budget::default();
+        let began = budget.0.lock().expect("no panic").since;
+        assert!(budget.spend(PROMPT / 2, began));
+        assert!(!budget.spend(PROMPT / 2, began));
+        assert!(!budget.spend(PROMPT / 2, began + PROMPT));
+        assert!(budget.spend(Duration::ZERO, began + PROMPT * 2));
+        assert!(budget.spend(PROMPT / 2, began + PROMPT * SAVED * 9));
+        assert!(!budget.spend(PROMPT / 2, began + PROMPT * SAVED * 9));
+    }
 
     #[test]
     fn who_is_cancelled_does_not_wait() {

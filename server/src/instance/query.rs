@@ -18,7 +18,8 @@ mod table;
 mod tests;
 
 use super::{
-    functions, idle,
+    functions,
+    idle::{self, Budget, Pace},
     psql::{self, Rewritten},
     types,
     views::{Type, View},
@@ -63,8 +64,8 @@ const STEPS: i32 = 10_000;
 /// How the names of views end that look for no disks.
 const TWIN: &str = "_stat";
 
-/// Where rows come from.
-pub trait Source {
+/// Where rows come from, and who asks for them.
+pub trait Source: Sync {
     /// Mounted groups (as far as we know) and their numbers.
     fn groups(&self) -> BTreeMap<String, u32>;
     /// Runs a SELECT in a group's engine; the rows come in parts (engine's `rows.rs`).
@@ -84,6 +85,10 @@ pub trait Source {
     fn estimates(&self) -> Vec<Estimated>;
     /// Who asks, for `current_user`.
     fn user(&self) -> String;
+    /// What who asks may take of the processors.
+    fn budget(&self) -> Budget {
+        Budget::default()
+    }
     /// Rows of `v$pwfile_users`.
     fn password_users(&self) -> Vec<Vec<Value>>;
 }
@@ -146,8 +151,7 @@ pub fn run(
 ) -> Result<Table> {
     let mut prepared = Prepared::new(source, query)?;
     prepared.plan(query, parameters)?;
-    prepared.fill(source, cancel, notices)?;
-    idle::run(|| prepared.run(parameters, cancel)).unwrap_or_else(|| Err(Refusal::canceled()))
+    prepared.answer(source, parameters, cancel, notices)
 }
 
 /// Tells the parameters and columns of a query. Types of expressions are those of the first values they have now.
@@ -163,9 +167,7 @@ pub fn describe(source: &dyn Source, query: &str, cancel: &Cancel) -> Result<Des
         None => {
             let nothing = vec![Value::Null; parameters];
             prepared.plan(query, &nothing)?;
-            prepared.fill(source, cancel, &mut Vec::new())?;
-            let run = idle::run(|| prepared.run(&nothing, cancel));
-            run.unwrap_or_else(|| Err(Refusal::canceled()))?.columns
+            prepared.answer(source, &nothing, cancel, &mut Vec::new())?.columns
         }
     };
     Ok(Described { parameters, columns })
@@ -317,8 +319,27 @@ impl Prepared {
         }
     }
 
+    /// Steps 2 and 3.
+    fn answer(
+        &mut self,
+        source: &dyn Source,
+        parameters: &[Value],
+        cancel: &Cancel,
+        notices: &mut Vec<String>,
+    ) -> Result<Table> {
+        let answer = || {
+            let mut pace = Pace::new(cancel, source.budget());
+            self.fill(source, cancel, &mut pace, notices)?;
+            let table = self.run(parameters, cancel, pace);
+            // What the statement took is taken from its session by the thread that took it.
+            self.connection.progress_handler(0, None::<fn() -> bool>).map_err(|error| internal(&error))?;
+            table
+        };
+        idle::run(answer).unwrap_or_else(|| Err(Refusal::canceled()))
+    }
+
     /// Step 2.
-    fn fill(&self, source: &dyn Source, cancel: &Cancel, notices: &mut Vec<String>) -> Result<()> {
+    fn fill(&self, source: &dyn Source, cancel: &Cancel, pace: &mut Pace, notices: &mut Vec<String>) -> Result<()> {
         let groups = source.groups();
         let looks_for_disks = |name: &String| matches!(self.tables.get(name), Some(TableRead { fetch: Fetch::View(view), .. }) if view.has_twin && view.name == name);
         let mut survey = Vec::new();
@@ -328,7 +349,8 @@ impl Prepared {
                 Err(error) => notices.push(format!("disks of no mounted group are not shown: {error}")),
             }
         }
-        let mut fetching = Fetching { source, groups: &groups, survey: &survey, cancel, notices, rows: 0, bytes: 0 };
+        let mut fetching =
+            Fetching { source, groups: &groups, survey: &survey, cancel, pace, notices, rows: 0, bytes: 0 };
         // A view and its twin are one table.
         let mut views: BTreeMap<&'static str, (&View, &Shared, BTreeSet<&str>)> = BTreeMap::new();
         for (name, columns) in &self.reads {
@@ -350,15 +372,14 @@ impl Prepared {
     }
 
     /// Step 3.
-    fn run(&mut self, parameters: &[Value], cancel: &Cancel) -> Result<Table> {
+    fn run(&mut self, parameters: &[Value], cancel: &Cancel, mut pace: Pace) -> Result<Table> {
         let began = Instant::now();
         let watched = cancel.clone();
-        let mut pace = idle::Pace::new(cancel);
         self.connection
             .progress_handler(
                 STEPS,
                 Some(move || {
-                    pace.look();
+                    pace.look_for_turn();
                     watched.is_cancelled() || began.elapsed() > RUN_MAX
                 }),
             )

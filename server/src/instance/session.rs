@@ -5,7 +5,9 @@ mod scrub;
 mod work;
 
 use super::{
-    Access, Instance, lock, passwords,
+    Access, Instance,
+    idle::Budget,
+    lock, passwords,
     query::{self, Cancel, Column, Described, Estimated, Source, Table},
     settings::{self, Settings},
     views::Type,
@@ -55,6 +57,8 @@ pub struct Context {
     pub with_password: bool,
     /// What the client has `SET`.
     pub settings: Arc<Mutex<Settings>>,
+    /// What its queries may take of the processors.
+    pub budget: Budget,
     /// A DROP returns when the disks can be pulled, unless it says NOWAIT.
     pub waits_for_drops: bool,
 }
@@ -130,6 +134,7 @@ impl Context {
             peer,
             with_password: false,
             settings: Arc::default(),
+            budget: Budget::default(),
             waits_for_drops: false,
         }
     }
@@ -641,6 +646,10 @@ impl Source for Context {
 
     fn user(&self) -> String {
         self.who.clone()
+    }
+
+    fn budget(&self) -> Budget {
+        self.budget.clone()
     }
 
     fn password_users(&self) -> Vec<Vec<Value>> {

@@ -1,7 +1,10 @@
 //! Filling a statement's tables: from engines, and with what no engine knows.
 
 use super::{
-    super::views::{COMPOUND, GROUP, View},
+    super::{
+        idle::Pace,
+        views::{COMPOUND, GROUP, View},
+    },
     Cancel, Estimated, Source,
     fetched::{Fetched, Origin},
     plan::Planned,
@@ -29,6 +32,7 @@ pub(super) struct Fetching<'a> {
     pub groups: &'a BTreeMap<String, u32>,
     pub survey: &'a [Survey],
     pub cancel: &'a Cancel,
+    pub pace: &'a mut Pace,
     pub notices: &'a mut Vec<String>,
     pub rows: usize,
     pub bytes: usize,
@@ -79,7 +83,8 @@ impl Fetching<'_> {
             if !is_meant(*number) {
                 continue;
             }
-            let (rows_before, bytes_before) = (&mut self.rows, &mut self.bytes);
+            let (rows_before, bytes_before, pace) = (&mut self.rows, &mut self.bytes, &mut *self.pace);
+            pace.look();
             let cancel = self.cancel;
             let result = self.source.query(group, sql, &mut |rows, bytes| {
                 *rows_before += rows;
@@ -91,6 +96,7 @@ impl Fetching<'_> {
                 if cancel.is_cancelled() {
                     return Err(AdminError::new(Code::Busy, "cancelled"));
                 }
+                pace.look();
                 add(*number, rows, bytes).ok_or_else(|| AdminError::new(Code::Io, "its rows make no sense"))
             });
             if let Err(error) = result {

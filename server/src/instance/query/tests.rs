@@ -6,7 +6,7 @@ use rusqlite::params_from_iter;
 
 /// Engines of three groups, the last of them empty.
 struct Memory {
-    groups: BTreeMap<String, Connection>,
+    groups: BTreeMap<String, Mutex<Connection>>,
     /// What was asked.
     asked: Mutex<Vec<String>>,
     rows: Mutex<usize>,
@@ -81,7 +81,7 @@ fn worlds() -> (Memory, Connection) {
                 insert(&everything, view, &[columns, &["group_number"][..]].concat(), &row);
             }
         }
-        memory.groups.insert(group.to_owned(), engine);
+        memory.groups.insert(group.to_owned(), Mutex::new(engine));
     }
     (memory, everything)
 }
@@ -113,7 +113,7 @@ impl Source for Memory {
         part: &mut dyn FnMut(usize, Vec<u8>) -> std::result::Result<(), AdminError>,
     ) -> std::result::Result<(), AdminError> {
         self.asked.lock().expect("no panic").push(sql.to_owned());
-        let rows = all_rows(&self.groups[group], sql, &[]);
+        let rows = all_rows(&self.groups[group].lock().expect("no panic"), sql, &[]);
         *self.rows.lock().expect("no panic") += rows.len();
         in_parts(&rows, |count, bytes| part(count, bytes.to_vec()))
     }
