@@ -117,6 +117,8 @@ pub trait World: Send + Sync {
     fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>);
     /// Opens every disk that the discovery string matches, in a stable order.
     fn discover(&self) -> Task<'static, Vec<Found>>;
+    /// Called every now and then by synchronous code that nobody is in a hurry for: may sleep a little, so that others go first.
+    fn give_way(&self) {}
     /// Tells the operator. Never blocks.
     fn event(&self, event: Event);
 }

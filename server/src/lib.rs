@@ -5,6 +5,7 @@ pub mod cli;
 pub mod engine;
 pub mod frames;
 pub mod instance;
+mod manners;
 pub mod paths;
 mod process;
 pub mod refusal;

@@ -24,13 +24,17 @@ impl Wanted {
     #[must_use]
     pub fn by(sql: &str) -> Self {
         let sql = sql.to_ascii_lowercase();
-        let names = |view: &str| sql.contains(view);
+        let names = |what: &str| sql.contains(what);
+        // There are many files, and most statements ask for nothing that is counted of them.
+        let all_columns = sql.match_indices('*').any(|(at, _)| !sql[..at].ends_with('('));
         Self {
             disk_times: names("v$asm_disk_histogram")
                 || names("v$asm_diskgroup_histogram")
                 || names("v$event_histogram_micro"),
             file_times: names("v$asm_file_histogram") || names("v$event_histogram_micro"),
-            file_counts: names("v$asm_file"),
+            file_counts: names("v$asm_file_")
+                || names("v$event_histogram_micro")
+                || (names("v$asm_file") && (names("cold_") || all_columns)),
             troubles: names("v$asm_error"),
             space: names("v$asm_space") || names("v$asm_filesystem"),
             units: names("x$kfdat"),
@@ -274,5 +278,14 @@ mod tests {
         assert_eq!(Wanted::by("SELECT path FROM v$asm_disk"), Wanted::default());
         let wanted = Wanted::by("SELECT * FROM V$ASM_FILE_HISTOGRAM, x$kfdat");
         assert_eq!(wanted, Wanted { file_times: true, file_counts: true, units: true, ..Wanted::default() });
+        for (sql, wanted) in [
+            ("SELECT type, count(*) FROM v$asm_file GROUP BY type", false),
+            ("SELECT * FROM v$asm_file", true),
+            ("SELECT sum(Cold_Reads) FROM V$ASM_FILE", true),
+            ("SELECT f.* FROM v$asm_alias JOIN v$asm_file AS f USING (file_number)", true),
+            ("SELECT small_reads FROM v$asm_file_iostat", true),
+        ] {
+            assert_eq!(Wanted::by(sql).file_counts, wanted, "{sql}");
+        }
     }
 }

@@ -257,7 +257,12 @@ impl Reader {
         let connection = &mut link.connection;
         super::configure(connection, 4 << 10)?;
         let (seen, clock) = (Arc::clone(snapshot), Arc::clone(world));
-        let handler = move || seen.is_over(&*clock);
+        let handler = move || {
+            if views {
+                clock.give_way();
+            }
+            seen.is_over(&*clock)
+        };
         connection.progress_handler(STEPS, Some(handler))?;
         if views {
             connection.execute_batch(super::VIEWS)?;

@@ -13,6 +13,7 @@
 //! The thread is one of its own: only root may raise a priority again.
 
 use super::query::Cancel;
+use crate::manners::give_way;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     num::NonZeroUsize,
@@ -116,6 +117,7 @@ impl Pace {
     /// Goes to idle priority when it is time.
     pub fn look(&mut self) {
         if self.is_idle {
+            give_way();
             return;
         }
         let worked = clock_gettime(ClockId::ThreadCPUTime);
@@ -138,7 +140,9 @@ impl Pace {
 
 impl Drop for Pace {
     fn drop(&mut self) {
-        self.look();
+        if !self.is_idle {
+            self.look();
+        }
     }
 }
 

@@ -232,6 +232,10 @@ impl World for RealWorld {
         Box::pin(async { told.await.unwrap_or_default() })
     }
 
+    fn give_way(&self) {
+        crate::manners::give_way();
+    }
+
     fn event(&self, event: Event) {
         (self.sink)(event);
     }
