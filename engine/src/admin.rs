@@ -240,6 +240,8 @@ pub enum Code {
     TemplateExists,
     /// A template of the system.
     SystemTemplate,
+    /// A version that only goes up.
+    Lowered,
     /// The catalog or another structure is damaged.
     Damaged,
 }

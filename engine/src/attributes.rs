@@ -11,7 +11,7 @@ use crate::{
     member::TICK_MS,
 };
 use plinth_format::DiskNumber;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use std::{collections::BTreeMap, time::Duration};
 
 /// What the engine acts on.
@@ -211,6 +211,34 @@ pub fn store(connection: &Connection, name: &str, value: &str) -> Result<(), Fil
     Ok(())
 }
 
+/// The parts of a version, without zeros at its end.
+fn version(text: &str) -> Vec<u16> {
+    let mut parts: Vec<u16> = text.split('.').map(|part| part.parse().unwrap_or(0)).collect();
+    parts.truncate(parts.iter().rposition(|part| *part != 0).map_or(0, |last| last + 1));
+    parts
+}
+
+/// Refuses to make an attribute less than it is, of those that only go up: as in ASM, what says that it may rely on a
+/// version must be right for good.
+///
+/// # Errors
+/// That, or what the catalog says.
+pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
+    if !name.starts_with("compatible.") {
+        return Ok(());
+    }
+    let mut select = connection.prepare_cached("SELECT value FROM attribute WHERE name = ?1")?;
+    let stored: Option<String> = select.query_row([name], |row| row.get(0)).optional()?;
+    let default = || SETTABLE.iter().find(|(known, _)| *known == name).map_or("", |(_, default)| *default).to_owned();
+    let current = stored.unwrap_or_else(default);
+    if version(value) >= version(&current) {
+        return Ok(());
+    }
+    let text = format!("attribute '{name}' cannot be '{value}': it is {current}, and never goes back");
+    let hint = "a disk group that is to have less is made so: CREATE DISKGROUP ... ATTRIBUTE";
+    Err(FileError::Order(Box::new(AdminError::new(Code::Lowered, text).hint(hint))))
+}
+
 /// Stores one attribute that nobody can set.
 ///
 /// # Errors
@@ -324,6 +352,17 @@ pub fn load(connection: &Connection) -> Result<Attributes, FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn compatibility_never_goes_back() {
+        let catalog = Connection::open_in_memory().expect("a database");
+        catalog.execute_batch(include_str!("catalog/schema.sql")).expect("the schema");
+        let check = |value: &str| check_raised(&catalog, "compatible.asm", value).is_ok();
+        assert!(check("19.0") && check("19.1") && check("23") && !check("18.9.9.9.9") && !check("9.2"));
+        store(&catalog, "compatible.asm", "12.2.0.1").expect("it is stored");
+        assert!(check("12.2.0.1.0") && check("19.0") && !check("12.2") && !check("11.2.0.4"));
+        assert!(check_raised(&catalog, "disk_timeout", "1").is_ok());
+    }
 
     #[test]
     fn a_rebalance_is_remembered() {

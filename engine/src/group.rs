@@ -684,9 +684,15 @@ impl Group {
         attributes.set(&name, value)?;
         let (stored, text) = (name.clone(), value.to_owned());
         self.catalog
-            .write(true, move |connection| attributes::store(connection, &stored, &text))
+            .write(true, move |connection| {
+                attributes::check_raised(connection, &stored, &text)?;
+                attributes::store(connection, &stored, &text)
+            })
             .await
-            .map_err(|error| AdminError::new(Code::Io, error))?;
+            .map_err(|error| match error {
+                FileError::Order(refusal) => *refusal,
+                error => AdminError::new(Code::Io, error),
+            })?;
         *self.attributes.lock().unwrap_or_else(PoisonError::into_inner) = attributes;
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
         self.pace.promise(attributes.latency_target);

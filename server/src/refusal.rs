@@ -171,6 +171,7 @@ fn known_as(code: Code) -> (&'static str, Option<u32>) {
         Code::NoSuchTemplate => ("42704", Some(15006)),
         Code::TemplateExists => ("42710", Some(15007)),
         Code::SystemTemplate => ("55000", Some(15008)),
+        Code::Lowered => ("55000", Some(15244)),
         Code::Damaged => ("XX001", Some(15335)),
     }
 }
