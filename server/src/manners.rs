@@ -3,13 +3,14 @@
 //! A low priority is not enough. It ranks a thread among those of its own process or control group, and the kernel divides
 //! processors between such groups first (autogroups, `cpu.weight`): a query at the lowest priority still takes its engine's share
 //! of a processor, from databases and from the engine's own front ends. So who works in the background looks how long it was
-//! kept waiting for a processor. Where it was, others want what it takes, and it sleeps [`PAUSE`] times as long as it has worked;
-//! where processors are to be had it goes on at full speed.
+//! kept waiting for a processor, and whether others work on this host at a usual priority. Where both are so, others want what it
+//! takes, and it sleeps [`PAUSE`] times as long as it has worked; where processors are to be had it goes on at full speed.
 
 use std::{
     cell::RefCell,
     fs::File,
     os::unix::fs::FileExt,
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -49,6 +50,57 @@ impl Record {
     }
 }
 
+/// What all processors did at a usual priority, outside the kernel.
+struct Host {
+    /// `None`: the kernel does not tell, which is taken for work.
+    told: Option<File>,
+    looked: Option<Instant>,
+    ticks: u64,
+    others_work: bool,
+}
+
+impl Host {
+    /// How long before it is looked again: the kernel counts in hundredths of a second.
+    const WINDOW: Duration = Duration::from_millis(100);
+    /// Others work if they did so for this part of the time of one processor, or longer.
+    const PART: u32 = 5;
+
+    const fn new() -> Self {
+        Self { told: None, looked: None, ticks: 0, others_work: true }
+    }
+
+    /// Hundredths of a second in the first line of `/proc/stat`: `cpu  USER NICE SYSTEM ...`. Whoever gives way has a lower
+    /// priority, and is counted as NICE.
+    fn parse(text: &[u8]) -> Option<u64> {
+        let line = text.split(|byte| *byte == b'\n').next()?;
+        std::str::from_utf8(line).ok()?.strip_prefix("cpu ")?.split_ascii_whitespace().next()?.parse().ok()
+    }
+
+    fn do_others_work(&mut self) -> bool {
+        let elapsed = self.looked.map(|looked| looked.elapsed());
+        if elapsed.is_some_and(|elapsed| elapsed < Self::WINDOW) {
+            return self.others_work;
+        }
+        if self.told.is_none() {
+            self.told = File::open("/proc/stat").ok();
+        }
+        let mut text = [0; 128];
+        let read = self.told.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let ticks = read.and_then(|length| Self::parse(&text[..length]));
+        self.others_work = match (ticks, elapsed) {
+            (Some(ticks), Some(elapsed)) => {
+                Duration::from_millis(10 * ticks.saturating_sub(self.ticks)) >= elapsed / Self::PART
+            }
+            _ => true,
+        };
+        self.looked = Some(Instant::now());
+        self.ticks = ticks.unwrap_or(0);
+        self.others_work
+    }
+}
+
+static HOST: Mutex<Host> = Mutex::new(Host::new());
+
 /// A thread's.
 struct Manners {
     /// `None`: the kernel does not tell, and the thread goes on as it is.
@@ -73,7 +125,7 @@ impl Manners {
         let Some(now) = read.and_then(|length| Record::parse(&text[..length])) else { return };
         if let Some(pause) = now.pause(&self.last) {
             self.last = now;
-            if !pause.is_zero() {
+            if !pause.is_zero() && HOST.lock().unwrap_or_else(PoisonError::into_inner).do_others_work() {
                 thread::sleep(pause);
             }
         }
@@ -84,7 +136,7 @@ thread_local! {
     static MANNERS: RefCell<Manners> = RefCell::new(Manners::new());
 }
 
-/// Sleeps a little if this thread takes what others want. For code that can wait, every some hundred microseconds of its work.
+/// Sleeps a little if this thread, whose priority is low, takes what others want. For code that can wait, every some hundred microseconds of its work.
 pub fn give_way() {
     MANNERS.with_borrow_mut(Manners::look);
 }
@@ -115,6 +167,10 @@ mod tests {
         );
         for text in [&b""[..], b"12", b"x 1 2", b"1 -1 2", b"\xff"] {
             assert_eq!(Record::parse(text), None);
+        }
+        assert_eq!(Host::parse(b"cpu  1234 56 789 1 2 3\ncpu0 1 2"), Some(1234));
+        for text in [&b""[..], b"cpu", b"cpu  ", b"intr 1 2", b"\xff"] {
+            assert_eq!(Host::parse(text), None);
         }
         // This thread has worked.
         let mut manners = Manners::new();

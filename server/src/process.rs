@@ -54,8 +54,20 @@ pub fn only_one(path: &Path) -> io::Result<Option<File>> {
     Ok(Some(file))
 }
 
+/// Has threads share what they have allocated and given back. Otherwise each of many keeps its own, which an engine can give back
+/// to nobody, as its memory is locked.
+pub fn share_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: a number, and no other thread allocates differently for it.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 4);
+    }
+}
+
 /// Lets this thread run when no other wants to. Where the kernel refuses, it goes on as it is.
 pub fn become_idle() {
+    // As it is counted by the kernel.
+    step_back();
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: a valid structure; 0 is the calling thread.
     unsafe {

@@ -83,26 +83,42 @@ impl Pages {
         last.saturating_sub(number).max(1)
     }
 
-    fn insert(&mut self, number: u32, bytes: Box<[u8]>) {
-        if self.cached.insert(number, CachedPage { bytes, used: false }).is_none() {
-            self.hand.push_back(number);
+    /// Takes a page in. It gets the memory of one that goes: all pages that were ever here lie in the same [`CACHE_PAGES`] places,
+    /// whichever threads read them.
+    fn insert(&mut self, number: u32, bytes: &[u8]) {
+        if let Some(page) = self.cached.get_mut(&number) {
+            page.bytes.copy_from_slice(bytes);
+            page.used = false;
+            return;
         }
-        let mut left = self.hand.len();
-        while self.cached.len() > CACHE_PAGES && left > 0 {
+        let bytes = match self.evict() {
+            Some(mut room) => {
+                room.copy_from_slice(bytes);
+                room
+            }
+            None => bytes.into(),
+        };
+        self.cached.insert(number, CachedPage { bytes, used: false });
+        self.hand.push_back(number);
+    }
+
+    /// Lets a page go if the cache is full, unless all are dirty.
+    fn evict(&mut self) -> Option<Box<[u8]>> {
+        let (mut left, mut room) = (self.hand.len(), None);
+        while self.cached.len() >= CACHE_PAGES && left > 0 {
             left -= 1;
             let Some(victim) = self.hand.pop_front() else { break };
-            let keep = self.dirty.contains(&victim) || victim == number;
+            let keep = self.dirty.contains(&victim);
             match self.cached.get_mut(&victim) {
                 Some(page) if keep || page.used => {
                     page.used = false;
                     self.hand.push_back(victim);
                 }
-                Some(_) => {
-                    self.cached.remove(&victim);
-                }
+                Some(_) => room = self.cached.remove(&victim).map(|page| page.bytes),
                 None => {}
             }
         }
+        room
     }
 }
 
@@ -212,46 +228,42 @@ impl Image {
             }
             (pages.changes, pages.ahead(number))
         };
-        let run = if count > 1 { self.read_run(number, count) } else { Vec::new() };
-        let one;
-        let (first, rest) = match run.split_first() {
-            Some((first, rest)) => (first, rest),
+        let run = if count > 1 { self.read_run(number, count) } else { None };
+        let (buffer, count) = match run {
+            Some(run) => run,
             None => {
                 let offset = u64::from(number - 1) * PAGE_SIZE as u64;
                 let age = |bytes: &[u8]| page::written(bytes, number);
-                let buffer = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
-                one = buffer[..].into();
-                (&one, &[][..])
+                (self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?, 1)
             }
         };
-        use_it(first);
+        use_it(&buffer[..PAGE_SIZE]);
         let mut pages = lock(&self.pages);
         if pages.changes == changes {
-            for (number, page) in (number..).zip(std::iter::once(first).chain(rest)) {
-                pages.insert(number, page.clone());
+            for (number, page) in (number..).zip(buffer.chunks_exact(PAGE_SIZE).take(count)) {
+                pages.insert(number, page);
             }
         }
         Ok(())
     }
 
-    /// Pages of which all mirrors have the same, from one on; up to the first that has to be looked at by itself.
-    fn read_run(&self, number: u32, count: u32) -> Vec<Box<[u8]>> {
+    /// Pages from one on, and of how many, up to the first that has to be looked at by itself, all mirrors have the same.
+    fn read_run(&self, number: u32, count: u32) -> Option<(Buffer, usize)> {
         let offset = u64::from(number - 1) * PAGE_SIZE as u64;
         let mirrors = self.store.mirrors(CatalogFile::Database);
-        let copies = self.store.read_mirrors(CatalogFile::Database, &mirrors, offset, count as usize * PAGE_SIZE);
-        let Some((first, others)) = copies.split_first().filter(|_| copies.len() == mirrors.len()) else {
-            return Vec::new();
-        };
+        let mut copies = self.store.read_mirrors(CatalogFile::Database, &mirrors, offset, count as usize * PAGE_SIZE);
+        let first = copies.pop().filter(|_| copies.len() + 1 == mirrors.len())?;
         let pages = (number..).zip(first.chunks_exact(PAGE_SIZE)).enumerate();
-        let agreed = pages.map_while(|(at, (number, page))| {
-            let age = page::written(page, number)?;
+        let agreed = pages.take_while(|(at, (number, page))| {
+            let age = page::written(page, *number);
             let same = |copy: &Buffer| {
-                let page = copy.chunks_exact(PAGE_SIZE).nth(at);
-                page.and_then(|page| page::written(page, number)) == Some(age)
+                let page = copy.chunks_exact(PAGE_SIZE).nth(*at);
+                page.and_then(|page| page::written(page, *number)) == age
             };
-            others.iter().all(same).then(|| page.into())
+            age.is_some() && copies.iter().all(same)
         });
-        agreed.collect()
+        let agreed = agreed.count();
+        (agreed > 0).then_some((first, agreed))
     }
 
     /// Writes whole pages of the database, into memory.
@@ -265,7 +277,7 @@ impl Image {
                 let number = u32::try_from(offset / PAGE_SIZE as u64).expect("32 bits") + 1;
                 let number = number + u32::try_from(at).expect("32 bits");
                 pages.dirty.insert(number);
-                pages.insert(number, page.into());
+                pages.insert(number, page);
             }
             pages.size = pages.size.max(offset + bytes.len() as u64);
             pages.dirty.len() * PAGE_SIZE >= PUSH_BYTES

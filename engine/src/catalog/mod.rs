@@ -71,7 +71,7 @@ pub const SCHEMA_VERSION: i64 = 2;
 const APPLICATION: i64 = 0x504c_5448;
 /// Threads for the engine's own reads, and for statements of people.
 const READERS: usize = 2;
-const QUERIES: usize = 2;
+const QUERIES: usize = 4;
 /// The name of the threads that serve statements of people: they may step back behind all others.
 pub const STATEMENTS: &str = "catalog-query";
 /// How often a read is begun before it is given up: the log cannot run full so often in the time that a short one takes.

@@ -60,9 +60,9 @@ use std::{
 };
 
 /// Files kept in memory although nobody holds them.
-const FILES_MAX: usize = 100_000;
+const FILES_MAX: usize = 50_000;
 /// Names kept in memory.
-const NAMES_MAX: usize = 300_000;
+const NAMES_MAX: usize = 100_000;
 /// An access time is brought up to date when it is this old, or older than the last change (as `relatime`).
 const ACCESS_AGE: Timestamp = 24 * 3600 * 1_000_000_000;
 

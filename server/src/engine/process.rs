@@ -159,7 +159,6 @@ pub fn run(options: Options) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want of privileges.
 /// A check, and which files would not survive what they should.
 async fn check(group: &Group, scope: &Scope, repair: bool) -> Result<Report, AdminError> {
     let mut report = group.check_scope(scope, repair).await?;
@@ -169,12 +168,14 @@ async fn check(group: &Group, scope: &Scope, repair: bool) -> Result<Report, Adm
     Ok(report)
 }
 
+/// Makes it unlikely that the kernel stops the engine when databases need it: best effort, for want of privileges.
 fn protect() {
     // The kernel must not wait for this process's own mounts when it frees memory for this process.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     let flags = rustix::mm::MlockAllFlags::CURRENT | rustix::mm::MlockAllFlags::FUTURE;
     let _ = rustix::mm::mlockall(flags | rustix::mm::MlockAllFlags::ONFAULT);
     let _ = fs::write("/proc/self/oom_score_adj", "-900");
+    process::share_memory();
 }
 
 impl Engine {

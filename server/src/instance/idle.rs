@@ -70,6 +70,30 @@ pub fn run<T: Send>(what: impl FnOnce() -> T + Send) -> Option<T> {
     })
 }
 
+/// Does the same with each of `items`, at the same time: with the first in this thread, at its pace, with each other one in a thread
+/// of its own where there is one to be had.
+pub fn each<I: Sync, T: Send>(
+    items: &[I],
+    pace: &mut Pace,
+    paces: impl Fn() -> Pace + Sync,
+    what: &(impl Fn(&I, &mut Pace) -> T + Sync),
+) -> Vec<T> {
+    let Some((first, others)) = items.split_first() else { return Vec::new() };
+    thread::scope(|scope| {
+        let beside = |item| {
+            let paces = &paces;
+            thread::Builder::new().name("query".into()).spawn_scoped(scope, move || what(item, &mut paces()))
+        };
+        let beside: Vec<_> = others.iter().map(|item| (item, beside(item))).collect();
+        let mut done = vec![what(first, pace)];
+        done.extend(beside.into_iter().map(|(item, thread)| match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => what(item, pace),
+        }));
+        done
+    })
+}
+
 /// What a session may still take of the processors at usual priority.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<Mutex<Saved>>);

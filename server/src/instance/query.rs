@@ -28,7 +28,7 @@ use crate::{
     refusal::{Refusal, state},
     sql::tokens::{Kind, Text},
 };
-use fetch::Fetching;
+use fetch::{Fetching, Taken};
 use plan::{Plan, Planned};
 use plinth_engine::{
     admin::{AdminError, Estimate, Survey, Value},
@@ -59,6 +59,8 @@ const VALUE_MAX: i32 = 16 << 20;
 const RESULT_MAX: usize = 512 << 20;
 /// Memory of all statements together, in bytes; the one that asks for more is refused.
 const HEAP_MAX: u64 = 1 << 30;
+/// Tables that are fetched at a time: half of what an engine does for people at once, so that it goes on answering others.
+const AT_ONCE: usize = 2;
 /// SQLite's steps between two looks at the clock.
 const STEPS: i32 = 10_000;
 /// How the names of views end that look for no disks.
@@ -171,6 +173,12 @@ pub fn describe(source: &dyn Source, query: &str, cancel: &Cancel) -> Result<Des
         }
     };
     Ok(Described { parameters, columns })
+}
+
+/// What is to be fetched for one table.
+enum Want<'a> {
+    Planned(&'a Planned, &'a BTreeSet<String>),
+    View(&'a View, BTreeSet<&'a str>),
 }
 
 /// A table that a statement reads.
@@ -349,15 +357,15 @@ impl Prepared {
                 Err(error) => notices.push(format!("disks of no mounted group are not shown: {error}")),
             }
         }
-        let mut fetching =
-            Fetching { source, groups: &groups, survey: &survey, cancel, pace, notices, rows: 0, bytes: 0 };
         // A view and its twin are one table.
         let mut views: BTreeMap<&'static str, (&View, &Shared, BTreeSet<&str>)> = BTreeMap::new();
+        let (mut tables, mut wants) = (Vec::new(), Vec::new());
         for (name, columns) in &self.reads {
             match self.tables.get(name) {
                 None => {}
                 Some(TableRead { shared, fetch: Fetch::Planned(planned) }) => {
-                    shared.fill(fetching.planned(planned, columns)?);
+                    tables.push(shared);
+                    wants.push(Want::Planned(planned, columns));
                 }
                 Some(TableRead { shared, fetch: Fetch::View(view) }) => {
                     let (_, _, wanted) = views.entry(view.name).or_insert((*view, shared, BTreeSet::new()));
@@ -366,7 +374,33 @@ impl Prepared {
             }
         }
         for (view, shared, wanted) in views.into_values() {
-            shared.fill(fetching.view(view, &wanted)?);
+            tables.push(shared);
+            wants.push(Want::View(view, wanted));
+        }
+        let taken = Taken::default();
+        let fetch = |want: &Want<'_>, pace: &mut Pace| {
+            let mut notices = Vec::new();
+            let mut fetching = Fetching {
+                source,
+                groups: &groups,
+                survey: &survey,
+                cancel,
+                pace,
+                notices: &mut notices,
+                taken: &taken,
+            };
+            let fetched = match want {
+                Want::Planned(planned, columns) => fetching.planned(planned, columns),
+                Want::View(view, columns) => fetching.view(view, columns),
+            };
+            (fetched, notices)
+        };
+        for (wants, tables) in wants.chunks(AT_ONCE).zip(tables.chunks(AT_ONCE)) {
+            let fetched = idle::each(wants, pace, || Pace::new(cancel, source.budget()), &fetch);
+            for ((fetched, told), table) in fetched.into_iter().zip(tables) {
+                notices.extend(told);
+                table.fill(fetched?);
+            }
         }
         Ok(())
     }

@@ -14,7 +14,10 @@ use plinth_engine::{
     admin::{AdminError, Code, HeaderStatus, Survey, Value},
     rows::decode_rows,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 type Result<T> = std::result::Result<T, Refusal>;
 
@@ -34,8 +37,23 @@ pub(super) struct Fetching<'a> {
     pub cancel: &'a Cancel,
     pub pace: &'a mut Pace,
     pub notices: &'a mut Vec<String>,
-    pub rows: usize,
-    pub bytes: usize,
+    pub taken: &'a Taken,
+}
+
+/// What was fetched for a statement so far.
+#[derive(Default)]
+pub(super) struct Taken {
+    rows: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+impl Taken {
+    /// False: that is too much.
+    fn add(&self, rows: usize, bytes: usize) -> bool {
+        let rows = self.rows.fetch_add(rows, Ordering::Relaxed) + rows;
+        let bytes = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        rows <= ROWS_MAX && bytes <= BYTES_MAX
+    }
 }
 
 impl Fetching<'_> {
@@ -83,13 +101,11 @@ impl Fetching<'_> {
             if !is_meant(*number) {
                 continue;
             }
-            let (rows_before, bytes_before, pace) = (&mut self.rows, &mut self.bytes, &mut *self.pace);
+            let (taken, pace) = (self.taken, &mut *self.pace);
             pace.look();
             let cancel = self.cancel;
             let result = self.source.query(group, sql, &mut |rows, bytes| {
-                *rows_before += rows;
-                *bytes_before += bytes.len();
-                if *rows_before > ROWS_MAX || *bytes_before > BYTES_MAX {
+                if !taken.add(rows, bytes.len()) {
                     let text = "more rows than one statement may read";
                     return Err(AdminError::new(Code::NotSupported, text).hint("add a condition that names fewer"));
                 }
