@@ -2,7 +2,7 @@
 //!
 //! There is one truth about a file: owner, group and mode in its row, which the kernel enforces for everybody who comes through a mount.
 //! Users are the host's, with the host's numbers, and user groups are the host's groups; the lists here say which of them statements
-//! and views know by name (docs/decisions/015). So `chmod`, `chown` and the statements here change the same thing, and no view can
+//! and views know by name (docs/decisions/017). So `chmod`, `chown` and the statements here change the same thing, and no view can
 //! say another thing than `ls -l`.
 //!
 //! Each statement is one durable commit: what it checks and what it changes.
