@@ -52,7 +52,7 @@ pub enum NotOpened {
 pub trait Exports: Send + Sync {
     fn list(&self) -> Vec<String>;
 
-    /// Opens one; the empty name is the only one's, if there is only one.
+    /// Opens one.
     ///
     /// # Errors
     /// If it cannot be had.
@@ -111,6 +111,17 @@ pub struct Offer {
     /// Behind the group's name, as `db/disk.img`.
     pub path: String,
     pub read_only: bool,
+}
+
+/// Which of the names a client means: the very same, or else the only one that is alike but for upper and lower case; no name means the only
+/// one that there is.
+fn meant<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
+    let only = |found: Vec<&'a str>| if let [one] = found[..] { Some(one) } else { None };
+    if name.is_empty() {
+        return only(names.to_vec());
+    }
+    let alike = || only(names.iter().copied().filter(|other| other.eq_ignore_ascii_case(name)).collect());
+    names.iter().copied().find(|other| *other == name).or_else(alike)
 }
 
 /// Files of a group under names.
@@ -173,13 +184,10 @@ impl Exports for Files {
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
         let (name, offer) = {
             let offers = self.lock();
-            let found = match offers.get_key_value(name) {
-                Some(found) => Some(found),
-                None if name.is_empty() && offers.len() == 1 => offers.first_key_value(),
-                None => None,
-            };
-            let (name, offer) = found.ok_or(NotOpened::Unknown)?;
-            (name.clone(), offer.clone())
+            let name = meant(name, &offers.keys().map(String::as_str).collect::<Vec<_>>()).map(str::to_owned);
+            let name = name.ok_or(NotOpened::Unknown)?;
+            let offer = offers.get(&name).ok_or(NotOpened::Unknown)?.clone();
+            (name, offer)
         };
         let opened = self.find(&offer.path).and_then(|held| {
             let size = run(&held.block_on, held.session.attributes(held.node))?.size;
@@ -316,5 +324,20 @@ impl Export for Device {
             ranges.push((length - told, false));
         }
         Ok(ranges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_another_case_is_found_if_it_is_the_only_one() {
+        assert_eq!(meant("vol1", &["VOL1", "VOL2"]), Some("VOL1"));
+        assert_eq!(meant("vol1", &["VOL1", "vol1"]), Some("vol1"));
+        assert_eq!(meant("Vol1", &["VOL1", "vol1"]), None);
+        assert_eq!(meant("", &["VOL1"]), Some("VOL1"));
+        assert_eq!(meant("", &["VOL1", "VOL2"]), None);
+        assert_eq!(meant("vol3", &["VOL1"]), None);
     }
 }

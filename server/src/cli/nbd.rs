@@ -23,7 +23,9 @@ use clap::Args;
 use plinth_engine::{admin::Value, api::Kind};
 use std::path::{Path, PathBuf};
 
-/// Export a file or a volume as a block device for NBD clients, stop that, or list what is exported.
+/// Serve files and volumes to NBD clients as block devices
+///
+/// With a file or a volume: export it, or stop that. Without: list what is exported.
 #[derive(Debug, Args)]
 pub(super) struct Nbd {
     /// The disk group of a volume.

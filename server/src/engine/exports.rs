@@ -77,6 +77,9 @@ impl At {
     /// If strangers would come in, or a file is no use.
     pub fn check(&self) -> io::Result<()> {
         let Self::Tcp(network) = self else { return Ok(()) };
+        if network.listen.port() == 0 {
+            return Err(io::Error::other(format!("{} has no port; 10809 is that of NBD", network.listen)));
+        }
         let has_guard = network.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
         if !has_guard && !network.insecure {
             return Err(io::Error::other(format!(
@@ -248,7 +251,7 @@ impl Exporting {
         all
     }
 
-    /// Rows of `v$asm_client`.
+    /// Rows of `v$asm_client`: exports that somebody uses.
     pub fn clients(&self) -> Vec<LiveClient> {
         let row = |(export, clients): (Export, usize)| LiveClient {
             instance: export.name,
@@ -257,7 +260,7 @@ impl Exporting {
             open_files: Some(clients as u64),
             ..LiveClient::default()
         };
-        self.list().into_iter().map(row).collect()
+        self.list().into_iter().filter(|(_, clients)| *clients > 0).map(row).collect()
     }
 
     pub fn refuse_if_any(&self) -> Result<()> {
