@@ -1,7 +1,11 @@
 //! Files and volumes as block devices, used by clients that others have written.
 
-use plinth_tests::{Authority, Instance, MIB, bytes, shell, wait_for};
-use std::{fs, net::TcpListener, path::Path};
+use plinth_tests::{Authority, Instance, MIB, noise, shell, wait_for};
+use std::{
+    fs,
+    net::TcpListener,
+    path::{Path, PathBuf},
+};
 
 /// What `plinth nbd` says where clients find it.
 #[track_caller]
@@ -13,10 +17,11 @@ fn group(instance: &Instance) {
     instance.create_group("data", "NORMAL", &[&[512 * MIB], &[512 * MIB]], "");
 }
 
-/// A file of random bytes in the test's own directory.
-fn random(instance: &Instance, name: &str, length: usize) -> std::path::PathBuf {
+/// A file of noise in the test's own directory.
+fn random(instance: &Instance, name: &str, length: usize) -> PathBuf {
     let path = instance.path(name);
-    fs::write(&path, bytes(7, length)).expect("write");
+    fs::write(&path, []).expect("a file");
+    noise(&path, 0, length);
     path
 }
 
@@ -101,11 +106,8 @@ fn what_is_used_stays_and_what_is_wrong_is_refused() {
     shell(r#"[ "$(nbdinfo --is read-only "$1" && echo yes)" = yes ]; ! nbdcopy /dev/null "$1""#).arg(&read_only).ok();
 
     instance.unmount(&mount);
-    let mut client = shell(r#"exec nbdkit -f -U - nbd uri="$1" --run 'nbdinfo "$uri" >/dev/null && sleep 60'"#)
-        .arg(&uri)
-        .into_command()
-        .spawn()
-        .expect("nbdkit");
+    let mut client =
+        shell(r#"exec qemu-io -f raw -c 'sleep 100000' "$1""#).arg(&uri).into_command().spawn().expect("a client");
     let clients = || instance.number("SELECT COUNT(*) FROM v$asm_client WHERE instance_name = 'a'");
     wait_for("the client to be there", || clients() == 1.0);
     for said in [
