@@ -138,13 +138,13 @@ fn engines_are_killed_under_clients() {
     let source = random(&instance, "source", 100 << 20);
     for round in 0..3 {
         let copying = shell(
-            r#"SOURCE="$2" nbdkit -U - --filter=retry nbd uri="$1" retries=20 retry-delay=1 retry-exponential=no \
+            r#"SOURCE="$2" nbdkit -U - --filter=retry nbd uri="$1" retry=20 retries=20 retry-delay=1 retry-exponential=no \
                    --run 'nbdcopy --request-size=65536 --flush "$SOURCE" "$uri" && nbdcopy "$uri" "$SOURCE.back"'
                cmp -n $((100 << 20)) "$2" "$2.back""#,
         );
         let copying = copying.arg(&uri).arg(&source);
         let thread = std::thread::spawn(move || copying.finish());
-        std::thread::sleep(std::time::Duration::from_millis(60 + 110 * round));
+        std::thread::sleep(std::time::Duration::from_millis(100 + 110 * round));
         instance.kill_engine("DATA");
         thread.join().expect("it ended").ok();
     }
