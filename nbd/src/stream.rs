@@ -23,7 +23,7 @@ use std::{
 };
 
 /// The longest wait of one system call.
-const TICK: Duration = Duration::from_secs(1);
+const TICK: Duration = Duration::from_secs(5);
 /// How long a TCP connection may say nothing before the other side is asked whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// Bytes that are read ahead: many small requests for one system call.

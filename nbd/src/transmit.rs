@@ -11,7 +11,8 @@
 //!
 //! Invariants:
 //!
-//!   1. Bytes from the client or for it are held only by who has taken them from both budgets, the connection's and everybody's.
+//!   1. Bytes from the client or for it are held only by who has taken them from both budgets, the connection's and everybody's. What a worker
+//!      keeps of its memory between two requests is [`KEPT_MAX`] at most.
 //!   2. Who began to send a request ends it, and who is sent a reply takes it, within [`PATIENCE`], or the connection is cut: a client that
 //!      stands still holds its part of everybody's budget no longer than that.
 //!   3. A request is carried out only if `check` has seen it: what it names lies within the export.

@@ -70,6 +70,8 @@ fn clients_read_what_they_and_others_wrote() {
 
     let listed = instance.plinth(["nbd"]).ok();
     assert!(listed.contains("+DATA/.volumes/VOL1") && listed.contains("+DATA/disk.img"), "{listed}");
+    let said = instance.refused("ALTER DISKGROUP data DROP VOLUME vol1");
+    assert!(said.contains("nbd --stop"), "{said}");
     instance.plinth(["nbd", "--stop", "vol1"]).ok();
     shell(r#"! nbdinfo "$1""#).arg(&volume).ok();
     instance.plinth(["nbd", "--stop", "vol1"]).refused();

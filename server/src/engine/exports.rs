@@ -12,7 +12,7 @@ use crate::{
     world::block_on,
 };
 use plinth_engine::{
-    admin::{AdminError, Code},
+    admin::{AdminError, Code, VolumeChange},
     catalog::live_stats::LiveClient,
     event::Severity,
     group::Group,
@@ -263,6 +263,7 @@ impl Exporting {
         self.list().into_iter().filter(|(_, clients)| *clients > 0).map(row).collect()
     }
 
+    /// A group that exports something is not dropped.
     pub fn refuse_if_any(&self) -> Result<()> {
         match self.list().first() {
             None => Ok(()),
@@ -273,6 +274,20 @@ impl Exporting {
         }
     }
 
+    /// A volume that is exported is not dropped.
+    pub fn refuse_loss(&self, change: &VolumeChange) -> Result<()> {
+        let VolumeChange::Drop { name } = change else { return Ok(()) };
+        let path = format!(".volumes/{name}");
+        match self.list().into_iter().find(|(export, _)| export.path == path) {
+            None => Ok(()),
+            Some((export, _)) => {
+                Err(AdminError::new(Code::Busy, format!("volume {name} is exported at {}", export.at))
+                    .hint(format!("plinth nbd --stop -G {} {name}", self.group)))
+            }
+        }
+    }
+
+    /// A group that clients use is dismounted by force only.
     pub fn refuse_if_used(&self) -> Result<()> {
         match self.list().into_iter().find(|(_, clients)| *clients > 0) {
             None => Ok(()),

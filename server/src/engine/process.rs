@@ -388,7 +388,10 @@ impl Engine {
                 Err(error) => Answer::Refused(error),
             },
             Request::Access(change) => done(self.mounted().and_then(|group| block_on(group.change_access(&change)))),
-            Request::Volume(change) => done(self.mounted().and_then(|group| block_on(group.change_volume(&change)))),
+            Request::Volume(change) => done(self.mounted().and_then(|group| {
+                self.exporting.refuse_loss(&change)?;
+                block_on(group.change_volume(&change))
+            })),
             Request::DropUnmounted => {
                 let result = self.drop_unmounted();
                 let code = i32::from(result.is_err());

@@ -183,6 +183,11 @@ impl Instance {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
             }
         }
+        self.export_again(engine, group);
+    }
+
+    /// Makes its exports again; those that there are stay.
+    pub(super) fn export_again(&self, engine: &Client, group: &str) {
         for export in self.exports(group) {
             let name = format!("{} at {}", export.name, export.at);
             if let Err(error) = engine.ask(&Request::Export(export)) {

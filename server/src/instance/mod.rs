@@ -406,8 +406,11 @@ impl Instance {
         // First, so that the guard takes the engine's end for what it is.
         self.remember(|state| state.group(group).mounted = false)?;
         let result = engine.ask(&Request::Dismount { force });
-        if result.is_err() && self.engine(group).is_ok() {
+        if result.is_err()
+            && let Ok(engine) = self.engine(group)
+        {
             self.remember_or_say(group, |state| state.group(group).mounted = true);
+            self.export_again(&engine, group);
         } else {
             self.remember_or_say(group, |state| state.group(group).exports.clear());
         }
