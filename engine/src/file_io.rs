@@ -89,6 +89,23 @@ fn piece_of(offset: u64) -> usize {
     usize::try_from(offset / PIECE_SIZE).expect("inside an extent")
 }
 
+/// Whether there is data at `at` of a file with `size` bytes, and up to where it is so at least.
+fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
+    if let Some(slot) = &layout.slot {
+        return if at < PIECE_SIZE { (slot.extent.has_piece(slot.piece), PIECE_SIZE) } else { (false, size) };
+    }
+    let stripes = layout.stripes(au_size);
+    let (number, inside, chunk_end) = stripes.locate(at);
+    match layout.extents.get(&number) {
+        Some(extent) => (extent.has_piece(piece_of(inside)), (at / PIECE_SIZE + 1) * PIECE_SIZE),
+        None if layout.extents.range(stripes.set_of(at)).next().is_some() => (false, chunk_end),
+        None => {
+            let next = layout.extents.range(number..).next();
+            (false, next.map_or(size, |(number, _)| stripes.set_start(*number)))
+        }
+    }
+}
+
 impl Group {
     /// Fills `into` from `offset` of a file; fewer bytes only at its end.
     pub(crate) async fn read_file(&self, file: &Arc<File>, offset: u64, into: &mut [u8]) -> Result<usize> {
@@ -684,30 +701,49 @@ impl Group {
         if offset >= size {
             return Err(FileError::NoData);
         }
-        let has = |at: u64| -> (bool, u64) {
-            if let Some(slot) = &layout.slot {
-                return if at < PIECE_SIZE { (slot.extent.has_piece(slot.piece), PIECE_SIZE) } else { (false, size) };
-            }
-            let stripes = layout.stripes(self.au_size);
-            let (number, inside, chunk_end) = stripes.locate(at);
-            match layout.extents.get(&number) {
-                Some(extent) => (extent.has_piece(piece_of(inside)), (at / PIECE_SIZE + 1) * PIECE_SIZE),
-                None if layout.extents.range(stripes.set_of(at)).next().is_some() => (false, chunk_end),
-                None => {
-                    let next = layout.extents.range(number..).next();
-                    (false, next.map_or(size, |(number, _)| stripes.set_start(*number)))
-                }
-            }
-        };
         let mut at = offset;
         while at < size {
-            let (data, next) = has(at);
+            let (data, next) = has_data(&layout, at, size, self.au_size);
             if data == (what == Seek::Data) {
                 return Ok(at);
             }
             at = next.max(at + 1);
         }
         if what == Seek::Hole { Ok(size) } else { Err(FileError::NoData) }
+    }
+
+    /// Where a part of a file has data and where holes: lengths from `offset` on, `most` at most, to the end of the part or of the file.
+    pub(crate) async fn map_file(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        length: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, bool)>> {
+        loop {
+            let layout = file.data.layout.read().await;
+            if !layout.loaded {
+                drop(layout);
+                self.load_layout(file, &mut *file.data.layout.write().await).await?;
+                continue;
+            }
+            let size = file.attributes().size;
+            let end = offset.saturating_add(length).min(size);
+            let mut ranges: Vec<(u64, bool)> = Vec::new();
+            let mut at = offset;
+            while at < end {
+                let (data, next) = has_data(&layout, at, size, self.au_size);
+                let next = next.clamp(at + 1, end);
+                let is_full = ranges.len() == most;
+                match ranges.last_mut() {
+                    Some(last) if last.1 == data => last.0 += next - at,
+                    _ if is_full => break,
+                    _ => ranges.push((next - at, data)),
+                }
+                at = next;
+            }
+            return Ok(ranges);
+        }
     }
 }
 

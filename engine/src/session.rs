@@ -273,6 +273,16 @@ impl Session {
         self.group().seek_file(&file, offset, what).await
     }
 
+    /// Where a part of a file has data and where holes, in one look: lengths from `offset` on, `most` at most, to the end of the part or of
+    /// the file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn map(&self, node: Node, offset: u64, length: u64, most: usize) -> Result<Vec<(u64, bool)>> {
+        let file = self.regular(node).await?;
+        self.group().map_file(&file, offset, length, most).await
+    }
+
     /// # Errors
     /// `NoAttribute`.
     pub async fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>> {

@@ -7,6 +7,7 @@
 //!        engine.NAME.sock     one engine             0600
 //!        engine.NAME.pid      held locked by the engine
 //!        engine.NAME.log      what it printed
+//!        nbd.NAME.sock        its exports            0600, or wider if others may use them
 //!   STATE  instance.json      what to mount at start
 //!          alert.log          what happened
 //! ```
@@ -74,6 +75,12 @@ impl Paths {
     #[must_use]
     pub fn engine(&self, group: &str) -> PathBuf {
         self.dir.join(format!("engine.{group}.sock"))
+    }
+
+    /// Where NBD clients find what a group exports, unless somebody says otherwise.
+    #[must_use]
+    pub fn nbd(&self, group: &str) -> PathBuf {
+        self.dir.join(format!("nbd.{group}.sock"))
     }
 
     #[must_use]

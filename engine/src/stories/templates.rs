@@ -274,17 +274,29 @@ fn a_striped_file_is_like_any_other() {
             // Data and holes, from end to end.
             let mut at = 0;
             let size = model.bytes.len() as u64;
+            let mut ranges = Vec::new();
             while at < size {
                 let Ok(data) = block_on(lab.session().seek(node, at, Seek::Data)) else {
                     assert!(model.bytes[at as usize..].iter().all(|byte| *byte == 0), "{place}: data behind {at}");
+                    ranges.push((size - at, false));
                     break;
                 };
                 assert!(
                     model.bytes[at as usize..data as usize].iter().all(|byte| *byte == 0),
                     "{place}: a hole at {at}"
                 );
+                if data > at {
+                    ranges.push((data - at, false));
+                }
                 at = block_on(lab.session().seek(node, data, Seek::Hole)).expect("there is one at the end");
                 assert!(at > data, "{place}");
+                ranges.push((at - data, true));
+            }
+            // In one look, from the start and from the middle of the first range.
+            let map = |offset, most| block_on(lab.session().map(node, offset, 1 << 40, most)).expect("a map");
+            assert_eq!(map(0, usize::MAX), ranges, "{place}");
+            if let Some((length, data)) = ranges.first() {
+                assert_eq!(map(length / 2, 1), [(length - length / 2, *data)], "{place}");
             }
         }
         lab.wait_for("the rebalance", || lab.group().operations().iter().all(|one| one.state != "RUN"));

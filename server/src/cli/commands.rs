@@ -6,7 +6,7 @@
 use super::{
     Result, access, backup, check,
     context::{Context, Run},
-    cp, disks, extents, files, groups, iostat, lists, ls, manual, mounts, names, open, setup, sql, templates, top,
+    cp, disks, extents, files, groups, iostat, lists, ls, manual, mounts, names, nbd, open, setup, sql, templates, top,
     volumes,
 };
 use clap::Subcommand;
@@ -97,6 +97,7 @@ table! {
         Volenable(volumes::Volenable),
         Voldisable(volumes::Voldisable),
         Volstat(volumes::Volstat),
+        Nbd(nbd::Nbd),
     "Instance":
         Top(top::Top),
         Lsct(lists::Lsct),

@@ -24,6 +24,7 @@ mod ls;
 mod manual;
 mod mounts;
 mod names;
+mod nbd;
 mod network;
 mod open;
 mod place;

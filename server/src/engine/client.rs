@@ -1,5 +1,6 @@
 //! The other end of an engine's socket.
 
+use super::exports::Export;
 use super::protocol::{Answer, FileInfo, ListEntry, NAME, Notice, Request, Status};
 use crate::{frames::Frames, paths::Paths};
 use plinth_engine::{
@@ -171,6 +172,17 @@ impl Client {
         self.send(&Request::Serve { mount_point }, &[], Some(device))?;
         match self.next()?.0 {
             Answer::Done => Ok(()),
+            _ => Err(self.strange()),
+        }
+    }
+
+    /// What it exports, and to how many clients.
+    ///
+    /// # Errors
+    /// If the engine does not answer.
+    pub fn exports(&self) -> Result<Vec<(Export, usize)>> {
+        match self.call(&Request::Exports, Some(SOON))? {
+            Answer::Exports(exports) => Ok(exports),
             _ => Err(self.strange()),
         }
     }

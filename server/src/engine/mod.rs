@@ -11,6 +11,7 @@
 
 pub mod client;
 mod clients;
+pub mod exports;
 mod files;
 mod find;
 mod process;

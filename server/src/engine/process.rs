@@ -5,6 +5,7 @@
 
 use super::{
     clients::clients,
+    exports::{Export, Exporting},
     files,
     protocol::{Answer, NAME, Notice, Request, Status},
 };
@@ -67,6 +68,7 @@ struct Engine {
     alert: Alert,
     group: Mutex<Option<Arc<Group>>>,
     serving: Mutex<BTreeSet<PathBuf>>,
+    exporting: Exporting,
     watchers: Mutex<Vec<Sender<Notice>>>,
     /// Connections on which notices are told.
     watching: AtomicUsize,
@@ -183,12 +185,14 @@ impl Engine {
         let events = alert.clone();
         let world = RealWorld::new(options.io, move |event| events.event(&event))?;
         world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
+        let exporting = Exporting::new(alert.clone(), &options.group);
         Ok(Arc::new(Self {
             options,
             world: Arc::new(world),
             alert,
             group: Mutex::default(),
             serving: Mutex::default(),
+            exporting,
             watchers: Mutex::default(),
             watching: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
@@ -244,6 +248,7 @@ impl Engine {
     /// Ends the process in good order, on a signal.
     fn end(&self) {
         self.leaving.store(true, Ordering::SeqCst);
+        self.exporting.stop();
         let group = self.group().take();
         if let Some(group) = group {
             let name = &self.options.group;
@@ -342,6 +347,7 @@ impl Engine {
             Request::Drop { contents } => {
                 return self.finish(frames, |engine| {
                     engine.refuse_if_serving()?;
+                    engine.exporting.refuse_if_any()?;
                     block_on(engine.mounted()?.drop_group(contents))
                 });
             }
@@ -383,7 +389,10 @@ impl Engine {
                 Err(error) => Answer::Refused(error),
             },
             Request::Access(change) => done(self.mounted().and_then(|group| block_on(group.change_access(&change)))),
-            Request::Volume(change) => done(self.mounted().and_then(|group| block_on(group.change_volume(&change)))),
+            Request::Volume(change) => done(self.mounted().and_then(|group| {
+                self.exporting.refuse_loss(&change)?;
+                block_on(group.change_volume(&change))
+            })),
             Request::DropUnmounted => {
                 let result = self.drop_unmounted();
                 let code = i32::from(result.is_err());
@@ -403,6 +412,9 @@ impl Engine {
             },
             Request::Query(sql) => return self.query(frames, &sql),
             Request::Serve { mount_point } => done(self.serve(mount_point, request.descriptor)),
+            Request::Export(export) => done(self.export(&export)),
+            Request::Withdraw { at, name, cut } => done(self.exporting.withdraw(&at, &name, cut)),
+            Request::Exports => Answer::Exports(self.exporting.list()),
             Request::Watch => return self.watch(frames),
             other => {
                 let result = self.mounted().and_then(|group| files::answer(group, other, &request.body));
@@ -471,8 +483,13 @@ impl Engine {
             }
         });
         let engine = Arc::downgrade(self);
-        mounted
-            .set_clients(move || engine.upgrade().map_or_else(Vec::new, |engine| clients(&engine.serving().clone())));
+        mounted.set_clients(move || {
+            engine.upgrade().map_or_else(Vec::new, |engine| {
+                let mut rows = clients(&engine.serving().clone());
+                rows.extend(engine.exporting.clients());
+                rows
+            })
+        });
         *group = Some(mounted);
         Ok(())
     }
@@ -503,8 +520,11 @@ impl Engine {
     fn dismount(&self, force: bool) -> Result<(), AdminError> {
         if !force {
             self.refuse_if_serving()?;
+            self.exporting.refuse_if_used()?;
         }
-        block_on(self.mounted()?.dismount(force))
+        let group = self.mounted()?;
+        self.exporting.stop();
+        block_on(group.dismount(force))
     }
 
     fn query(&self, frames: &Frames, sql: &str) -> io::Result<()> {
@@ -522,13 +542,23 @@ impl Engine {
         frames.send(&Answer::Done, &[], None)
     }
 
-    fn serve(self: &Arc<Self>, mount_point: PathBuf, device: Option<rustix::fd::OwnedFd>) -> Result<(), AdminError> {
+    /// The group, for those whom its front ends serve.
+    fn for_everybody(&self) -> Result<Arc<Group>, AdminError> {
         let group = self.mounted()?;
         if group.is_restricted() {
             let name = &self.options.group;
             return Err(AdminError::new(Code::Restricted, format!("disk group {name} is mounted RESTRICTED"))
                 .hint(format!("ALTER DISKGROUP {name} DISMOUNT, then MOUNT")));
         }
+        Ok(group)
+    }
+
+    fn export(&self, export: &Export) -> Result<(), AdminError> {
+        self.exporting.export(self.for_everybody()?, export)
+    }
+
+    fn serve(self: &Arc<Self>, mount_point: PathBuf, device: Option<rustix::fd::OwnedFd>) -> Result<(), AdminError> {
+        let group = self.for_everybody()?;
         let device = device
             .ok_or_else(|| AdminError::new(Code::Invalid, "the request to serve a mount came without its device"))?;
         let session = |watcher| Session::new(group, Some(watcher));

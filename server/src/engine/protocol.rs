@@ -1,5 +1,6 @@
 //! What is said on an engine's socket.
 
+use super::exports::{At, Export};
 use plinth_engine::{
     admin::{
         AccessChange, AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement,
@@ -89,6 +90,16 @@ pub enum Request {
     Serve {
         mount_point: PathBuf,
     },
+    /// Serves a file to NBD clients.
+    Export(Export),
+    /// Does so no more; with clients there only if they may be cut.
+    Withdraw {
+        at: At,
+        name: String,
+        cut: bool,
+    },
+    /// Answered with `Exports`.
+    Exports,
     /// Answered with `Notice`s until the engine ends.
     Watch,
     /// What a name is.
@@ -170,6 +181,8 @@ pub enum Answer {
         rows: usize,
     },
     Notice(Notice),
+    /// What is exported, and to how many clients.
+    Exports(Vec<(Export, usize)>),
     File(FileInfo),
     /// As far as there is something: its real path, what it is, and the names behind it that are not there.
     Found {

@@ -9,6 +9,7 @@ use super::{
     views::Type,
 };
 use crate::{
+    engine::exports::{At, Export},
     frames::{Frames, Received},
     paths::Paths,
     process::Peer,
@@ -49,6 +50,16 @@ enum Request {
     Unmount {
         directory: PathBuf,
         force: bool,
+    },
+    Export {
+        group: String,
+        export: Export,
+    },
+    Withdraw {
+        group: String,
+        at: At,
+        name: String,
+        cut: bool,
     },
     Check {
         group: String,
@@ -139,6 +150,8 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
         Request::Sql(text) => sql(context, frames, &text),
         Request::Mount { group, directory, options } => told(instance.mount_directory(&group, &directory, &options)),
         Request::Unmount { directory, force } => told(instance.unmount(&directory, force)),
+        Request::Export { group, export } => told(instance.export(&group, &export)),
+        Request::Withdraw { group, at, name, cut } => told(instance.withdraw(&group, &at, &name, cut)),
         Request::Check { group, repair } => {
             match instance.engine(&group).and_then(|engine| engine.check(&Scope::All, repair)) {
                 Ok(report) => {
@@ -297,6 +310,19 @@ impl Client {
     /// What the instance refuses.
     pub fn unmount(&self, directory: &Path, force: bool) -> Result<(), Refusal> {
         self.ask(&Request::Unmount { directory: directory.to_owned(), force })
+    }
+
+    /// # Errors
+    /// What the instance refuses.
+    pub fn export(&self, group: &str, export: &Export) -> Result<(), Refusal> {
+        self.ask(&Request::Export { group: group.to_owned(), export: export.clone() })
+    }
+
+    /// # Errors
+    /// What the instance refuses.
+    pub fn withdraw(&self, group: &str, export: &Export, cut: bool) -> Result<(), Refusal> {
+        let (at, name) = (export.at.clone(), export.name.clone());
+        self.ask(&Request::Withdraw { group: group.to_owned(), at, name, cut })
     }
 
     /// # Errors

@@ -175,12 +175,23 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes the mounts of a group again that it had. The caller holds the group's lock.
+    /// Makes the mounts and exports of a group again that it had. The caller holds the group's lock.
     pub(super) fn serve_again(&self, engine: &Client, group: &str) {
         self.forget_mounts(group);
         for (mount_point, options) in self.mount_points(group) {
             if let Err(error) = self.serve_directory(engine, group, &mount_point, &options) {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
+            }
+        }
+        self.export_again(engine, group);
+    }
+
+    /// Makes its exports again; those that there are stay.
+    pub(super) fn export_again(&self, engine: &Client, group: &str) {
+        for export in self.exports(group) {
+            let name = format!("{} at {}", export.name, export.at);
+            if let Err(error) = engine.ask(&Request::Export(export)) {
+                self.alert.line(Severity::Alarm, group, &format!("{name} is not exported again: {error}"));
             }
         }
     }
@@ -189,12 +200,18 @@ impl Instance {
     pub(super) fn adopt(self: &Arc<Self>, group: &str) {
         let own = self.group_lock(group);
         let _held = lock(&own);
-        if let Ok(status) = self.engine(group).and_then(|engine| engine.status())
+        if let Ok(engine) = self.engine(group)
+            && let Ok(status) = engine.status()
             && status.mounted
         {
             let serving: BTreeSet<PathBuf> = status.serving.into_iter().collect();
+            let exports = engine.exports();
             self.remember_or_say(group, |state| {
-                state.group(group).mount_points.retain(|mount_point, _| serving.contains(mount_point));
+                let entry = state.group(group);
+                entry.mount_points.retain(|mount_point, _| serving.contains(mount_point));
+                if let Ok(exports) = exports {
+                    entry.exports = exports.into_iter().map(|(export, _)| export).collect();
+                }
             });
             self.alert.line(Severity::Note, group, &format!("engine {} runs and is adopted", status.pid));
         }

@@ -39,7 +39,16 @@ pub mod wire;
 
 pub use serve::{Options, serve};
 
-use crate::{alert::Alert, engine::client::Client, engine::protocol::Request, paths::Paths, world::IoChoice};
+use crate::{
+    alert::Alert,
+    engine::{
+        client::Client,
+        exports::{At, Export},
+        protocol::Request,
+    },
+    paths::Paths,
+    world::IoChoice,
+};
 use crate::{process::Peer, refusal::Refusal};
 use discovery::Discovery;
 use plinth_engine::{
@@ -317,6 +326,7 @@ impl Instance {
             entry.restricted = restricted;
             if new {
                 entry.mount_points.clear();
+                entry.exports.clear();
             }
         })?;
         self.guard(group);
@@ -382,6 +392,7 @@ impl Instance {
                     let entry = state.group(group);
                     entry.mounted = false;
                     entry.mount_points.clear();
+                    entry.exports.clear();
                 });
             }
             Err(error) => return Err(error),
@@ -395,8 +406,13 @@ impl Instance {
         // First, so that the guard takes the engine's end for what it is.
         self.remember(|state| state.group(group).mounted = false)?;
         let result = engine.ask(&Request::Dismount { force });
-        if result.is_err() && self.engine(group).is_ok() {
+        if result.is_err()
+            && let Ok(engine) = self.engine(group)
+        {
             self.remember_or_say(group, |state| state.group(group).mounted = true);
+            self.export_again(&engine, group);
+        } else {
+            self.remember_or_say(group, |state| state.group(group).exports.clear());
         }
         result
     }
@@ -431,6 +447,44 @@ impl Instance {
     #[must_use]
     pub fn mount_points(&self, group: &str) -> BTreeMap<PathBuf, String> {
         lock(&self.state).groups.get(group).map(|group| group.mount_points.clone()).unwrap_or_default()
+    }
+
+    /// What of the group shall be exported.
+    #[must_use]
+    pub fn exports(&self, group: &str) -> Vec<Export> {
+        lock(&self.state).groups.get(group).map(|group| group.exports.clone()).unwrap_or_default()
+    }
+
+    /// Has the group's engine serve a file to NBD clients.
+    ///
+    /// # Errors
+    /// If the group is not mounted, there is no such file, or its address will not do.
+    pub fn export(&self, group: &str, export: &Export) -> Result<()> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        self.engine(group)?.ask(&Request::Export(export.clone()))?;
+        self.remember(|state| {
+            let exports = &mut state.group(group).exports;
+            exports.retain(|other| other.name != export.name || !other.at.is_same_place(&export.at));
+            exports.push(export.clone());
+        })
+    }
+
+    /// Ends an export, for good.
+    ///
+    /// # Errors
+    /// If there is none, or it has clients and they may not be cut.
+    pub fn withdraw(&self, group: &str, at: &At, name: &str, cut: bool) -> Result<()> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        let is_meant = |export: &Export| export.name == name && export.at.is_same_place(at);
+        let is_known = self.exports(group).iter().any(is_meant);
+        let ask = |engine: Client| engine.ask(&Request::Withdraw { at: at.clone(), name: name.to_owned(), cut });
+        match self.engine(group).and_then(ask) {
+            // What could not be made again, or whose engine is dead, is forgotten.
+            Err(error) if !is_known || !matches!(error.code, Code::NotMounted | Code::NoSuchFile) => Err(error),
+            _ => self.remember(|state| state.group(group).exports.retain(|export| !is_meant(export))),
+        }
     }
 
     /// Mounts a group's files on a directory.
@@ -518,13 +572,14 @@ impl Instance {
 
     fn shut_groups_down(&self, force: bool) -> Result<()> {
         for group in self.groups().into_keys() {
-            let mount_points = self.mount_points(&group);
+            let (mount_points, exports) = (self.mount_points(&group), self.exports(&group));
             self.dismount_group(&group, force)?;
             // At the next start all is mounted again.
             self.remember(|state| {
                 let entry = state.group(&group);
                 entry.mounted = true;
                 entry.mount_points = mount_points;
+                entry.exports = exports;
             })?;
         }
         Ok(())

@@ -4,6 +4,7 @@
 //! `instance.json` is replaced whole (written beside, synced, renamed), so that a crash leaves the old one or the new.
 
 use super::{passwords::Passwords, wire::network::Network};
+use crate::engine::exports::Export;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -43,6 +44,9 @@ pub struct GroupState {
     /// Directories to mount it on, and the options.
     #[serde(default)]
     pub mount_points: BTreeMap<PathBuf, String>,
+    /// Files that NBD clients are served.
+    #[serde(default)]
+    pub exports: Vec<Export>,
 }
 
 impl State {

@@ -14,6 +14,7 @@
 
 use super::{CONNECTIONS_MAX, Connection, Door, Doorman, RESERVED, refuse, stream::Stream};
 use crate::{
+    alert::Alert,
     instance::{Instance, lock},
     refusal::{Refusal, state},
 };
@@ -60,7 +61,7 @@ pub struct TlsFiles {
 
 /// What is made of the files.
 #[derive(Clone)]
-pub(super) struct Tls {
+pub(crate) struct Tls {
     pub config: Arc<ServerConfig>,
     /// What SCRAM-SHA-256-PLUS binds to; `None`: the certificate is signed in a way that RFC 5929 has no hash for.
     pub binding: Option<Vec<u8>>,
@@ -70,7 +71,7 @@ pub(super) struct Tls {
 type Stamps = Vec<Option<(SystemTime, u64)>>;
 
 /// The configuration of TLS that goes with the files as they are.
-pub(super) struct Certificates {
+pub(crate) struct Certificates {
     files: TlsFiles,
     read: Mutex<(Stamps, Tls)>,
 }
@@ -137,27 +138,27 @@ impl TlsFiles {
 }
 
 impl Certificates {
-    fn new(files: &TlsFiles) -> io::Result<Self> {
+    pub(crate) fn new(files: &TlsFiles) -> io::Result<Self> {
         let stamps = files.stamps();
         Ok(Self { files: files.clone(), read: Mutex::new((stamps, files.load()?)) })
     }
 
-    /// Those that are there now.
-    fn now(&self, instance: &Instance) -> Tls {
+    /// Those that are there now; the alert log hears, under `whose` name, when they have changed.
+    pub(crate) fn now(&self, alert: &Alert, whose: &str) -> Tls {
         let mut read = lock(&self.read);
         let stamps = self.files.stamps();
         if read.0 != stamps {
             match self.files.load() {
                 Ok(tls) => {
                     *read = (stamps, tls);
-                    instance.alert().line(Severity::Note, "instance", "the certificate for TLS was read again");
+                    alert.line(Severity::Note, whose, "the certificate for TLS was read again");
                 }
                 Err(error) => {
                     // Told once for each change.
                     read.0 = stamps;
                     let text =
                         format!("the certificate for TLS has changed and cannot be used, the old one stays: {error}");
-                    instance.alert().line(Severity::Warning, "instance", &text);
+                    alert.line(Severity::Warning, whose, &text);
                 }
             }
         }
@@ -272,7 +273,7 @@ impl Listening {
         let (Some(place), Some(stranger)) = (doorman.enter(CONNECTIONS_MAX - RESERVED), doorman.eye()) else {
             return refuse(stream, &Refusal::new(state::TOO_MANY_CONNECTIONS, "too many connections"));
         };
-        let tls = self.certificates.as_ref().map(|certificates| certificates.now(instance));
+        let tls = self.certificates.as_ref().map(|certificates| certificates.now(instance.alert(), "instance"));
         let connection = Connection::new(instance, stream, doorman);
         let door = Door { tls, insecure: self.insecure };
         // Without a thread the places are given back, and the client sees the end.

@@ -1,0 +1,380 @@
+//! The NBD front end: files of a disk group as block devices, for qemu, the kernel's nbd, and every other client.
+//!
+//! ```text
+//!   client --unix socket, TCP, TLS--> lib.rs: accept --> negotiate.rs: which export --> transmit.rs: requests
+//!                                     stream.rs: bytes      protocol.rs: words                |
+//!                                                           budget.rs: memory            export.rs --> Session
+//! ```
+//!
+//! 1. [`Address::bind`] takes the address, [`Server::start`] serves it: a thread accepts, and each client has threads of its own.
+//! 2. A client agrees with us on an export, and from then on sends requests.
+//! 3. [`Server::stop`] takes no more clients, cuts those that there are, and waits until what they asked for has ended.
+//!
+//! A killed server leaves clients without an answer to what was under way, as a disk does that loses its power: what they were told is
+//! written is there, what they flushed is durable, and they connect again to another server for the rest. A client is told that several
+//! connections may be used as one: nothing is kept here between it and the group, and a flush makes durable whatever was acknowledged
+//! of the file, to whomever.
+//!
+//! Invariants:
+//!
+//!   1. Whatever a client sends, it gets an error, or is cut; nobody else notices, but for what it takes of the [`Limits`].
+//!   2. Nothing outlives a client but the thread of a request that the disks have not answered.
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod budget;
+pub mod export;
+mod negotiate;
+mod protocol;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod transmit;
+
+pub use protocol::Refused;
+
+use budget::Budget;
+use export::Exports;
+use negotiate::{Agreed, Door, negotiate};
+use rustix::{
+    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    fd::{AsFd, BorrowedFd, OwnedFd},
+};
+use rustls::ServerConfig;
+use std::{
+    collections::BTreeMap,
+    fmt, fs, io,
+    net::{SocketAddr, TcpListener},
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use stream::{Incoming, Socket, Stream};
+use transmit::Connection;
+
+/// The configuration of TLS for the next client: certificates are renewed under a running server.
+pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
+
+/// How long a stop waits for what clients asked for.
+const PARTING: Duration = Duration::from_secs(10);
+const TOO_MANY: &str = "too many clients; others have to leave first";
+
+/// Where a server listens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Address {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Tcp(address) => write!(f, "{address}"),
+        }
+    }
+}
+
+/// An address that was taken.
+#[derive(Debug)]
+pub struct Listener {
+    door: Listening,
+    /// A socket's file, which goes with the listener.
+    path: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+enum Listening {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl Address {
+    /// Takes the address. A socket's file that nobody listens on any more is replaced; the new one is for its owner alone.
+    ///
+    /// # Errors
+    /// If somebody listens there, or what is there is no socket.
+    pub fn bind(&self) -> io::Result<Listener> {
+        match self {
+            Self::Tcp(address) => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                Ok(Listener { door: Listening::Tcp(listener), path: None })
+            }
+            Self::Unix(path) => {
+                remove_dead(path)?;
+                let listener = UnixListener::bind(path)?;
+                let listener = Listener { door: Listening::Unix(listener), path: Some(path.clone()) };
+                fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+                if let Listening::Unix(unix) = &listener.door {
+                    unix.set_nonblocking(true)?;
+                }
+                Ok(listener)
+            }
+        }
+    }
+}
+
+/// Removes a socket's file whose listener is dead.
+fn remove_dead(path: &Path) -> io::Result<()> {
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !found.file_type().is_socket() {
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "somebody listens there")),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path),
+        Err(error) => Err(error),
+    }
+}
+
+impl Listener {
+    fn accept(&self) -> io::Result<Socket> {
+        match &self.door {
+            Listening::Unix(listener) => listener.accept().map(|(socket, _)| Socket::Unix(socket)),
+            Listening::Tcp(listener) => listener.accept().map(|(socket, _)| Socket::Tcp(socket)),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.door {
+            Listening::Unix(listener) => listener.as_fd(),
+            Listening::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some(path) = &self.path {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// So many, and no more, at one time.
+#[derive(Debug)]
+struct Places {
+    max: usize,
+    taken: AtomicUsize,
+}
+
+/// One of them; free again when it is dropped.
+#[derive(Debug)]
+struct Place(Arc<Places>);
+
+impl Places {
+    fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, taken: AtomicUsize::new(0) })
+    }
+
+    fn enter(self: &Arc<Self>) -> Option<Place> {
+        if self.taken.fetch_add(1, Ordering::SeqCst) < self.max {
+            return Some(Place(Arc::clone(self)));
+        }
+        self.taken.fetch_sub(1, Ordering::SeqCst);
+        None
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What all servers of a process together may take.
+#[derive(Debug)]
+pub struct Limits {
+    /// Clients.
+    clients: Arc<Places>,
+    /// Clients that have not agreed to anything yet, those that are one too many included.
+    strangers: Arc<Places>,
+    /// Workers beyond the first of each client.
+    workers: Arc<Places>,
+    /// Bytes of requests.
+    bytes: Arc<Budget>,
+}
+
+impl Limits {
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Self::of(256, 256 << 20)
+    }
+
+    fn of(clients: usize, bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            clients: Places::new(clients),
+            strangers: Places::new(64),
+            workers: Places::new(192),
+            bytes: Budget::new(bytes),
+        })
+    }
+}
+
+/// A client, for who wants to cut it.
+struct Client {
+    stream: Arc<Stream>,
+    /// The export that it has.
+    export: Option<String>,
+}
+
+struct Shared {
+    exports: Arc<dyn Exports>,
+    limits: Arc<Limits>,
+    tls: Option<TlsSource>,
+    clients: Mutex<BTreeMap<u64, Client>>,
+    /// One has left.
+    left: Condvar,
+    stopping: AtomicBool,
+    /// Wakes who accepts.
+    bell: OwnedFd,
+}
+
+/// A server at one address. It goes on until it is stopped.
+pub struct Server {
+    shared: Arc<Shared>,
+    accepting: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+impl Server {
+    /// Serves what `exports` has; with `tls`, to nobody without.
+    ///
+    /// # Errors
+    /// If no thread can be started.
+    pub fn start(
+        listener: Listener,
+        exports: Arc<dyn Exports>,
+        limits: &Arc<Limits>,
+        tls: Option<TlsSource>,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            exports,
+            limits: Arc::clone(limits),
+            tls,
+            clients: Mutex::default(),
+            left: Condvar::new(),
+            stopping: AtomicBool::new(false),
+            bell: eventfd(0, EventfdFlags::CLOEXEC)?,
+        });
+        let accepting = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("nbd accept".into()).spawn(move || accepting.accept(&listener))?;
+        Ok(Self { shared, accepting: Mutex::new(Some(thread)) })
+    }
+
+    /// How many clients have this export.
+    #[must_use]
+    pub fn clients_of(&self, export: &str) -> usize {
+        self.shared.lock().values().filter(|client| client.export.as_deref() == Some(export)).count()
+    }
+
+    /// Cuts the clients that have this export.
+    pub fn cut(&self, export: &str) {
+        for client in self.shared.lock().values().filter(|client| client.export.as_deref() == Some(export)) {
+            client.stream.cut();
+        }
+    }
+
+    /// Ends it: see step 3 above.
+    pub fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // It can fail only when the counter is full, and then the bell rings already.
+        let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
+        let thread = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        let began = Instant::now();
+        let mut clients = self.shared.lock();
+        while !clients.is_empty() && began.elapsed() < PARTING {
+            clients.values().for_each(|client| client.stream.cut());
+            let wait = Duration::from_millis(100);
+            clients = self.shared.left.wait_timeout(clients, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// A client's entry, which goes with it.
+struct Entered {
+    shared: Arc<Shared>,
+    number: u64,
+    _place: Option<Place>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.shared.lock().remove(&self.number);
+        self.shared.left.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Client>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept(self: &Arc<Self>, listener: &Listener) {
+        let mut number = 0;
+        while !self.stopping.load(Ordering::SeqCst) {
+            let mut events = [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
+            if poll(&mut events, None).is_err() {
+                continue;
+            }
+            match listener.accept() {
+                Ok(socket) => {
+                    number += 1;
+                    self.admit(socket, number);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // No descriptors, or a client that was gone at once.
+                Err(_) => thread::sleep(Duration::from_millis(100)),
+            }
+        }
+    }
+
+    /// Starts to talk to a client. Who is one too many among strangers sees the end at once; among clients, hears why.
+    fn admit(self: &Arc<Self>, socket: Socket, number: u64) {
+        let Some(stranger) = self.limits.strangers.enter() else { return };
+        let Ok(stream) = Stream::new(socket) else { return };
+        let place = self.limits.clients.enter();
+        let is_admitted = place.is_some();
+        self.lock().insert(number, Client { stream: Arc::clone(&stream), export: None });
+        let entered = Entered { shared: Arc::clone(self), number, _place: place };
+        // Without a thread the places are given back, and the client sees the end.
+        let _ = thread::Builder::new().name("nbd".into()).spawn(move || {
+            let shared = Arc::clone(&entered.shared);
+            let mut incoming = Incoming::new(&stream);
+            let tls = shared.tls.as_ref().map(|source| source());
+            let door = Door { tls, closed: (!is_admitted).then_some(TOO_MANY) };
+            match negotiate(&mut incoming, &stream, &*shared.exports, &door) {
+                Ok(Some(agreed)) => {
+                    drop(stranger);
+                    shared.serve(stream, incoming, agreed, entered);
+                }
+                Ok(None) => stream.close(),
+                Err(_) => stream.cut(),
+            }
+        });
+    }
+
+    fn serve(&self, stream: Arc<Stream>, incoming: Incoming, agreed: Agreed, entered: Entered) {
+        if let Some(client) = self.lock().get_mut(&entered.number) {
+            client.export = Some(agreed.export_name.clone());
+        }
+        Connection::serve(stream, incoming, agreed, Arc::clone(&self.limits), Box::new(entered));
+    }
+}

@@ -1,0 +1,318 @@
+//! The bytes of a connection: a unix socket or TCP, with TLS on it or not; read by one thread while others write.
+//!
+//! [`Stream`] is what the threads of a connection share; [`Incoming`] is its reading side, which one of them has at a time. TLS is driven
+//! here: the session is locked for as long as bytes are turned into others, never while a socket is waited for, so that a client that
+//! reads slowly does not keep its own requests from being read.
+//!
+//! Deadlines: a system call waits for [`TICK`] at most; then it is looked whether time is up. A client that drips single bytes meets the
+//! deadline as well.
+//!
+//! Lock order: `wire`, then `tls`.
+
+use rustix::{
+    fd::{AsFd, BorrowedFd},
+    net::sockopt,
+};
+use rustls::{ServerConfig, ServerConnection};
+use std::{
+    io::{self, IoSlice, Read, Write},
+    net::{Shutdown, TcpStream},
+    os::unix::net::UnixStream,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// The longest wait of one system call.
+const TICK: Duration = Duration::from_secs(5);
+/// How long a TCP connection may say nothing before the other side is asked whether it is there.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// Bytes that are read ahead: many small requests for one system call.
+const AHEAD: usize = 64 << 10;
+/// Bytes that are encrypted at a time.
+const RECORDS: usize = 64 << 10;
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(crate) enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    /// Sets it up as the others expect it.
+    fn prepare(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(socket) => {
+                socket.set_nonblocking(false)?;
+                socket.set_read_timeout(Some(TICK))?;
+                socket.set_write_timeout(Some(TICK))
+            }
+            Self::Tcp(socket) => {
+                socket.set_nonblocking(false)?;
+                socket.set_nodelay(true)?;
+                sockopt::set_socket_keepalive(socket, true)?;
+                sockopt::set_tcp_keepidle(socket, KEEP_ALIVE)?;
+                socket.set_read_timeout(Some(TICK))?;
+                socket.set_write_timeout(Some(TICK))
+            }
+        }
+    }
+
+    fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(socket) => (&*socket).read(into),
+            Self::Tcp(socket) => (&*socket).read(into),
+        }
+    }
+
+    fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Unix(socket) => (&*socket).write_vectored(parts),
+            Self::Tcp(socket) => (&*socket).write_vectored(parts),
+        }
+    }
+
+    /// Reads what is there, at least one byte; 0: the other side has ended.
+    fn read_before(&self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        loop {
+            in_time(deadline)?;
+            match self.read(into) {
+                Err(error) if is_a_tick(&error) => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn write_before(&self, mut parts: &mut [IoSlice<'_>], deadline: Instant) -> io::Result<()> {
+        IoSlice::advance_slices(&mut parts, 0);
+        while !parts.is_empty() {
+            in_time(Some(deadline))?;
+            match self.write(parts) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut parts, written),
+                Err(error) if is_a_tick(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(socket) => socket.as_fd(),
+            Self::Tcp(socket) => socket.as_fd(),
+        }
+    }
+}
+
+fn is_a_tick(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+fn in_time(deadline: Option<Instant>) -> io::Result<()> {
+    match deadline {
+        Some(deadline) if Instant::now() >= deadline => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
+}
+
+/// A connection.
+pub(crate) struct Stream {
+    socket: Socket,
+    /// Held by who sends: what it sends is not mixed with what others send. Its bytes are those of TLS on their way.
+    wire: Mutex<Vec<u8>>,
+    tls: OnceLock<Mutex<ServerConnection>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Stream {
+    pub fn new(socket: Socket) -> io::Result<Arc<Self>> {
+        socket.prepare()?;
+        Ok(Arc::new(Self { socket, wire: Mutex::default(), tls: OnceLock::new() }))
+    }
+
+    pub fn is_encrypted(&self) -> bool {
+        self.tls.get().is_some()
+    }
+
+    /// Sends all of the parts, one behind the other, and nothing of others between them.
+    pub fn send(&self, parts: &[&[u8]], deadline: Instant) -> io::Result<()> {
+        let mut wire = locked(&self.wire);
+        let Some(tls) = self.tls.get() else {
+            let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+            return self.socket.write_before(&mut slices, deadline);
+        };
+        for piece in parts.iter().flat_map(|part| part.chunks(RECORDS)) {
+            let mut left = piece;
+            while !left.is_empty() {
+                {
+                    let mut session = locked(tls);
+                    let taken = session.writer().write(left)?;
+                    left = left.get(taken..).unwrap_or_default();
+                    records(&mut session, &mut wire)?;
+                }
+                self.flush(&mut wire, deadline)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&self, wire: &mut Vec<u8>, deadline: Instant) -> io::Result<()> {
+        let sent = self.socket.write_before(&mut [IoSlice::new(wire)], deadline);
+        wire.clear();
+        sent
+    }
+
+    /// Sends what TLS has to say of its own accord.
+    fn flush_tls(&self, tls: &Mutex<ServerConnection>, deadline: Instant) -> io::Result<()> {
+        let mut wire = locked(&self.wire);
+        records(&mut locked(tls), &mut wire)?;
+        self.flush(&mut wire, deadline)
+    }
+
+    /// Says that nothing more comes.
+    pub fn close(&self) {
+        if let Some(tls) = self.tls.get() {
+            locked(tls).send_close_notify();
+            let _ = self.flush_tls(tls, Instant::now() + TICK);
+        }
+        self.cut();
+    }
+
+    /// Ends the connection, whoever reads or writes.
+    pub fn cut(&self) {
+        let _ = match &self.socket {
+            Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
+            Socket::Tcp(socket) => socket.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+/// Takes the records that are ready.
+fn records(session: &mut ServerConnection, into: &mut Vec<u8>) -> io::Result<()> {
+    while session.wants_write() {
+        session.write_tls(into)?;
+    }
+    Ok(())
+}
+
+/// The reading side of a connection.
+pub(crate) struct Incoming {
+    stream: Arc<Stream>,
+    /// What was read ahead from the socket: of it, `ahead` is still to be used.
+    buffer: Box<[u8]>,
+    ahead: std::ops::Range<usize>,
+}
+
+impl Incoming {
+    pub fn new(stream: &Arc<Stream>) -> Self {
+        Self { stream: Arc::clone(stream), buffer: vec![0; AHEAD].into_boxed_slice(), ahead: 0..0 }
+    }
+
+    /// Fills `into`. `None`: the other side has ended before the first byte.
+    pub fn read_exact(&mut self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<Option<()>> {
+        let mut filled = 0;
+        while let Some(rest) = into.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            match self.read(rest, deadline)? {
+                0 if filled == 0 => return Ok(None),
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => filled += read,
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// Reads and forgets.
+    pub fn skip(&mut self, mut length: u64, deadline: Option<Instant>) -> io::Result<()> {
+        let mut waste = [0; 16 << 10];
+        while length > 0 {
+            let part = usize::try_from(length).unwrap_or(usize::MAX).min(waste.len());
+            let Some(into) = waste.get_mut(..part) else { break };
+            match self.read(into, deadline)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => length = length.saturating_sub(read as u64),
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, into: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
+        let stream = Arc::clone(&self.stream);
+        let Some(tls) = stream.tls.get() else {
+            if self.ahead.is_empty() {
+                if into.len() >= AHEAD {
+                    return stream.socket.read_before(into, deadline);
+                }
+                self.fill(deadline)?;
+            }
+            return Ok(self.take(into));
+        };
+        loop {
+            match locked(tls).reader().read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            if !self.feed(tls, deadline)? {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Reads ahead; 0: the other side has ended.
+    fn fill(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
+        let read = self.stream.socket.read_before(&mut self.buffer, deadline)?;
+        self.ahead = 0..read;
+        Ok(read)
+    }
+
+    fn take(&mut self, into: &mut [u8]) -> usize {
+        let there = self.buffer.get(self.ahead.clone()).unwrap_or_default();
+        let count = there.len().min(into.len());
+        if let (Some(into), Some(from)) = (into.get_mut(..count), there.get(..count)) {
+            into.copy_from_slice(from);
+        }
+        self.ahead.start += count;
+        count
+    }
+
+    /// Gives TLS something to work on; `false`: the other side has ended.
+    fn feed(&mut self, tls: &Mutex<ServerConnection>, deadline: Option<Instant>) -> io::Result<bool> {
+        if self.ahead.is_empty() && self.fill(deadline)? == 0 {
+            return Ok(false);
+        }
+        let (result, speaks) = {
+            let mut session = locked(tls);
+            let mut there = self.buffer.get(self.ahead.clone()).unwrap_or_default();
+            let taken = session.read_tls(&mut there)?;
+            self.ahead.start += taken;
+            let result = session.process_new_packets();
+            (result, session.wants_write())
+        };
+        if speaks {
+            // Also the alert that says why it goes no further.
+            self.stream.flush_tls(tls, deadline.unwrap_or_else(|| Instant::now() + KEEP_ALIVE))?;
+        }
+        result.map(|_| true).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// From here on with TLS. Refused if something was sent already: what came without TLS is never taken for part of what comes with it.
+    pub fn encrypt(&mut self, config: Arc<ServerConfig>, deadline: Instant) -> io::Result<()> {
+        if !self.ahead.is_empty() || self.stream.is_encrypted() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let session = ServerConnection::new(config).map_err(io::Error::other)?;
+        let stream = Arc::clone(&self.stream);
+        let tls = stream.tls.get_or_init(|| Mutex::new(session));
+        while locked(tls).is_handshaking() {
+            if !self.feed(tls, Some(deadline))? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        stream.flush_tls(tls, deadline)
+    }
+}

@@ -1,0 +1,733 @@
+//! Clients of all kinds against a server over memory.
+
+use crate::{
+    Address, Limits, Server, TOO_MANY, TlsSource,
+    export::{Export, Exports, Failure, NotOpened, Result},
+    protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
+};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+use std::{
+    collections::BTreeMap,
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    sync::{
+        Arc, Condvar, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+const SIZE: u64 = 4 << 20;
+const PIECE: u64 = 64 << 10;
+/// A read from here on waits until somebody opens the gate.
+const GATED: u64 = SIZE - PIECE;
+
+/// An export in memory.
+struct Memory {
+    bytes: Mutex<Vec<u8>>,
+    read_only: bool,
+    flushes: AtomicUsize,
+    gate: (Mutex<bool>, Condvar),
+}
+
+impl Memory {
+    fn new(read_only: bool) -> Arc<Self> {
+        Arc::new(Self {
+            bytes: Mutex::new(vec![0; SIZE as usize]),
+            read_only,
+            flushes: AtomicUsize::new(0),
+            gate: (Mutex::new(false), Condvar::new()),
+        })
+    }
+
+    fn open_gate(&self) {
+        *self.gate.0.lock().unwrap() = true;
+        self.gate.1.notify_all();
+    }
+}
+
+impl Export for Memory {
+    fn name(&self) -> String {
+        if self.read_only { "ro" } else { "vol" }.to_owned()
+    }
+    fn size(&self) -> u64 {
+        SIZE
+    }
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+    fn description(&self) -> String {
+        "memory".to_owned()
+    }
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        if offset >= GATED {
+            let mut open = self.gate.0.lock().unwrap();
+            while !*open {
+                open = self.gate.1.wait(open).unwrap();
+            }
+        }
+        into.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..into.len()]);
+        Ok(())
+    }
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        if bytes == b"full" {
+            return Err(Failure::new(Refused::NoSpace, "no space left in the disk group"));
+        }
+        self.bytes.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+    fn flush(&self) -> Result<()> {
+        self.flushes.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+    fn trim(&self, offset: u64, length: u64) -> Result<()> {
+        self.zero(offset, length, true)
+    }
+    fn zero(&self, offset: u64, length: u64, _: bool) -> Result<()> {
+        self.bytes.lock().unwrap()[offset as usize..][..length as usize].fill(0);
+        Ok(())
+    }
+    fn status(&self, offset: u64, length: u64, most: usize) -> Result<Vec<(u64, bool)>> {
+        let bytes = self.bytes.lock().unwrap();
+        let mut ranges = Vec::new();
+        let mut at = offset;
+        while at < offset + length && ranges.len() < most {
+            let next = ((at / PIECE + 1) * PIECE).min(offset + length);
+            ranges.push((next - at, bytes[at as usize..next as usize].iter().any(|byte| *byte != 0)));
+            at = next;
+        }
+        Ok(ranges)
+    }
+}
+
+struct Shelf(BTreeMap<String, Arc<Memory>>);
+
+impl Exports for Shelf {
+    fn list(&self) -> Vec<String> {
+        self.0.keys().cloned().collect()
+    }
+    fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
+        match self.0.get(name) {
+            Some(export) => Ok(export.clone()),
+            None if name == "broken" => Err(NotOpened::Refused("export broken: no such file".to_owned())),
+            None => Err(NotOpened::Unknown),
+        }
+    }
+}
+
+/// A server with the exports `vol` and `ro`.
+struct World {
+    server: Server,
+    limits: Arc<Limits>,
+    vol: Arc<Memory>,
+    socket: PathBuf,
+    _home: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::of(Limits::new(), None)
+    }
+
+    fn of(limits: Arc<Limits>, tls: Option<TlsSource>) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let socket = home.path().join("nbd.sock");
+        let vol = Memory::new(false);
+        let exports = [("vol".to_owned(), Arc::clone(&vol)), ("ro".to_owned(), Memory::new(true))];
+        let listener = Address::Unix(socket.clone()).bind().unwrap();
+        let server = Server::start(listener, Arc::new(Shelf(exports.into())), &limits, tls).unwrap();
+        Self { server, limits, vol, socket, _home: home }
+    }
+
+    fn connect(&self) -> Client<UnixStream> {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Client { stream }
+    }
+
+    /// A client in transmission.
+    fn client(&self, export: &str, structured: bool) -> Client<UnixStream> {
+        let mut client = self.connect();
+        client.greet();
+        if structured {
+            client.agree(export);
+        }
+        client.go(export).unwrap();
+        client
+    }
+
+    /// Waits until nobody is there any more, and nothing is held.
+    fn is_empty_again(&self) {
+        let began = Instant::now();
+        let limits = &self.limits;
+        let taken = || {
+            let places = [&limits.clients, &limits.strangers, &limits.workers];
+            let places = places.map(|places| places.taken.load(Ordering::SeqCst));
+            (self.server.shared.lock().len(), limits.bytes.used(), places)
+        };
+        while taken() != (0, 0, [0; 3]) {
+            assert!(began.elapsed() < Duration::from_secs(10), "somebody is still there: {:?}", taken());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+struct Client<S> {
+    stream: S,
+}
+
+/// A reply in transmission: cookie, error, kind of chunk, data.
+type Reply = (u64, u32, u16, Vec<u8>);
+
+impl<S: Read + Write> Client<S> {
+    fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; count];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn number<const N: usize>(&mut self) -> u64 {
+        self.bytes(N).unwrap().iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    fn greet(&mut self) {
+        assert_eq!(self.bytes(18).unwrap(), b"NBDMAGICIHAVEOPT\0\x03");
+        self.send(&3u32.to_be_bytes());
+    }
+
+    fn option(&mut self, option: u32, data: &[u8]) {
+        let mut bytes = b"IHAVEOPT".to_vec();
+        bytes.extend(option.to_be_bytes());
+        bytes.extend((data.len() as u32).to_be_bytes());
+        bytes.extend(data);
+        self.send(&bytes);
+    }
+
+    fn answer(&mut self) -> (u32, Vec<u8>) {
+        assert_eq!(self.number::<8>(), 0x0003_e889_0455_65a9);
+        self.number::<4>();
+        let kind = self.number::<4>() as u32;
+        let length = self.number::<4>() as usize;
+        (kind, self.bytes(length).unwrap())
+    }
+
+    /// What an option is answered with in the end.
+    fn ask(&mut self, option: u32, data: &[u8]) -> (u32, Vec<u8>) {
+        self.option(option, data);
+        loop {
+            let (kind, data) = self.answer();
+            if kind == answer::ACK || kind >> 31 == 1 {
+                return (kind, data);
+            }
+        }
+    }
+
+    fn named(name: &str, rest: &[u8]) -> Vec<u8> {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend(name.as_bytes());
+        data.extend(rest);
+        data
+    }
+
+    /// Structured replies and `base:allocation`.
+    fn agree(&mut self, export: &str) {
+        assert_eq!(self.ask(option::STRUCTURED_REPLY, b"").0, answer::ACK);
+        let query = Self::named(ALLOCATION, b"");
+        let data = Self::named(export, &[&1u32.to_be_bytes()[..], &query].concat());
+        assert_eq!(self.ask(option::SET_META_CONTEXT, &data).0, answer::ACK);
+    }
+
+    fn go(&mut self, export: &str) -> std::result::Result<(), (u32, String)> {
+        match self.ask(option::GO, &Self::named(export, &[0, 0])) {
+            (answer::ACK, _) => Ok(()),
+            (kind, text) => Err((kind, String::from_utf8(text).unwrap())),
+        }
+    }
+
+    fn request(&mut self, kind: u16, flags: u16, cookie: u64, offset: u64, length: u32) {
+        self.send(&Request { flags, kind, cookie, offset, length }.bytes());
+    }
+
+    fn simple(&mut self) -> (u64, u32) {
+        assert_eq!(self.number::<4>(), 0x6744_6698);
+        let error = self.number::<4>() as u32;
+        (self.number::<8>(), error)
+    }
+
+    /// A reply to a client that agreed to structured ones.
+    fn reply(&mut self) -> Reply {
+        if self.number::<4>() == 0x6744_6698 {
+            let error = self.number::<4>() as u32;
+            return (self.number::<8>(), error, 0, Vec::new());
+        }
+        assert_eq!(self.number::<2>(), 1, "the only chunk");
+        let kind = self.number::<2>() as u16;
+        let cookie = self.number::<8>();
+        let length = self.number::<4>() as usize;
+        let data = self.bytes(length).unwrap();
+        let error = if kind >> 15 == 1 { u32::from_be_bytes(data[..4].try_into().unwrap()) } else { 0 };
+        (cookie, error, kind, data)
+    }
+
+    fn write(&mut self, offset: u64, bytes: &[u8], flags: u16) -> u32 {
+        self.request(command::WRITE, flags, 1, offset, bytes.len() as u32);
+        self.send(bytes);
+        self.simple().1
+    }
+
+    fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
+        self.request(command::READ, 0, 2, offset, length);
+        assert_eq!(self.simple(), (2, 0));
+        self.bytes(length as usize).unwrap()
+    }
+}
+
+#[test]
+fn a_client_reads_what_it_wrote() {
+    let world = World::new();
+    let mut client = world.client("vol", false);
+    assert_eq!(client.write(1000, b"hello", 0), 0);
+    assert_eq!(client.read(999, 7), b"\0hello\0");
+    assert_eq!(client.write(0, &vec![7; 1 << 20], flag::FUA), 0);
+    assert_eq!(world.vol.flushes.load(Ordering::SeqCst), 1);
+    client.request(command::WRITE_ZEROES, flag::NO_HOLE, 3, 10, 5);
+    assert_eq!(client.simple(), (3, 0));
+    assert_eq!(client.read(9, 7), [7, 0, 0, 0, 0, 0, 7]);
+    client.request(command::FLUSH, 0, 4, 0, 0);
+    assert_eq!(client.simple(), (4, 0));
+    assert_eq!(world.vol.flushes.load(Ordering::SeqCst), 2);
+    assert_eq!(client.read(0, 0), b"");
+    client.request(command::DISCONNECT, 0, 5, 0, 0);
+    assert!(client.bytes(1).is_err(), "the end");
+    world.is_empty_again();
+}
+
+#[test]
+fn what_is_told_of_an_export_is_right() {
+    let world = World::new();
+    let mut client = world.connect();
+    client.greet();
+    client.option(option::LIST, b"");
+    let mut names = Vec::new();
+    loop {
+        match client.answer() {
+            (answer::SERVER, data) => names.push(data),
+            (kind, _) => break assert_eq!(kind, answer::ACK),
+        }
+    }
+    assert_eq!(names, [b"\0\0\0\x02ro".to_vec(), b"\0\0\0\x03vol".to_vec()]);
+    client.agree("vol");
+    let wanted: Vec<u8> = [info::NAME, info::DESCRIPTION].iter().flat_map(|kind| kind.to_be_bytes()).collect();
+    client.option(option::INFO, &Client::<UnixStream>::named("ro", &[&[0, 2], &wanted[..]].concat()));
+    let mut told = BTreeMap::new();
+    loop {
+        match client.answer() {
+            (answer::INFO, data) => {
+                told.insert(u16::from_be_bytes([data[0], data[1]]), data[2..].to_vec());
+            }
+            (kind, _) => break assert_eq!(kind, answer::ACK),
+        }
+    }
+    let flags = can::HAS_FLAGS | can::READ_ONLY | can::FLUSH | can::FUA | can::DF | can::MULTI_CONN | can::CACHE;
+    assert_eq!(told[&info::EXPORT], [&SIZE.to_be_bytes()[..], &flags.to_be_bytes()].concat());
+    assert_eq!(told[&info::NAME], b"ro");
+    assert_eq!(told[&info::BLOCK_SIZE], [0, 0, 0, 1, 0, 0, 16, 0, 2, 0, 0, 0]);
+    // What was agreed on for one export is not for another.
+    client.go("ro").unwrap();
+    client.request(command::BLOCK_STATUS, 0, 1, 0, 512);
+    assert_eq!(client.reply().1, Refused::Invalid as u32);
+    assert_eq!(world.server.clients_of("ro"), 1);
+    world.server.cut("ro");
+    world.is_empty_again();
+}
+
+#[test]
+fn the_old_way_in_works() {
+    let world = World::new();
+    for (flags, zeroes) in [(3u32, 0), (1, 124), (0, 124)] {
+        let mut client = world.connect();
+        client.bytes(18).unwrap();
+        client.send(&flags.to_be_bytes());
+        client.option(option::EXPORT_NAME, b"vol");
+        assert_eq!(client.number::<8>(), SIZE);
+        assert_ne!(client.number::<2>() as u16 & can::HAS_FLAGS, 0);
+        assert!(client.bytes(zeroes).unwrap().iter().all(|byte| *byte == 0));
+        assert_eq!(client.read(0, 3), [0; 3]);
+    }
+    let mut client = world.connect();
+    client.greet();
+    client.option(option::EXPORT_NAME, b"no such");
+    assert!(client.bytes(1).is_err());
+    world.is_empty_again();
+}
+
+#[test]
+fn options_that_are_refused_are_answered_and_the_next_is_taken() {
+    let world = World::new();
+    let mut client = world.connect();
+    client.greet();
+    assert_eq!(client.go("nothing").unwrap_err(), (answer::UNKNOWN, "there is no export 'nothing'".to_owned()));
+    assert_eq!(client.go("broken").unwrap_err().1, "export broken: no such file");
+    assert_eq!(client.ask(option::STARTTLS, b"").0, answer::POLICY);
+    assert_eq!(client.ask(4, b"").0, answer::UNSUPPORTED);
+    assert_eq!(client.ask(11, b"").0, answer::UNSUPPORTED);
+    assert_eq!(client.ask(0xffff_ffff, b"whatever").0, answer::UNSUPPORTED);
+    assert_eq!(client.ask(option::LIST, b"x").0, answer::INVALID);
+    assert_eq!(client.ask(option::GO, b"").0, answer::INVALID);
+    assert_eq!(client.ask(option::GO, b"\xff\xff\xff\xff").0, answer::INVALID);
+    assert_eq!(client.ask(option::GO, &vec![0; 100_000]).0, answer::TOO_BIG);
+    assert_eq!(client.ask(option::SET_META_CONTEXT, b"\0\0\0\x03vol\0\0\0\0").0, answer::INVALID, "not structured");
+    client.go("vol").unwrap();
+    assert_eq!(client.read(0, 3), [0; 3]);
+    drop(client);
+    let mut client = world.connect();
+    client.greet();
+    assert_eq!(client.ask(option::ABORT, b"").0, answer::ACK);
+    assert!(client.bytes(1).is_err());
+    // Unbounded ones are not skipped.
+    let mut client = world.connect();
+    client.greet();
+    client.send(b"IHAVEOPT\0\0\0\x07\xff\xff\xff\xff");
+    assert!(client.bytes(1).is_err());
+    world.is_empty_again();
+}
+
+#[test]
+fn requests_that_are_refused_leave_the_connection_as_it_was() {
+    let world = World::new();
+    let mut client = world.client("vol", false);
+    assert_eq!(client.write(SIZE - 2, b"long", 0), Refused::NoSpace as u32);
+    assert_eq!(client.write(u64::MAX - 1, b"far", 0), Refused::NoSpace as u32);
+    assert_eq!(client.write(0, &vec![1; (32 << 20) + 1], 0), Refused::NoSpace as u32);
+    assert_eq!(client.write(0, b"flag", 1 << 9), Refused::Invalid as u32);
+    assert_eq!(client.write(0, b"full", 0), Refused::NoSpace as u32);
+    for (kind, offset, length) in [(command::READ, SIZE, 1), (command::READ, 0, u32::MAX), (77, 0, 0)] {
+        client.request(kind, 0, 8, offset, length);
+        assert_eq!(client.simple(), (8, Refused::Invalid as u32));
+    }
+    assert_eq!(client.read(0, 4), [0; 4]);
+    let mut client = world.client("ro", false);
+    assert_eq!(client.write(0, b"no", 0), Refused::NotPermitted as u32);
+    client.request(command::TRIM, 0, 8, 0, 512);
+    assert_eq!(client.simple(), (8, Refused::NotPermitted as u32));
+    assert_eq!(client.read(0, 4), [0; 4]);
+    drop(client);
+    world.server.stop();
+    world.is_empty_again();
+    assert!(!world.socket.exists());
+}
+
+#[test]
+fn structured_replies_say_where_and_why() {
+    let world = World::new();
+    let mut client = world.client("vol", true);
+    client.request(command::WRITE, 0, 1, PIECE, 3);
+    client.send(b"abc");
+    assert_eq!(client.reply(), (1, 0, 0, Vec::new()));
+    client.request(command::READ, flag::DF, 2, PIECE, 2);
+    assert_eq!(client.reply(), (2, 0, 1, [&PIECE.to_be_bytes()[..], b"ab"].concat()));
+    client.request(command::READ, 0, 3, PIECE, 0);
+    assert_eq!(client.reply(), (3, 0, 0, Vec::new()));
+    client.request(command::WRITE, 0, 4, 0, 4);
+    client.send(b"full");
+    let (cookie, error, kind, data) = client.reply();
+    assert_eq!((cookie, error, kind), (4, Refused::NoSpace as u32, 1 << 15 | 1));
+    assert_eq!(&data[6..], b"no space left in the disk group");
+    let piece = (PIECE as u32).to_be_bytes();
+    let (data, hole) = (0u32.to_be_bytes(), 3u32.to_be_bytes());
+    client.request(command::BLOCK_STATUS, 0, 5, 0, 3 * PIECE as u32);
+    assert_eq!(client.reply().3, [&1u32.to_be_bytes()[..], &piece, &hole, &piece, &data, &piece, &hole].concat());
+    client.request(command::BLOCK_STATUS, flag::REQ_ONE, 6, PIECE, 3);
+    assert_eq!(client.reply().3, [&1u32.to_be_bytes()[..], &3u32.to_be_bytes(), &data].concat());
+}
+
+/// A request that waits keeps no other from being answered; all of them are answered in the end.
+#[test]
+fn requests_overtake_each_other() {
+    let world = World::new();
+    let mut client = world.client("vol", false);
+    for cookie in 0..5 {
+        client.request(command::READ, 0, cookie, GATED, 1);
+    }
+    for cookie in 100..200 {
+        client.request(command::WRITE, 0, cookie, cookie, 1);
+        client.send(b"x");
+        assert_eq!(client.simple(), (cookie, 0));
+    }
+    // The client says that it leaves: what is under way is answered all the same.
+    client.request(command::DISCONNECT, 0, 0, 0, 0);
+    std::thread::sleep(Duration::from_millis(50));
+    world.vol.open_gate();
+    let mut cookies: Vec<u64> = (0..5)
+        .map(|_| {
+            let (cookie, error) = client.simple();
+            assert_eq!((error, client.bytes(1).unwrap()), (0, vec![0]));
+            cookie
+        })
+        .collect();
+    cookies.sort_unstable();
+    assert_eq!(cookies, [0, 1, 2, 3, 4]);
+    world.is_empty_again();
+}
+
+/// Several connections send as much as they can, and none mixes up what is whose.
+#[test]
+fn many_connections_at_once() {
+    let world = World::new();
+    std::thread::scope(|scope| {
+        for number in 0..8u8 {
+            let world = &world;
+            scope.spawn(move || {
+                let mut client = world.client("vol", false);
+                let base = u64::from(number) * 256 * 1024;
+                for round in 0..20u8 {
+                    for part in 0..8u64 {
+                        client.request(command::WRITE, 0, part, base + part * 32 * 1024, 32 * 1024);
+                        client.send(&vec![number ^ round; 32 * 1024]);
+                    }
+                    let mut cookies: Vec<_> = (0..8).map(|_| client.simple()).collect();
+                    cookies.sort_unstable();
+                    assert_eq!(cookies, (0..8).map(|part| (part, 0)).collect::<Vec<_>>());
+                    if base + 256 * 1024 <= GATED {
+                        assert!(client.read(base, 256 * 1024).iter().all(|byte| *byte == number ^ round));
+                    }
+                }
+            });
+        }
+    });
+    world.is_empty_again();
+}
+
+#[test]
+fn one_client_too_many_hears_why() {
+    let world = World::of(Limits::of(2, 256 << 20), None);
+    let held = [world.client("vol", false), world.client("ro", false)];
+    let mut client = world.connect();
+    client.greet();
+    assert_eq!(client.go("vol").unwrap_err(), (answer::POLICY, TOO_MANY.to_owned()));
+    assert_eq!(client.ask(option::LIST, b"").0, answer::POLICY);
+    drop(held);
+    drop(client);
+    world.is_empty_again();
+    world.client("vol", false);
+}
+
+/// A thousand clients that say nothing: those beyond the limit see the end at once, and when they have left all is as before.
+#[test]
+fn a_thousand_silent_clients_are_not_kept() {
+    let world = World::new();
+    let silent: Vec<_> = (0..1000).filter_map(|_| UnixStream::connect(&world.socket).ok()).collect();
+    assert!(silent.len() > 100);
+    assert!(world.server.shared.lock().len() <= 64);
+    drop(silent);
+    // Those that were still to be accepted go as soon as it is their turn.
+    let comes_in =
+        || UnixStream::connect(&world.socket).is_ok_and(|mut stream| stream.read_exact(&mut [0; 18]).is_ok());
+    let began = Instant::now();
+    while !comes_in() {
+        assert!(began.elapsed() < Duration::from_secs(10), "nobody comes in any more");
+    }
+    world.is_empty_again();
+    world.client("vol", false);
+}
+
+/// What clients begin and do not end is bounded, and gone with them.
+#[test]
+fn unfinished_writes_hold_no_more_than_the_budget() {
+    let world = World::of(Limits::of(100, 8 << 20), None);
+    let clients: Vec<_> = (0..20)
+        .map(|_| {
+            let mut client = world.client("vol", false);
+            client.request(command::WRITE, 0, 1, 0, 4 << 20);
+            client.send(&[1; 1000]);
+            client
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(world.limits.bytes.used() <= 8 << 20);
+    drop(clients);
+    world.is_empty_again();
+    let mut client = world.client("vol", false);
+    assert_eq!(client.read(0, 1), [0], "nothing of a write that was not ended");
+}
+
+/// Bytes that follow from a seed.
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// Clients that send anything: pure noise, options and requests with fields of noise, and what is cut in the middle. The server is there
+/// afterwards, and holds nothing.
+#[test]
+fn noise_is_survived() {
+    let world = World::new();
+    world.vol.open_gate();
+    for seed in 1..400u64 {
+        let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut sent = Vec::new();
+        if noise.below(8) > 0 {
+            sent.extend(if noise.below(8) > 0 { 3u32 } else { noise.next() as u32 }.to_be_bytes());
+        }
+        for _ in 0..noise.below(6) {
+            let length = noise.below(80) as usize;
+            sent.extend(b"IHAVEOPT");
+            let option = [5, 10, 9, 8, 7, 6, 3, 2, 1, 99][noise.below(10) as usize];
+            sent.extend(if noise.below(3) > 0 { option } else { 8u32 }.to_be_bytes());
+            let told = if noise.below(20) > 0 { length as u32 } else { noise.next() as u32 };
+            sent.extend(told.to_be_bytes());
+            let mut data = noise.bytes(length);
+            if noise.below(2) == 0 {
+                data = Client::<UnixStream>::named("vol", &data);
+            }
+            data.truncate(length);
+            sent.extend(data);
+        }
+        if noise.below(3) > 0 {
+            sent.extend(b"IHAVEOPT\0\0\0\x07\0\0\0\x09\0\0\0\x03vol\0\0");
+        }
+        for _ in 0..noise.below(30) {
+            let length = [0, 1, 512, 5000, noise.next() as u32][noise.below(5) as usize];
+            let offset = [0, 511, SIZE - 512, SIZE, noise.next()][noise.below(5) as usize];
+            let kind = [0, 1, 3, 4, 5, 6, 7, noise.below(12) as u16][noise.below(8) as usize];
+            let flags = if noise.below(2) == 0 { 0 } else { noise.below(64) as u16 };
+            sent.extend(Request { flags, kind, cookie: noise.next(), offset, length }.bytes());
+            if kind == command::WRITE && noise.below(10) > 0 {
+                sent.extend(noise.bytes(length.min(6000) as usize));
+            }
+        }
+        if noise.below(3) == 0 {
+            let more = noise.below(300) as usize;
+            sent.extend(noise.bytes(more));
+        }
+        if noise.below(4) == 0 {
+            sent.truncate(noise.below(sent.len() as u64 + 1) as usize);
+        }
+        if noise.below(4) == 0 && !sent.is_empty() {
+            let at = noise.below(sent.len() as u64) as usize;
+            sent[at] ^= 1 << noise.below(8);
+        }
+        let stream = UnixStream::connect(&world.socket).unwrap();
+        let mut reader = stream.try_clone().unwrap();
+        let reading = std::thread::spawn(move || {
+            let mut waste = Vec::new();
+            let _ = reader.read_to_end(&mut waste);
+        });
+        // It may well cut us in the middle.
+        let _ = (&stream).write_all(&sent);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        reading.join().unwrap();
+    }
+    world.is_empty_again();
+    let mut client = world.client("vol", false);
+    client.read(0, 4096);
+}
+
+/// A certificate, for the server; and what its clients trust.
+fn tls() -> (TlsSource, Arc<ClientConfig>) {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let server = Arc::new(server);
+    (Arc::new(move || Arc::clone(&server)), Arc::new(client))
+}
+
+#[test]
+fn with_tls_nothing_is_told_without_it() {
+    let (server, trust) = tls();
+    let world = World::of(Limits::new(), Some(server));
+    let mut client = world.connect();
+    client.greet();
+    assert_eq!(client.ask(option::LIST, b"").0, answer::TLS_REQUIRED);
+    assert_eq!(client.go("vol").unwrap_err().0, answer::TLS_REQUIRED);
+    assert_eq!(client.ask(option::STRUCTURED_REPLY, b"").0, answer::TLS_REQUIRED);
+    assert_eq!(client.ask(option::STARTTLS, b"").0, answer::ACK);
+    let session = ClientConnection::new(trust, "localhost".try_into().unwrap()).unwrap();
+    let mut client = Client { stream: StreamOwned::new(session, client.stream) };
+    assert_eq!(client.ask(option::STARTTLS, b"").0, answer::INVALID);
+    assert_eq!(client.ask(option::SET_META_CONTEXT, b"\0\0\0\x03vol\0\0\0\0").0, answer::INVALID);
+    client.go("vol").unwrap();
+    let data = Noise(77).bytes(3 << 20);
+    assert_eq!(client.write(5, &data, 0), 0);
+    assert!(client.read(5, 3 << 20) == data);
+    for cookie in 0..50 {
+        client.request(command::READ, 0, cookie, cookie, 10_000);
+    }
+    let mut cookies = Vec::new();
+    for _ in 0..50 {
+        let (cookie, error) = client.simple();
+        assert_eq!(error, 0);
+        let read = client.bytes(10_000).unwrap();
+        assert!(read[5..] == data[cookie as usize..][..9995]);
+        cookies.push(cookie);
+    }
+    cookies.sort_unstable();
+    assert_eq!(cookies, (0..50).collect::<Vec<_>>());
+    client.request(command::DISCONNECT, 0, 0, 0, 0);
+    assert!(client.bytes(1).is_err());
+    world.is_empty_again();
+    // The old way in has no word for it.
+    let mut client = world.connect();
+    client.greet();
+    client.option(option::EXPORT_NAME, b"vol");
+    assert!(client.bytes(1).is_err());
+    // What was said before TLS is not taken for a part of what is said with it.
+    let mut client = world.connect();
+    client.greet();
+    client.send(b"IHAVEOPT\0\0\0\x05\0\0\0\0IHAVEOPT\0\0\0\x03\0\0\0\0");
+    let _ = client.bytes(20);
+    assert!(client.bytes(1).is_err());
+    world.is_empty_again();
+}
+
+#[test]
+fn an_address_is_taken_once_and_again_when_its_owner_is_dead() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("socket");
+    let address = Address::Unix(path.clone());
+    let first = address.bind().unwrap();
+    assert_eq!(address.bind().unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    drop(first);
+    assert!(!path.exists());
+    // As a process leaves it that was killed.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    drop(address.bind().unwrap());
+    std::fs::write(&path, "precious").unwrap();
+    assert_eq!(address.bind().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+}

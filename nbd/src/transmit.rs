@@ -1,0 +1,423 @@
+//! After the agreement: requests, many at a time, answered in any order.
+//!
+//! A connection has workers. One of them reads: it takes the next request with all that belongs to it, lets another read, carries the
+//! request out, sends the reply, and waits for its turn to read. So a request never changes threads, and a client that sends one at a time is
+//! served by one thread. When nobody waits to read, one more worker is started, up to [`WORKERS_MAX`], and as many as all connections
+//! together may have; those that are not needed any more leave.
+//!
+//! A refused request is answered and the connection goes on: what a write brought with it is read and forgotten. Only what is no request at all
+//! ends it, because then nobody knows where the next one begins. `DISCONNECT`, or the client's end, ends the reading; what is under way is
+//! finished and answered before the connection is closed.
+//!
+//! Invariants:
+//!
+//!   1. Bytes from the client or for it are held only by who has taken them from both budgets, the connection's and everybody's. What a worker
+//!      keeps of its memory between two requests is [`KEPT_MAX`] at most.
+//!   2. Who began to send a request ends it, and who is sent a reply takes it, within [`PATIENCE`], or the connection is cut: a client that
+//!      stands still holds its part of everybody's budget no longer than that.
+//!   3. A request is carried out only if `check` has seen it: what it names lies within the export.
+
+use crate::{
+    Limits,
+    budget::{Budget, Taken},
+    export::{Export, Failure},
+    negotiate::{Agreed, PAYLOAD_MAX},
+    protocol::{REQUEST_HEADER, Refused, Request, command, data_chunk, error_chunk, flag, simple_reply, status_chunk},
+    stream::{Incoming, Stream},
+};
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Most workers of one connection: what a queue of requests that wait for disks needs.
+const WORKERS_MAX: usize = 16;
+/// Idle workers that are kept.
+const IDLE_MAX: usize = 4;
+/// Bytes of one connection's requests, at most: two of the largest.
+const CONNECTION_MAX: usize = 64 << 20;
+/// Memory that a worker keeps for its next request.
+const KEPT_MAX: usize = 256 << 10;
+/// How long the rest of a request, or a reply, may be on its way: 280 KiB/s for the largest.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Ranges in one answer about data and holes.
+const RANGES_MAX: usize = 1024;
+
+/// What a request asks for, once it is found to be in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Task {
+    Read,
+    Write,
+    Flush,
+    Trim,
+    Zero {
+        may_punch: bool,
+    },
+    Cache,
+    Status {
+        most: usize,
+    },
+    /// Nothing has to be done for it.
+    Nothing,
+}
+
+/// What a request is measured against.
+#[derive(Debug, Clone, Copy)]
+struct Terms {
+    size: u64,
+    read_only: bool,
+    structured: bool,
+    allocation: bool,
+}
+
+/// What a request asks for, or why it is not carried out.
+fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
+    let refuse = |error, text: &str| Err(Failure::new(error, text));
+    let known = match request.kind {
+        command::READ if terms.structured => flag::FUA | flag::DF,
+        command::WRITE_ZEROES => flag::FUA | flag::NO_HOLE | flag::FAST_ZERO,
+        command::BLOCK_STATUS => flag::FUA | flag::REQ_ONE,
+        _ => flag::FUA,
+    };
+    if request.flags & !known != 0 {
+        return refuse(Refused::Invalid, "a flag that the request does not have");
+    }
+    let changes = matches!(request.kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+    if changes && terms.read_only {
+        return refuse(Refused::NotPermitted, "the export is read-only");
+    }
+    let has = |flag: u16| request.flags & flag != 0;
+    let task = match request.kind {
+        command::FLUSH => return Ok(Task::Flush),
+        command::READ => Task::Read,
+        command::WRITE => Task::Write,
+        command::TRIM => Task::Trim,
+        command::WRITE_ZEROES => Task::Zero { may_punch: !has(flag::NO_HOLE) },
+        command::CACHE => Task::Cache,
+        command::BLOCK_STATUS if !terms.allocation => {
+            return refuse(Refused::Invalid, "base:allocation was not agreed on");
+        }
+        command::BLOCK_STATUS if request.length == 0 => return refuse(Refused::Invalid, "the status of nothing"),
+        command::BLOCK_STATUS => Task::Status { most: if has(flag::REQ_ONE) { 1 } else { RANGES_MAX } },
+        _ => return refuse(Refused::Invalid, "a request that this server does not know"),
+    };
+    let end = request.offset.checked_add(request.length.into());
+    if end.is_none_or(|end| end > terms.size) {
+        let error = if matches!(task, Task::Write | Task::Zero { .. }) { Refused::NoSpace } else { Refused::Invalid };
+        return refuse(error, "it reaches behind the end of the export");
+    }
+    if matches!(task, Task::Read | Task::Write) && request.length > PAYLOAD_MAX {
+        let error = if has(flag::DF) { Refused::Overflow } else { Refused::Invalid };
+        return refuse(error, "a request has 32 MiB at most");
+    }
+    // Empty reads have an answer of their own.
+    Ok(if request.length == 0 && task != Task::Read { Task::Nothing } else { task })
+}
+
+/// A request on its way, with what it needs.
+struct Job {
+    request: Request,
+    task: Result<Task, Failure>,
+    _taken: Option<(Taken, Taken)>,
+}
+
+#[derive(Default)]
+struct Workers {
+    all: usize,
+    /// Those that read or wait to read.
+    idle: usize,
+}
+
+/// A connection in transmission.
+pub(crate) struct Connection {
+    stream: Arc<Stream>,
+    incoming: Mutex<Incoming>,
+    export: Arc<dyn Export>,
+    terms: Terms,
+    limits: Arc<Limits>,
+    budget: Arc<Budget>,
+    workers: Mutex<Workers>,
+    /// Nothing more is read.
+    ended: AtomicBool,
+    /// What holds the connection's place, until the last worker has left.
+    _place: Box<dyn Send + Sync>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Memory of so many bytes, for who writes them before anybody reads them. `None`: there is not so much.
+fn room(memory: &mut Vec<u8>, length: usize) -> Option<&mut [u8]> {
+    if length > memory.len() {
+        memory.try_reserve_exact(length - memory.len()).ok()?;
+        memory.resize(length, 0);
+    }
+    memory.get_mut(..length)
+}
+
+impl Connection {
+    /// Serves a client until it leaves, on this thread and others. Returns when nothing more is read; others may still be finishing what
+    /// they read, and hold `place` until they are done.
+    pub fn serve(
+        stream: Arc<Stream>,
+        incoming: Incoming,
+        agreed: Agreed,
+        limits: Arc<Limits>,
+        place: Box<dyn Send + Sync>,
+    ) {
+        let export = agreed.export;
+        let terms = Terms {
+            size: export.size(),
+            read_only: export.is_read_only(),
+            structured: agreed.structured,
+            allocation: agreed.allocation,
+        };
+        let connection = Arc::new(Self {
+            stream,
+            incoming: Mutex::new(incoming),
+            export,
+            terms,
+            limits,
+            budget: Budget::new(CONNECTION_MAX),
+            workers: Mutex::new(Workers { all: 1, idle: 1 }),
+            ended: AtomicBool::new(false),
+            _place: place,
+        });
+        connection.work();
+    }
+
+    fn work(self: &Arc<Self>) {
+        let mut memory = Vec::new();
+        loop {
+            let received = {
+                let mut incoming = locked(&self.incoming);
+                if self.ended.load(Ordering::SeqCst) {
+                    break;
+                }
+                let received = self.receive(&mut incoming, &mut memory);
+                if !matches!(received, Ok(Some(_))) {
+                    self.ended.store(true, Ordering::SeqCst);
+                }
+                received
+            };
+            match received {
+                Ok(Some(job)) => {
+                    self.took_one();
+                    if self.carry_out(&job, &mut memory).is_err() {
+                        // Nobody takes replies any more: whoever reads or writes hears of it.
+                        self.ended.store(true, Ordering::SeqCst);
+                        self.stream.cut();
+                    }
+                    drop(job);
+                }
+                Ok(None) => break,
+                Err(_) => {
+                    self.stream.cut();
+                    break;
+                }
+            }
+            if memory.len() > KEPT_MAX {
+                memory = Vec::new();
+            }
+            let mut workers = locked(&self.workers);
+            if workers.idle >= IDLE_MAX {
+                workers.all -= 1;
+                return;
+            }
+            workers.idle += 1;
+        }
+        let is_last = {
+            let mut workers = locked(&self.workers);
+            workers.idle -= 1;
+            workers.all -= 1;
+            workers.all == 0
+        };
+        if is_last {
+            self.stream.close();
+        }
+    }
+
+    /// Somebody has to read on.
+    fn took_one(self: &Arc<Self>) {
+        let mut workers = locked(&self.workers);
+        workers.idle -= 1;
+        if workers.idle > 0 || workers.all >= WORKERS_MAX || self.ended.load(Ordering::SeqCst) {
+            return;
+        }
+        let Some(place) = self.limits.workers.enter() else { return };
+        let connection = Arc::clone(self);
+        // Without a thread, those there are must do.
+        let started = thread::Builder::new().name("nbd".into()).spawn(move || {
+            connection.work();
+            drop(place);
+        });
+        if started.is_ok() {
+            workers.all += 1;
+            workers.idle += 1;
+        }
+    }
+
+    /// Takes bytes from both budgets.
+    fn take(&self, bytes: usize) -> Option<(Taken, Taken)> {
+        let is_in_vain = || self.ended.load(Ordering::SeqCst);
+        let own = self.budget.take(bytes, is_in_vain)?;
+        Some((own, self.limits.bytes.take(bytes, is_in_vain)?))
+    }
+
+    /// The next request; a write's bytes are in `memory`. `None`: the client leaves in good order.
+    fn receive(&self, incoming: &mut Incoming, memory: &mut Vec<u8>) -> io::Result<Option<Job>> {
+        let mut header = [0; REQUEST_HEADER];
+        let (first, rest) = header.split_at_mut(1);
+        if incoming.read_exact(first, None)?.is_none() {
+            return Ok(None);
+        }
+        let deadline = Some(Instant::now() + PATIENCE);
+        incoming.read_exact(rest, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        let request = Request::parse(&header).ok_or(io::ErrorKind::InvalidData)?;
+        if request.kind == command::DISCONNECT {
+            return Ok(None);
+        }
+        let mut task = check(&request, self.terms);
+        let length = usize::try_from(request.length).map_err(|_| io::ErrorKind::InvalidData)?;
+        let mut taken = None;
+        if matches!(task, Ok(Task::Read | Task::Write)) {
+            taken = self.take(length);
+            if taken.is_none() {
+                return Ok(None);
+            }
+            if room(memory, length).is_none() {
+                task = Err(Failure::new(Refused::NoMemory, "no memory"));
+            }
+        }
+        if request.kind == command::WRITE && length > 0 {
+            match &task {
+                Ok(_) => {
+                    // What waited for room was not the client's delay.
+                    let deadline = Some(Instant::now() + PATIENCE);
+                    let payload = memory.get_mut(..length).unwrap_or_default();
+                    incoming.read_exact(payload, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                }
+                Err(_) => incoming.skip(request.length.into(), deadline)?,
+            }
+        }
+        Ok(Some(Job { request, task, _taken: taken }))
+    }
+
+    /// Carries a request out and answers it.
+    fn carry_out(&self, job: &Job, memory: &mut [u8]) -> io::Result<()> {
+        let Request { flags, cookie, offset, length, kind } = job.request;
+        let done = job.task.clone().and_then(|task| {
+            let bytes = usize::try_from(length).unwrap_or(0);
+            match task {
+                Task::Read => {
+                    let into = memory.get_mut(..bytes).unwrap_or_default();
+                    if !into.is_empty() {
+                        self.export.read(offset, into)?;
+                    }
+                }
+                Task::Write => self.export.write(offset, memory.get(..bytes).unwrap_or_default())?,
+                Task::Flush => self.export.flush()?,
+                Task::Trim => self.export.trim(offset, length.into())?,
+                Task::Zero { may_punch } => self.export.zero(offset, length.into(), may_punch)?,
+                Task::Status { most } => return self.export.status(offset, length.into(), most).map(Some),
+                // Nothing is kept between the disks and the client.
+                Task::Cache | Task::Nothing => {}
+            }
+            let changes = matches!(task, Task::Write | Task::Trim | Task::Zero { .. });
+            if changes && flags & flag::FUA != 0 {
+                self.export.flush()?;
+            }
+            Ok(None)
+        });
+        let read = memory.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
+        let structured = self.terms.structured;
+        let deadline = Instant::now() + PATIENCE;
+        match done {
+            Ok(Some(ranges)) => {
+                let ranges = ranges.iter().filter_map(|(length, data)| Some((u32::try_from(*length).ok()?, *data)));
+                self.stream.send(&[&status_chunk(cookie, ranges)], deadline)
+            }
+            Ok(None) if kind == command::READ && structured => {
+                self.stream.send(&[&data_chunk(cookie, offset, read.len()), read], deadline)
+            }
+            Ok(None) if kind == command::READ => self.stream.send(&[&simple_reply(cookie, 0), read], deadline),
+            Ok(None) => self.stream.send(&[&simple_reply(cookie, 0)], deadline),
+            Err(failure) if structured => {
+                self.stream.send(&[&error_chunk(cookie, failure.error, &failure.text)], deadline)
+            }
+            Err(failure) => self.stream.send(&[&simple_reply(cookie, failure.error as u32)], deadline),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERMS: Terms = Terms { size: 1 << 30, read_only: false, structured: true, allocation: true };
+
+    fn request(kind: u16, flags: u16, offset: u64, length: u32) -> Request {
+        Request { flags, kind, cookie: 0, offset, length }
+    }
+
+    fn refusal(request: Request, terms: Terms) -> Refused {
+        check(&request, terms).expect_err("refused").error
+    }
+
+    #[test]
+    fn what_lies_outside_is_refused_in_the_protocols_words() {
+        for (kind, error) in [
+            (command::READ, Refused::Invalid),
+            (command::WRITE, Refused::NoSpace),
+            (command::WRITE_ZEROES, Refused::NoSpace),
+            (command::TRIM, Refused::Invalid),
+            (command::CACHE, Refused::Invalid),
+            (command::BLOCK_STATUS, Refused::Invalid),
+        ] {
+            for (offset, length) in [(1 << 30, 1), ((1 << 30) - 1, 2), (u64::MAX, 1), (u64::MAX - 4095, 4096)] {
+                assert_eq!(refusal(request(kind, 0, offset, length), TERMS), error, "{kind} {offset} {length}");
+            }
+            assert!(check(&request(kind, 0, (1 << 30) - 1, 1), TERMS).is_ok());
+        }
+    }
+
+    #[test]
+    fn flags_belong_to_their_requests() {
+        for kind in [command::READ, command::WRITE, command::TRIM, command::FLUSH, command::CACHE, 99] {
+            for bit in 5..16 {
+                assert_eq!(refusal(request(kind, 1 << bit, 0, 1), TERMS), Refused::Invalid);
+            }
+        }
+        assert_eq!(refusal(request(command::WRITE, flag::NO_HOLE, 0, 1), TERMS), Refused::Invalid);
+        assert_eq!(refusal(request(command::TRIM, flag::REQ_ONE, 0, 1), TERMS), Refused::Invalid);
+        assert!(check(&request(command::READ, flag::DF, 0, 1), TERMS).is_ok());
+        let simple = Terms { structured: false, allocation: false, ..TERMS };
+        assert_eq!(refusal(request(command::READ, flag::DF, 0, 1), simple), Refused::Invalid);
+        assert_eq!(refusal(request(command::BLOCK_STATUS, 0, 0, 1), simple), Refused::Invalid);
+        let both = flag::NO_HOLE | flag::FAST_ZERO | flag::FUA;
+        assert_eq!(check(&request(command::WRITE_ZEROES, both, 0, 1), TERMS), Ok(Task::Zero { may_punch: false }));
+        assert_eq!(check(&request(command::BLOCK_STATUS, flag::REQ_ONE, 0, 1), TERMS), Ok(Task::Status { most: 1 }));
+    }
+
+    #[test]
+    fn what_is_too_long_or_not_allowed_is_refused() {
+        let wide = Terms { size: 1 << 40, ..TERMS };
+        assert_eq!(refusal(request(command::READ, 0, 0, PAYLOAD_MAX + 1), wide), Refused::Invalid);
+        assert_eq!(refusal(request(command::READ, flag::DF, 0, PAYLOAD_MAX + 1), wide), Refused::Overflow);
+        assert_eq!(refusal(request(command::WRITE, 0, 0, u32::MAX), wide), Refused::Invalid);
+        assert!(check(&request(command::WRITE_ZEROES, 0, 0, u32::MAX), wide).is_ok());
+        let read_only = Terms { read_only: true, ..TERMS };
+        for kind in [command::WRITE, command::TRIM, command::WRITE_ZEROES] {
+            assert_eq!(refusal(request(kind, 0, 0, 1), read_only), Refused::NotPermitted);
+        }
+        assert_eq!(check(&request(command::FLUSH, 0, 0, 0), read_only), Ok(Task::Flush));
+        assert_eq!(check(&request(command::WRITE, 0, 1 << 30, 0), TERMS), Ok(Task::Nothing));
+        assert_eq!(refusal(request(command::BLOCK_STATUS, 0, 0, 0), TERMS), Refused::Invalid);
+    }
+}

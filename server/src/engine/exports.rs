@@ -1,0 +1,337 @@
+//! Files of the group that are block devices for NBD clients (`nbd/`): what is exported where.
+//!
+//! Each address has a server of its own, started with its first export and stopped with its last. What an address demands of its clients is said
+//! with each export there, and must be the same.
+//!
+//! Who may come in: over a unix socket, whom the socket's file lets in. Over TCP, NBD has no passwords: so a client needs a
+//! certificate, unless the operator says that everybody who can connect may read and write.
+
+use crate::{
+    alert::Alert,
+    instance::wire::network::{Certificates, Network},
+    world::block_on,
+};
+use plinth_engine::{
+    admin::{AdminError, Code, VolumeChange},
+    catalog::live_stats::LiveClient,
+    event::Severity,
+    group::Group,
+    session::Session,
+};
+use plinth_nbd::{
+    Address, Limits, Server, TlsSource,
+    export::{Files, Offer},
+};
+use rustls::ServerConfig;
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt, fs, io,
+    os::unix::fs::{PermissionsExt, chown},
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// Where clients find an export, and what they need there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum At {
+    Unix {
+        path: PathBuf,
+        /// Whose members may connect, beside the user as whom the engine runs.
+        #[serde(default)]
+        group: Option<u32>,
+    },
+    Tcp(Network),
+}
+
+/// A file that is exported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Export {
+    pub at: At,
+    /// What clients call it.
+    pub name: String,
+    /// Behind the group's name.
+    pub path: String,
+    #[serde(default)]
+    pub read_only: bool,
+}
+
+impl At {
+    fn address(&self) -> Address {
+        match self {
+            Self::Unix { path, .. } => Address::Unix(path.clone()),
+            Self::Tcp(network) => Address::Tcp(network.listen),
+        }
+    }
+
+    /// Whether both are one address, whatever they demand there.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        self.address() == other.address()
+    }
+
+    /// Whether an operator may mean it so.
+    ///
+    /// # Errors
+    /// If strangers would come in, or a file is no use.
+    pub fn check(&self) -> io::Result<()> {
+        let Self::Tcp(network) = self else { return Ok(()) };
+        if network.listen.port() == 0 {
+            return Err(io::Error::other(format!("{} has no port; 10809 is that of NBD", network.listen)));
+        }
+        let has_guard = network.tls.as_ref().is_some_and(|files| files.client_ca.is_some());
+        if !has_guard && !network.insecure {
+            return Err(io::Error::other(format!(
+                "NBD has no passwords: whoever can connect to {} could read and write. Give --tls-cert, --tls-key and \
+                 --tls-client-ca, so that clients need a certificate; or say --insecure",
+                network.listen
+            )));
+        }
+        network.check()
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.address().fmt(f)
+    }
+}
+
+/// As much of a text as a URI takes, the rest in percent.
+fn in_uri(text: &str, plain: &str) -> String {
+    let kept = |byte: u8| byte.is_ascii_alphanumeric() || plain.as_bytes().contains(&byte);
+    text.bytes().map(|byte| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+impl Export {
+    /// What clients are given to find it.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        let name = in_uri(&self.name, "-._~/");
+        match &self.at {
+            At::Unix { path, .. } => {
+                format!("nbd+unix:///{name}?socket={}", in_uri(&path.to_string_lossy(), "-._~/"))
+            }
+            At::Tcp(Network { listen, tls, .. }) => {
+                format!("{}://{listen}/{name}", if tls.is_some() { "nbds" } else { "nbd" })
+            }
+        }
+    }
+}
+
+/// An address, and what is to be had there.
+struct Place {
+    at: At,
+    server: Server,
+    files: Arc<Files>,
+}
+
+/// All exports of an engine.
+pub(super) struct Exporting {
+    alert: Alert,
+    group: String,
+    limits: Arc<Limits>,
+    places: Mutex<Vec<Place>>,
+}
+
+impl Exporting {
+    pub fn new(alert: Alert, group: &str) -> Self {
+        Self { alert, group: group.to_owned(), limits: Limits::new(), places: Mutex::default() }
+    }
+
+    fn places(&self) -> MutexGuard<'_, Vec<Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(at: &At, error: &io::Error) -> AdminError {
+        AdminError::new(Code::Io, format!("exporting at {at}: {error}"))
+    }
+
+    /// Opens an address.
+    fn open(&self, group: Arc<Group>, at: &At) -> io::Result<Place> {
+        at.check()?;
+        let tls = match at {
+            At::Tcp(Network { tls: Some(files), .. }) => Some(self.certificates(Certificates::new(files)?)),
+            _ => None,
+        };
+        let listener = at.address().bind()?;
+        if let At::Unix { path, group: Some(members) } = at {
+            chown(path, None, Some(*members))?;
+            fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
+        }
+        let files = Arc::new(Files::new(Session::new(group, None), Arc::new(|task| block_on(task))));
+        let server = Server::start(listener, files.clone(), &self.limits, tls)?;
+        self.alert.line(Severity::Note, &self.group, &format!("NBD clients are served at {at}"));
+        Ok(Place { at: at.clone(), server, files })
+    }
+
+    fn certificates(&self, certificates: Certificates) -> TlsSource {
+        let (alert, group) = (self.alert.clone(), self.group.clone());
+        Arc::new(move || {
+            let mut config = ServerConfig::clone(&certificates.now(&alert, &group).config);
+            // What they are told is for another protocol.
+            config.alpn_protocols.clear();
+            Arc::new(config)
+        })
+    }
+
+    /// Exports a file; one that is exported so already stays.
+    pub fn export(&self, group: Arc<Group>, export: &Export) -> Result<()> {
+        let Export { at, name, path, read_only } = export;
+        let offer = Offer { path: path.clone(), read_only: *read_only };
+        let mut places = self.places();
+        let place = match places.iter().position(|place| place.at.is_same_place(at)) {
+            Some(index) => index,
+            None => {
+                places.push(self.open(group, at).map_err(|error| Self::failed(at, &error))?);
+                places.len() - 1
+            }
+        };
+        let Some(place) = places.get(place) else { return Ok(()) };
+        let result = if place.at != *at {
+            Err(AdminError::new(Code::Invalid, format!("{at} has other options already"))
+                .hint("use them for this export, too, or another address"))
+        } else {
+            match place.files.offers().get(name) {
+                Some(other) if *other == offer => Ok(()),
+                Some(other) => {
+                    let text = format!("{name} at {at} is +{}/{} already", self.group, other.path);
+                    Err(AdminError::new(Code::NameExists, text).hint("--name gives it another name"))
+                }
+                None => place
+                    .files
+                    .offer(name, offer)
+                    .map_err(|error| AdminError::new(Code::NoSuchFile, format!("+{}/{path}: {error}", self.group))),
+            }
+        };
+        Self::close_if_empty(&mut places, at);
+        result
+    }
+
+    fn close_if_empty(places: &mut Vec<Place>, at: &At) {
+        places.retain(|place| {
+            let stays = !place.at.is_same_place(at) || !place.files.offers().is_empty();
+            if !stays {
+                place.server.stop();
+            }
+            stays
+        });
+    }
+
+    /// Ends an export.
+    pub fn withdraw(&self, at: &At, name: &str, cut: bool) -> Result<()> {
+        let mut places = self.places();
+        let place = places.iter().find(|place| place.at.is_same_place(at));
+        let Some(place) = place.filter(|place| place.files.offers().contains_key(name)) else {
+            return Err(AdminError::new(Code::NoSuchFile, format!("{name} is not exported at {at}")));
+        };
+        let clients = place.server.clients_of(name);
+        if clients > 0 && !cut {
+            return Err(AdminError::new(Code::Busy, format!("{name} at {at} is used by {}", clients_text(clients)))
+                .hint("end them, or give -f to cut them"));
+        }
+        place.files.withdraw(name);
+        // Also one that came in between.
+        place.server.cut(name);
+        Self::close_if_empty(&mut places, at);
+        Ok(())
+    }
+
+    /// All exports, and how many clients each has.
+    pub fn list(&self) -> Vec<(Export, usize)> {
+        let mut all = Vec::new();
+        for place in self.places().iter() {
+            for (name, offer) in place.files.offers() {
+                let clients = place.server.clients_of(&name);
+                let Offer { path, read_only } = offer;
+                all.push((Export { at: place.at.clone(), name, path, read_only }, clients));
+            }
+        }
+        all
+    }
+
+    /// Rows of `v$asm_client`: exports that somebody uses.
+    pub fn clients(&self) -> Vec<LiveClient> {
+        let row = |(export, clients): (Export, usize)| LiveClient {
+            instance: export.name,
+            kind: "NBD".to_owned(),
+            mount_point: Some(export.at.to_string()),
+            open_files: Some(clients as u64),
+            ..LiveClient::default()
+        };
+        self.list().into_iter().filter(|(_, clients)| *clients > 0).map(row).collect()
+    }
+
+    /// A group that exports something is not dropped.
+    pub fn refuse_if_any(&self) -> Result<()> {
+        match self.list().first() {
+            None => Ok(()),
+            Some((export, _)) => {
+                let text = format!("disk group {} exports {} at {}", self.group, export.name, export.at);
+                Err(AdminError::new(Code::Busy, text).hint("plinth nbd --stop"))
+            }
+        }
+    }
+
+    /// A volume that is exported is not dropped.
+    pub fn refuse_loss(&self, change: &VolumeChange) -> Result<()> {
+        let VolumeChange::Drop { name } = change else { return Ok(()) };
+        let path = format!(".volumes/{name}");
+        match self.list().into_iter().find(|(export, _)| export.path == path) {
+            None => Ok(()),
+            Some((export, _)) => {
+                Err(AdminError::new(Code::Busy, format!("volume {name} is exported at {}", export.at))
+                    .hint(format!("plinth nbd --stop -G {} {name}", self.group)))
+            }
+        }
+    }
+
+    /// A group that clients use is dismounted by force only.
+    pub fn refuse_if_used(&self) -> Result<()> {
+        match self.list().into_iter().find(|(_, clients)| *clients > 0) {
+            None => Ok(()),
+            Some((export, clients)) => {
+                let clients = clients_text(clients);
+                let text = format!("disk group {}: {} at {} is used by {clients}", self.group, export.name, export.at);
+                Err(AdminError::new(Code::Busy, text)
+                    .hint(format!("end what uses it, or ALTER DISKGROUP {} DISMOUNT FORCE", self.group)))
+            }
+        }
+    }
+
+    /// Ends all of them, with their clients.
+    pub fn stop(&self) {
+        let places = std::mem::take(&mut *self.places());
+        places.iter().for_each(|place| place.server.stop());
+    }
+}
+
+fn clients_text(clients: usize) -> String {
+    if clients == 1 { "an NBD client".to_owned() } else { format!("{clients} NBD clients") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(insecure: bool) -> At {
+        At::Tcp(Network { listen: "127.0.0.1:10809".parse().expect("address"), tls: None, insecure })
+    }
+
+    #[test]
+    fn over_tcp_nobody_comes_in_without_a_certificate_unless_the_operator_says_so() {
+        let refused = tcp(false).check().expect_err("refused").to_string();
+        assert!(refused.contains("--insecure") && refused.contains("--tls-client-ca"), "{refused}");
+        assert!(tcp(true).check().is_ok());
+    }
+
+    #[test]
+    fn uris_are_what_clients_take() {
+        let path = "/run/a b/nbd.sock".into();
+        let export = |at| Export { at, name: "db/d&k".into(), path: "db/d&k".into(), read_only: false };
+        let unix = export(At::Unix { path, group: None }).uri();
+        assert_eq!(unix, "nbd+unix:///db/d%26k?socket=/run/a%20b/nbd.sock");
+        assert_eq!(export(tcp(true)).uri(), "nbd://127.0.0.1:10809/db/d%26k");
+    }
+}
