@@ -63,6 +63,12 @@ pub enum FileError {
     SnapshotTooOld,
 }
 
+impl From<AdminError> for FileError {
+    fn from(refusal: AdminError) -> Self {
+        Self::Order(Box::new(refusal))
+    }
+}
+
 impl FileError {
     /// The `errno` that says it to a program.
     #[must_use]

@@ -293,6 +293,21 @@ pub(crate) fn find(connection: &Connection, extents: &Extents, id: u64) -> rusql
 }
 
 impl Group {
+    /// A file's layout, shared, for who only reads it.
+    pub(crate) async fn loaded_layout<'a>(
+        &self,
+        file: &'a Arc<File>,
+    ) -> Result<tokio::sync::RwLockReadGuard<'a, Layout>, FileError> {
+        loop {
+            let layout = file.data.layout.read().await;
+            if layout.loaded {
+                return Ok(layout);
+            }
+            drop(layout);
+            self.load_layout(file, &mut *file.data.layout.write().await).await?;
+        }
+    }
+
     /// Loads a file's layout, unless it is in memory.
     pub(crate) async fn load_layout(&self, file: &Arc<File>, layout: &mut Layout) -> Result<(), FileError> {
         if layout.loaded {

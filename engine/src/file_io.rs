@@ -109,27 +109,20 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
 impl Group {
     /// Fills `into` from `offset` of a file; fewer bytes only at its end.
     pub(crate) async fn read_file(&self, file: &Arc<File>, offset: u64, into: &mut [u8]) -> Result<usize> {
-        loop {
-            let layout = file.data.layout.read().await;
-            if !layout.loaded {
-                drop(layout);
-                self.load_layout(file, &mut *file.data.layout.write().await).await?;
-                continue;
+        let layout = self.loaded_layout(file).await?;
+        let size = file.attributes().size;
+        let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(into.len());
+        for part in layout.parts(offset, length, self.au_size) {
+            if part.more.is_empty() {
+                self.read_part(&part, &mut into[part.range.clone()]).await?;
+            } else {
+                let length = usize::try_from(part.inside.end - part.inside.start).expect("inside an extent");
+                let mut bytes = vec![0; length];
+                self.read_part(&part, &mut bytes).await?;
+                part.scatter(&bytes, into);
             }
-            let size = file.attributes().size;
-            let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(into.len());
-            for part in layout.parts(offset, length, self.au_size) {
-                if part.more.is_empty() {
-                    self.read_part(&part, &mut into[part.range.clone()]).await?;
-                } else {
-                    let length = usize::try_from(part.inside.end - part.inside.start).expect("inside an extent");
-                    let mut bytes = vec![0; length];
-                    self.read_part(&part, &mut bytes).await?;
-                    part.scatter(&bytes, into);
-                }
-            }
-            return Ok(length);
         }
+        Ok(length)
     }
 
     async fn read_part(&self, part: &Part, into: &mut [u8]) -> Result<()> {
@@ -402,12 +395,9 @@ impl Group {
 
     /// Whether some of it stays in doubt.
     async fn sync_as(&self, file: &Arc<File>, data_only: bool, doubts: Doubts) -> Result<bool> {
-        if !file.data.layout.read().await.loaded {
-            self.load_layout(file, &mut *file.data.layout.write().await).await?;
-        }
         // Held to the end: a hole punched and filled again between the flush and the
         // commit would be marked written by data that was not flushed.
-        let layout = file.data.layout.read().await;
+        let layout = self.loaded_layout(file).await?;
         let span = {
             let _report = file.data.unsynced.report();
             file.data.unsynced.span(&self.doubt)
@@ -720,30 +710,23 @@ impl Group {
         length: u64,
         most: usize,
     ) -> Result<Vec<(u64, bool)>> {
-        loop {
-            let layout = file.data.layout.read().await;
-            if !layout.loaded {
-                drop(layout);
-                self.load_layout(file, &mut *file.data.layout.write().await).await?;
-                continue;
+        let layout = self.loaded_layout(file).await?;
+        let size = file.attributes().size;
+        let end = offset.saturating_add(length).min(size);
+        let mut ranges: Vec<(u64, bool)> = Vec::new();
+        let mut at = offset;
+        while at < end {
+            let (data, next) = has_data(&layout, at, size, self.au_size);
+            let next = next.clamp(at + 1, end);
+            let is_full = ranges.len() == most;
+            match ranges.last_mut() {
+                Some(last) if last.1 == data => last.0 += next - at,
+                _ if is_full => break,
+                _ => ranges.push((next - at, data)),
             }
-            let size = file.attributes().size;
-            let end = offset.saturating_add(length).min(size);
-            let mut ranges: Vec<(u64, bool)> = Vec::new();
-            let mut at = offset;
-            while at < end {
-                let (data, next) = has_data(&layout, at, size, self.au_size);
-                let next = next.clamp(at + 1, end);
-                let is_full = ranges.len() == most;
-                match ranges.last_mut() {
-                    Some(last) if last.1 == data => last.0 += next - at,
-                    _ if is_full => break,
-                    _ => ranges.push((next - at, data)),
-                }
-                at = next;
-            }
-            return Ok(ranges);
+            at = next;
         }
+        Ok(ranges)
     }
 }
 

@@ -4,7 +4,6 @@
 //! that name a node need no `open`: handles carry nothing.
 
 use crate::{
-    admin::AdminError,
     api::{
         Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node, RenameMode,
         Seek, SetXattr, Watcher,
@@ -342,7 +341,7 @@ impl Session {
     /// # Errors
     /// If it is ambiguous, or no name of a file that there is.
     pub async fn resolve(&self, path: &str) -> Result<Option<Attributes>> {
-        let form = paths::behind_group(path, path).map_err(|error: AdminError| FileError::Order(Box::new(error)))?;
+        let form = paths::behind_group(path, path)?;
         match self.group().files.resolve(form).await? {
             Some(node) => self.attributes(node).await.map(Some),
             None => Ok(None),

@@ -353,7 +353,7 @@ impl Files {
 
     /// The path that a name means; a number means a name of that file.
     async fn name_of(&self, group: &str, text: &str) -> Result<Vec<Vec<u8>>> {
-        match parse(text, group).map_err(|error| FileError::Order(Box::new(error)))? {
+        match parse(text, group)? {
             Form::Path(parts) => Ok(parts),
             Form::Number { node, incarnation } => {
                 let missing = || refused(Code::NoSuchFile, format!("there is no {text}"), "");
