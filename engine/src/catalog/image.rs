@@ -13,6 +13,8 @@
 //!
 //!   1. Dirty pages and dirty log blocks are never dropped from memory.
 //!   2. A page that a reader fetched enters the cache only if nothing was written meanwhile.
+//!      It is what was written last: where that is not known yet, all mirrors are read, for one of them may have
+//!      lost a write and not know it; afterwards the number of the write is remembered, and one mirror that has it is enough.
 //!   3. `sync` returns after everything written before it is durable on the store.
 
 use super::{
@@ -63,9 +65,26 @@ struct Pages {
     /// Where readers are that go through the database in order, the latest last: the page after what they read, and
     /// how many they read at once.
     streams: VecDeque<(u32, u32)>,
+    /// The number of each page's last write, from the first page on; 0 where that is not known.
+    written: Vec<u64>,
 }
 
 impl Pages {
+    /// How many pages from one on, at most `count`, have a last write that is known, and what these are.
+    fn known(&self, number: u32, count: u32) -> Vec<u64> {
+        let from = self.written.iter().skip(number as usize - 1);
+        from.take(count as usize).copied().take_while(|write| *write != 0).collect()
+    }
+
+    /// Remembers the last write of a page.
+    fn learn(&mut self, number: u32, write: u64) {
+        let at = number as usize - 1;
+        if self.written.len() <= at {
+            self.written.resize(at + 1, 0);
+        }
+        self.written[at] = write;
+    }
+
     /// How many pages to read, from one that is not in memory on: more each time for whoever goes on where it was.
     fn ahead(&mut self, number: u32) -> u32 {
         // A leaf may lie a little further than the one before it.
@@ -141,6 +160,8 @@ pub(super) struct Image {
     pushing: Mutex<()>,
     /// The number of the last write of pages.
     writes: AtomicU64,
+    /// Whose turn it is to be read where one mirror is enough.
+    turns: AtomicU64,
     log_syncs: AtomicU64,
     /// Capacities last seen, which never shrink: asked for again only when they are reached.
     room: [AtomicU64; 2],
@@ -164,6 +185,7 @@ impl Image {
         Self {
             store,
             writes,
+            turns: AtomicU64::new(0),
             log_syncs: AtomicU64::new(0),
             pages: Mutex::new(pages),
             log: Mutex::default(),
@@ -219,51 +241,69 @@ impl Image {
     }
 
     fn with_page(&self, number: u32, use_it: impl FnOnce(&[u8])) -> Result<(), StoreError> {
-        let (changes, count) = {
+        let (changes, count, known) = {
             let mut pages = lock(&self.pages);
             if let Some(page) = pages.cached.get_mut(&number) {
                 page.used = true;
                 use_it(&page.bytes);
                 return Ok(());
             }
-            (pages.changes, pages.ahead(number))
+            let count = pages.ahead(number);
+            (pages.changes, count, pages.known(number, count))
         };
-        let run = if count > 1 { self.read_run(number, count) } else { None };
-        let (buffer, count) = match run {
+        let known = if known.is_empty() { None } else { self.read_known(number, &known) };
+        let several = || if count > 1 { self.read_run(number, count) } else { None };
+        let (buffer, writes) = match known.or_else(several) {
             Some(run) => run,
             None => {
                 let offset = u64::from(number - 1) * PAGE_SIZE as u64;
                 let age = |bytes: &[u8]| page::written(bytes, number);
-                (self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?, 1)
+                let page = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
+                let write = age(&page).unwrap_or(0);
+                (page, vec![write])
             }
         };
         use_it(&buffer[..PAGE_SIZE]);
         let mut pages = lock(&self.pages);
         if pages.changes == changes {
-            for (number, page) in (number..).zip(buffer.chunks_exact(PAGE_SIZE).take(count)) {
+            for ((number, page), write) in (number..).zip(buffer.chunks_exact(PAGE_SIZE)).zip(writes) {
                 pages.insert(number, page);
+                pages.learn(number, write);
             }
         }
         Ok(())
     }
 
-    /// Pages from one on, and of how many, up to the first that has to be looked at by itself, all mirrors have the same.
-    fn read_run(&self, number: u32, count: u32) -> Option<(Buffer, usize)> {
+    /// Pages from one on as one mirror has them, up to the first that is not what was written last, by `known`.
+    fn read_known(&self, number: u32, known: &[u64]) -> Option<(Buffer, Vec<u64>)> {
+        let file = CatalogFile::Database;
+        let mirrors = self.store.mirrors(file);
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed) as usize;
+        let mirror = *mirrors.get(turn % mirrors.len().max(1))?;
+        let offset = u64::from(number - 1) * PAGE_SIZE as u64;
+        let run = self.store.read_mirror(file, mirror, offset, known.len() * PAGE_SIZE).ok()?;
+        let pages = (number..).zip(run.chunks_exact(PAGE_SIZE)).zip(known);
+        let right = pages.take_while(|((number, page), write)| page::written(page, *number) == Some(**write));
+        let right = right.count();
+        (right > 0).then(|| (run, known[..right].to_vec()))
+    }
+
+    /// Pages from one on, and the writes they are of, up to the first that has to be looked at by itself, all mirrors have the same.
+    fn read_run(&self, number: u32, count: u32) -> Option<(Buffer, Vec<u64>)> {
         let offset = u64::from(number - 1) * PAGE_SIZE as u64;
         let mirrors = self.store.mirrors(CatalogFile::Database);
         let mut copies = self.store.read_mirrors(CatalogFile::Database, &mirrors, offset, count as usize * PAGE_SIZE);
         let first = copies.pop().filter(|_| copies.len() + 1 == mirrors.len())?;
         let pages = (number..).zip(first.chunks_exact(PAGE_SIZE)).enumerate();
-        let agreed = pages.take_while(|(at, (number, page))| {
-            let age = page::written(page, *number);
+        let agreed = pages.map_while(|(at, (number, page))| {
             let same = |copy: &Buffer| {
-                let page = copy.chunks_exact(PAGE_SIZE).nth(*at);
-                page.and_then(|page| page::written(page, *number)) == age
+                let page = copy.chunks_exact(PAGE_SIZE).nth(at);
+                page.and_then(|page| page::written(page, number))
             };
-            age.is_some() && copies.iter().all(same)
+            page::written(page, number).filter(|write| copies.iter().all(|copy| same(copy) == Some(*write)))
         });
-        let agreed = agreed.count();
-        (agreed > 0).then_some((first, agreed))
+        let agreed: Vec<_> = agreed.collect();
+        (!agreed.is_empty()).then_some((first, agreed))
     }
 
     /// Writes whole pages of the database, into memory.
@@ -292,6 +332,7 @@ impl Image {
         let first = u32::try_from(size.div_ceil(PAGE_SIZE as u64)).expect("32 bits") + 1;
         drop(pages.dirty.split_off(&first));
         drop(pages.cached.split_off(&first));
+        pages.written.truncate(first as usize - 1);
     }
 
     /// Reads bytes of the log; those past its end are not touched. Returns how many were read.
@@ -438,6 +479,7 @@ impl Image {
                 into.copy_from_slice(&pages.cached[&number].bytes);
                 page::seal(into, number, write);
             });
+            dirty.iter().for_each(|number| pages.learn(*number, write));
             (dirty, runs)
         };
         if dirty.is_empty() {
