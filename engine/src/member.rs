@@ -370,7 +370,14 @@ impl Member {
             expiry.expire();
             lock(&self.overdue).push(expiry);
         } else {
-            lock(&self.in_flight).push_back((self.ticks.load(Ordering::Relaxed), expiry));
+            let mut in_flight = lock(&self.in_flight);
+            // Those that have ended leave here, two for each that comes, so that their memory is used again while it is warm.
+            for _ in 0..2 {
+                if in_flight.front().is_some_and(|(_, first)| first.is_over()) {
+                    in_flight.pop_front();
+                }
+            }
+            in_flight.push_back((self.ticks.load(Ordering::Relaxed), expiry));
         }
         Flight { member: self, purpose, client: IoClient::Files, offset, length, completion }
     }
