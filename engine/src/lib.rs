@@ -67,6 +67,7 @@ pub mod placement;
 pub mod planted;
 #[cfg(not(feature = "testing"))]
 mod planted;
+mod preferred;
 mod progress;
 mod ranges;
 mod read_policy;

@@ -8,9 +8,9 @@
 //!   3. of these, the one with least under way; of equal ones, the one whose turn it is
 //! ```
 //!
-//! What is expected of a disk is its *estimate*, an exponentially weighted mean of how long reads took, for the queue that there is
-//! now: the estimate was made with some queue before the read, and is taken in proportion, where [`QUEUE_DOUBLES`] units more double it
-//! (a unit is 64 KiB or less). Reads of different lengths are not compared: there is an estimate for each of the [`CLASSES`] of lengths, so
+//! What is expected of a disk is its *estimate*, an exponentially weighted mean of how long reads took, for the reads that are under way
+//! now: it was made with some others under way, and is taken in proportion, where [`QUEUE_DOUBLES`] more double it. What is least under way
+//! goes by bytes. Reads of different lengths are not compared: there is an estimate for each of the [`CLASSES`] of lengths, so
 //! that a disk that happened to serve long reads is not taken for a slow one. A disk without an estimate is expected to be as fast as the others.
 //!
 //! A disk that does not answer is known before it has answered: while it has reads under way and has ended none for longer than its
@@ -49,6 +49,8 @@ const LENGTHS: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
 pub const CLASSES: usize = LENGTHS.len() + 1;
 /// So many bytes, or less, are a unit of what is under way.
 const UNIT: usize = 64 << 10;
+/// A read under way, beside its units. There are never so many units.
+const ONE_READ: u64 = 1 << 32;
 /// A read changes the estimate by one part in so many of what it differs: few enough that a disk that became slow is set aside
 /// after a few reads, enough that the noise of a disk does not move the estimate as far as [`ALIKE`].
 const WEIGHT: u64 = 8;
@@ -59,9 +61,9 @@ const FIRST_MAX: u64 = 16_000;
 /// Disks are alike where one is expected to be slower by no more than a quarter of the fastest, and this many nanoseconds: so much more it takes
 /// to wake a thread on a busy host.
 const ALIKE: u64 = 25_000;
-/// So many units under way double what is expected: between a disk that serves one after the other, and one that serves all at once.
+/// So many reads under way double what is expected: between a disk that serves one after the other, and one that serves all at once.
 const QUEUE_DOUBLES: u64 = 8;
-/// Depths are kept in parts of a unit.
+/// Depths are kept in parts of a read.
 const DEPTH_PARTS: u64 = 16;
 /// The longest estimate, in nanoseconds: beyond that a disk is silent, not slow.
 const TIME_MAX: u64 = 64_000_000_000;
@@ -122,7 +124,7 @@ impl fmt::Display for Preference {
 struct Estimate {
     /// Nanoseconds; 0: none yet.
     time: AtomicU64,
-    /// What was under way when reads began, in parts of a unit.
+    /// Reads that were under way when others began, in parts of one.
     depth: AtomicU64,
 }
 
@@ -141,7 +143,7 @@ const UNDER_WAY: u8 = 3;
 pub struct ReadGauge {
     preference: AtomicU8,
     estimates: [Estimate; CLASSES],
-    /// Units under way.
+    /// What is under way: units, and above them reads.
     queued: AtomicU64,
     /// When a read last ended, or began with none under way: nanoseconds of the monotonic clock.
     progress: AtomicU64,
@@ -160,8 +162,9 @@ pub struct ReadGauge {
 pub struct Reading<'a> {
     gauge: &'a ReadGauge,
     class: usize,
-    units: u64,
-    /// Units under way when it began.
+    /// What it adds to `queued`.
+    weight: u64,
+    /// Reads under way when it began.
     depth: u64,
     began: u64,
     explores: bool,
@@ -205,7 +208,7 @@ pub fn choose(mirrors: &[Option<&ReadGauge>], turn: usize, length: usize, now: D
     let alike = least.saturating_add(least / 4).saturating_add(ALIKE);
     let rank = |index| (index + mirrors.len() - turn % mirrors.len()) % mirrors.len();
     let fast = open().filter(|(index, _)| expected[*index] <= alike);
-    let (index, _) = fast.min_by_key(|(index, gauge)| (gauge.queued.load(Relaxed), rank(*index)))?;
+    let (index, _) = fast.min_by_key(|(index, gauge)| (gauge.units(), rank(*index)))?;
     let (mut others, mut explore) = (ReadReason::Equal, None);
     for (other, gauge) in open() {
         if other == index {
@@ -266,11 +269,19 @@ impl ReadGauge {
         self.preference.store(preference as u8, Relaxed);
     }
 
+    fn units(&self) -> u64 {
+        self.queued.load(Relaxed) % ONE_READ
+    }
+
+    fn reads(&self) -> u64 {
+        self.queued.load(Relaxed) / ONE_READ
+    }
+
     /// What reads of a class take with what is under way now, in nanoseconds; `None` if none has ended yet.
     fn expected(&self, class: usize) -> Option<u64> {
         let estimate = &self.estimates[class];
         let time = Some(estimate.time.load(Relaxed)).filter(|time| *time > 0)?;
-        let now = (QUEUE_DOUBLES + self.queued.load(Relaxed)) * DEPTH_PARTS;
+        let now = (QUEUE_DOUBLES + self.reads()) * DEPTH_PARTS;
         let then = QUEUE_DOUBLES * DEPTH_PARTS + estimate.depth.load(Relaxed);
         Some((time.saturating_mul(now) / then).max(1))
     }
@@ -313,14 +324,14 @@ impl ReadGauge {
     /// A read begins.
     pub fn begin(&self, length: usize, now: Duration, reason: ReadReason) -> Reading<'_> {
         let began = nanoseconds(now);
-        let units = length.div_ceil(UNIT).max(1) as u64;
+        let weight = ONE_READ + length.div_ceil(UNIT).max(1) as u64;
         if self.queued.load(Relaxed) == 0 {
             self.progress.store(began, Relaxed);
         }
-        let depth = self.queued.fetch_add(units, Relaxed);
+        let depth = self.queued.fetch_add(weight, Relaxed) / ONE_READ;
         self.counts[reason as usize].fetch_add(1, Relaxed);
         let explores = reason == ReadReason::Exploration;
-        Reading { gauge: self, class: class_of(length), units, depth, began, explores }
+        Reading { gauge: self, class: class_of(length), weight, depth, began, explores }
     }
 
     /// Whether it is to be explored: if so nobody else does.
@@ -409,6 +420,6 @@ impl Reading<'_> {
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        self.gauge.queued.fetch_sub(self.units, Relaxed);
+        self.gauge.queued.fetch_sub(self.weight, Relaxed);
     }
 }

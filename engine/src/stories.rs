@@ -11,6 +11,7 @@ mod kills;
 mod names;
 mod noise;
 mod resize;
+mod reads;
 mod returning;
 mod scrubs;
 mod slots;
