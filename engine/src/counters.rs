@@ -104,15 +104,8 @@ pub enum IoClient {
 }
 
 impl IoClient {
-    pub const ALL: [Self; 7] = [
-        Self::Files,
-        Self::Catalog,
-        Self::Records,
-        Self::Checksums,
-        Self::Copies,
-        Self::Checks,
-        Self::Exploration,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Files, Self::Catalog, Self::Records, Self::Checksums, Self::Copies, Self::Checks, Self::Exploration];
 }
 
 impl fmt::Display for IoClient {

@@ -25,8 +25,14 @@
 //! What a write pays is some loads, and two stores when the era has changed.
 
 use crate::{
-    blocks::{BLOCKS_PER_PIECE, Order}, counters::IoClient, error::FileError, event::Severity, extent::Extent, files::File,
-    group::Group, member::Member,
+    blocks::{BLOCKS_PER_PIECE, Order},
+    counters::IoClient,
+    error::FileError,
+    event::Severity,
+    extent::Extent,
+    files::File,
+    group::Group,
+    member::Member,
 };
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,

@@ -95,8 +95,7 @@ pub enum ReadReason {
 }
 
 impl ReadReason {
-    pub const ALL: [Self; 6] =
-        [Self::Preferred, Self::Faster, Self::Equal, Self::Only, Self::Retry, Self::Exploration];
+    pub const ALL: [Self; 6] = [Self::Preferred, Self::Faster, Self::Equal, Self::Only, Self::Retry, Self::Exploration];
 }
 
 /// Whether reads prefer a disk, as `v$asm_disk.preferred_read` says it.
@@ -199,11 +198,7 @@ pub fn choose(mirrors: &[Option<&ReadGauge>], turn: usize, length: usize, now: D
     let is_open = |gauge: &&ReadGauge| !prefers || gauge.is_preferred();
     let open = || mirrors.iter().enumerate().filter_map(|(index, gauge)| Some((index, gauge.filter(is_open)?)));
     let now = nanoseconds(now);
-    let expected = if open().nth(1).is_some() {
-        expected_of(open(), class_of(length), now)
-    } else {
-        [0; MIRRORS_MAX]
-    };
+    let expected = if open().nth(1).is_some() { expected_of(open(), class_of(length), now) } else { [0; MIRRORS_MAX] };
     let least = open().map(|(index, _)| expected[index]).min()?;
     let alike = least.saturating_add(least / 4).saturating_add(ALIKE);
     let rank = |index| (index + mirrors.len() - turn % mirrors.len()) % mirrors.len();

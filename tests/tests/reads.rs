@@ -207,7 +207,9 @@ fn a_preferred_failure_group_is_read_and_no_other() {
     set(&pair, "'DATA.F1'");
     only(&pair, 1);
     // What is wrong changes nothing.
-    for (list, why) in [("'DATA.F9'", "no failure group F9"), ("'F0'", "'F0' is not GROUP.FAILGROUP"), ("data.f0", "quotes")] {
+    for (list, why) in
+        [("'DATA.F9'", "no failure group F9"), ("'F0'", "'F0' is not GROUP.FAILGROUP"), ("data.f0", "quotes")]
+    {
         let refused = pair.instance.refused(&format!("ALTER SYSTEM SET asm_preferred_read_failure_groups = {list}"));
         assert!(refused.contains(why), "{refused}");
     }

@@ -219,7 +219,17 @@ impl LiveStats {
             let [preferred, faster, equal, only, retry, exploration] = row.counts.map(signed);
             let [small, medium, large, huge] = row.expected.map(|micros| micros.map(signed));
             insert.execute(params![
-                row.disk, preferred, faster, equal, only, retry, exploration, small, medium, large, huge,
+                row.disk,
+                preferred,
+                faster,
+                equal,
+                only,
+                retry,
+                exploration,
+                small,
+                medium,
+                large,
+                huge,
             ])
         })?;
         fill(connection, "live_file", 11, &self.files, |insert, file| {

@@ -334,7 +334,10 @@ fn a_disk_that_serves_long_reads_is_not_taken_for_slow() {
     }
     assert_eq!(went, [10_000, 10_000]);
     let estimates = gauges[0].estimates().map(|time| time.map(|time| time.as_micros()));
-    assert!(estimates[0].is_some_and(|time| time < 200) && estimates[3].is_some_and(|time| time > 4000), "{estimates:?}");
+    assert!(
+        estimates[0].is_some_and(|time| time < 200) && estimates[3].is_some_and(|time| time > 4000),
+        "{estimates:?}"
+    );
     assert_eq!(gauges[1].estimates()[3], None);
 }
 

@@ -88,7 +88,8 @@ impl Instance {
     pub fn set_preferred(&self, text: &str) -> Result<()> {
         let preferred: Preferred = text.parse()?;
         let _alone = lock(&self.preferring);
-        let engines = || self.groups().into_keys().filter_map(|group| Some((Client::connect(&self.paths, &group).ok()?, group)));
+        let engines =
+            || self.groups().into_keys().filter_map(|group| Some((Client::connect(&self.paths, &group).ok()?, group)));
         for (engine, group) in engines() {
             match engine.ask(&Request::CheckFailureGroups(preferred.of(&group))) {
                 Err(error) if error.code == Code::NoSuchDisk => return Err(error),

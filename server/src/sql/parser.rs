@@ -771,7 +771,8 @@ impl Parser<'_> {
         if !self.take_symbol("=") && !self.take("TO") {
             return Err(self.expected("'='"));
         }
-        let what = if is_preferred { "GROUP.FAILGROUP, in single quotes" } else { "paths with wildcards, in single quotes" };
+        let what =
+            if is_preferred { "GROUP.FAILGROUP, in single quotes" } else { "paths with wildcards, in single quotes" };
         let mut value = self.string(what)?;
         // ASM's own form is a list of strings.
         while self.take_symbol(",") {
