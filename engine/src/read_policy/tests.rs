@@ -263,6 +263,18 @@ fn a_slow_mirror_is_set_aside_within_a_second_and_used_when_it_is_fast_again() {
     }
 }
 
+/// A slower disk helps where the faster one cannot do everything: both work all the time.
+#[test]
+fn a_slower_mirror_is_read_where_the_faster_one_has_too_much_to_do() {
+    for base in [135 * MICRO, 360 * MICRO] {
+        let gauges = gauges();
+        let mut bench = Bench::new(&gauges, &[SERIAL, Device { base, ..SERIAL }], 32);
+        bench.run(SECOND).run(4 * SECOND);
+        let idle = bench.work.iter().map(|work| 4 * SECOND - work.min(&(4 * SECOND))).collect::<Vec<_>>();
+        assert!(idle.iter().all(|idle| *idle < 4 * SECOND / 10), "{base}: {:?} idle {idle:?}", bench.went);
+    }
+}
+
 /// It is slow from the beginning: nobody has seen it fast.
 #[test]
 fn a_mirror_that_was_always_slow_is_set_aside() {
