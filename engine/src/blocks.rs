@@ -5,9 +5,9 @@
 //! current mirror (R5): then the error is this caller's. When every mirror is silent,
 //! the writer waits (R2).
 //!
-//! Reading: one online mirror, checked block by block; which one, is told by `read_policy.rs` for front ends, and it is each one's turn for
-//! others. Bytes that do not match, or cannot be read, are looked up on the other mirrors and rewritten. Which of them is right, block by block, is a table:
-//! `blocks/cases.rs`, and docs/format.md, section 8. In short:
+//! Reading: one online mirror, checked block by block: for front ends the one that `read_policy.rs` chooses, for others each in
+//! its turn. Bytes that do not match, or cannot be read, are looked up on the other mirrors and rewritten. Which of them is
+//! right, block by block, is a table: `blocks/cases.rs`, and docs/format.md, section 8. In short:
 //!
 //! ```text
 //!   known in memory, some mirror matches      that one is right

@@ -8,10 +8,11 @@
 //!   3. of these, the one with least under way; of equal ones, the one whose turn it is
 //! ```
 //!
-//! What is expected of a disk is its *estimate*, an exponentially weighted mean of how long reads took, for the reads that are under way
-//! now: it was made with some others under way, and is taken in proportion, where [`QUEUE_DOUBLES`] more double it. What is least under way
-//! goes by bytes. Reads of different lengths are not compared: there is an estimate for each of the [`CLASSES`] of lengths, so
-//! that a disk that happened to serve long reads is not taken for a slow one. A disk without an estimate is expected to be as fast as the others.
+//! What is expected of a disk is its *estimate*, an exponentially weighted mean of how long reads took, in proportion to the number of reads
+//! under way: those that made it had so many beside them, the next one has so many now, and [`QUEUE_DOUBLES`] more double it. (Rule 3
+//! counts bytes, not reads.) Reads of different lengths are not compared: there is an estimate for each of the [`CLASSES`] of lengths, so
+//! that a disk that happened to serve long reads is not taken for a slow one. A disk without an estimate is expected to be as fast as the
+//! others.
 //!
 //! A disk that does not answer is known before it has answered: while it has reads under way and has ended none for longer than its
 //! reads ever take, the silence itself is what is expected of it.
