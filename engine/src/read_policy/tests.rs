@@ -188,8 +188,11 @@ fn slower(extra: u64) -> Device {
     Device { extra, ..SSD }
 }
 
+/// What it is called, and how long its next read is.
+type Load = (&'static str, fn(&mut Numbers) -> usize);
+
 /// Loads that a database puts on its disks.
-fn lengths() -> [(&'static str, fn(&mut Numbers) -> usize); 3] {
+fn loads() -> [Load; 3] {
     [
         ("blocks", |_| 8192),
         ("scans", |_| 1 << 20),
@@ -201,7 +204,7 @@ fn lengths() -> [(&'static str, fn(&mut Numbers) -> usize); 3] {
 fn equal_disks_share_the_load() {
     for device in [SSD, SERIAL] {
         for clients in [1, 2, 8, 32] {
-            for (load, length) in lengths() {
+            for (load, length) in loads() {
                 for disks in [2, 3] {
                     let gauges = gauges();
                     let mut bench = Bench::new(&gauges, &vec![device; disks], clients);

@@ -70,15 +70,16 @@ fn a_slow_mirror_is_read_no_more_until_it_is_fast() {
     };
     both("at first");
     for slow in 0..2 {
-        lab.disks[slow].faults(|faults| faults.slow_reads = Duration::from_millis(2));
-        lab.read_blocks(node, 200);
         let before = lab.reads();
+        lab.disks[slow].faults(|faults| faults.slow_reads = Duration::from_millis(2));
         // On a host that does something else for a moment the fast one is slow, too.
         let is_aside = |went: [u64; 2]| went[slow] * 50 <= went[0] + went[1];
         assert!((0..20).any(|_| is_aside(lab.read_blocks(node, 500))), "disk {slow}: {:?}", lab.reads());
+        let explored =
+            || lab.read_blocks(node, 500) > [0, 0] && lab.reads()[slow].exploration > before[slow].exploration;
+        lab.wait_for("an exploration", explored);
         let after = lab.reads();
         assert!(after[1 - slow].faster > before[1 - slow].faster + 400, "{after:?}");
-        assert!(after[slow].exploration > before[slow].exploration, "{after:?}");
         let of_clients = "SELECT sum(reads) FROM v$asm_disk_iostat WHERE io_client = 'EXPLORATION'";
         assert!(lab.rows(of_clients)[0][0].parse::<u64>().expect("a count") > 0);
         lab.disks[slow].heal();
