@@ -75,9 +75,10 @@ fn a_slow_mirror_is_read_no_more_until_it_is_fast() {
         // On a host that does something else for a moment the fast one is slow, too.
         let is_aside = |went: [u64; 2]| went[slow] * 50 <= went[0] + went[1];
         assert!((0..20).any(|_| is_aside(lab.read_blocks(node, 500))), "disk {slow}: {:?}", lab.reads());
-        let explored =
-            || lab.read_blocks(node, 500) > [0, 0] && lab.reads()[slow].exploration > before[slow].exploration;
-        lab.wait_for("an exploration", explored);
+        lab.wait_for("an exploration", || {
+            lab.read_blocks(node, 500);
+            lab.reads()[slow].exploration > before[slow].exploration
+        });
         let after = lab.reads();
         assert!(after[1 - slow].faster > before[1 - slow].faster + 400, "{after:?}");
         let of_clients = "SELECT sum(reads) FROM v$asm_disk_iostat WHERE io_client = 'EXPLORATION'";
