@@ -32,7 +32,7 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Sender, channel},
     },
@@ -62,11 +62,19 @@ pub struct Options {
     pub io: IoChoice,
 }
 
+/// What reads prefer, and the group that was told so: a mount may take long, and must not hold up who changes it.
+#[derive(Default)]
+struct Preferred {
+    failure_groups: BTreeSet<String>,
+    group: Weak<Group>,
+}
+
 struct Engine {
     options: Options,
     world: Arc<RealWorld>,
     alert: Alert,
     group: Mutex<Option<Arc<Group>>>,
+    preferred: Mutex<Preferred>,
     serving: Mutex<BTreeSet<PathBuf>>,
     exporting: Exporting,
     watchers: Mutex<Vec<Sender<Notice>>>,
@@ -180,6 +188,14 @@ fn protect() {
     process::share_memory();
 }
 
+impl Preferred {
+    fn tell(&self) {
+        if let Some(group) = self.group.upgrade() {
+            group.prefer_reads(&self.failure_groups);
+        }
+    }
+}
+
 impl Engine {
     fn new(options: Options, alert: Alert) -> io::Result<Arc<Self>> {
         let events = alert.clone();
@@ -191,6 +207,7 @@ impl Engine {
             world: Arc::new(world),
             alert,
             group: Mutex::default(),
+            preferred: Mutex::default(),
             serving: Mutex::default(),
             exporting,
             watchers: Mutex::default(),
@@ -203,6 +220,10 @@ impl Engine {
 
     fn group(&self) -> MutexGuard<'_, Option<Arc<Group>>> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn preferred(&self) -> MutexGuard<'_, Preferred> {
+        self.preferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serving(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
@@ -406,6 +427,16 @@ impl Engine {
             Request::SetDiskstring(diskstring) => {
                 done(self.world.set_diskstring(&diskstring).map_err(|error| AdminError::new(Code::Invalid, error)))
             }
+            Request::CheckFailureGroups(names) => {
+                let group = self.preferred().group.upgrade();
+                done(group.map_or(Ok(()), |group| group.check_failure_groups(&names)))
+            }
+            Request::PreferReads(failure_groups) => {
+                let mut preferred = self.preferred();
+                preferred.failure_groups = failure_groups;
+                preferred.tell();
+                Answer::Done
+            }
             Request::Operations => match self.mounted() {
                 Ok(group) => Answer::Operations(group.operations()),
                 Err(error) => Answer::Refused(error),
@@ -490,6 +521,11 @@ impl Engine {
                 rows
             })
         });
+        {
+            let mut preferred = self.preferred();
+            preferred.group = Arc::downgrade(&mounted);
+            preferred.tell();
+        }
         *group = Some(mounted);
         Ok(())
     }

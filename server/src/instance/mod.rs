@@ -27,6 +27,7 @@ mod functions;
 mod guard;
 pub mod idle;
 pub mod passwords;
+mod preferred;
 pub mod psql;
 pub mod query;
 pub mod serve;
@@ -113,6 +114,8 @@ pub struct Instance {
     devices: Mutex<BTreeMap<PathBuf, OwnedFd>>,
     /// What `EXPLAIN WORK` said, the last at the end.
     estimates: Mutex<VecDeque<Estimated>>,
+    /// Held by who tells engines what reads prefer.
+    preferring: Mutex<()>,
     /// The instance shuts down: an engine that ends now is not started again.
     ending: AtomicBool,
 }
@@ -283,6 +286,7 @@ impl Instance {
             {
                 // Somebody has to hear of its end, or it stays as a zombie.
                 let _ = thread::Builder::new().name("reap".into()).spawn(move || child.wait());
+                self.tell_preferred(&engine, group);
                 return Ok(engine);
             }
             if let Ok(Some(status)) = child.try_wait() {

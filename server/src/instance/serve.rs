@@ -4,6 +4,7 @@ use super::{
     Instance, Looking, control,
     discovery::Discovery,
     passwords::Passwords,
+    preferred::Preferred,
     state::{DEFAULT_DISKSTRING, State},
     wire::{self, network::Network},
 };
@@ -78,6 +79,7 @@ fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
         groups: BTreeMap::new(),
         network: None,
         passwords: Passwords::default(),
+        preferred: Preferred::default(),
     });
     if let Some(diskstring) = options.diskstring {
         state.diskstring = diskstring;
@@ -107,6 +109,7 @@ fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
         guarded: Mutex::new(BTreeSet::new()),
         devices: Mutex::default(),
         estimates: Mutex::default(),
+        preferring: Mutex::default(),
         ending: AtomicBool::new(false),
     });
     let postgres = listen(&instance.paths.postgres(), options.looking)?;
