@@ -13,6 +13,7 @@
 use crate::{
     activity::Activity,
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Rows, Scope, Selection, Survey},
+    api::ConnectionId,
     attributes::{self, Attributes, DropAfter},
     catalog::Catalog,
     choose::Decision,
@@ -202,7 +203,29 @@ impl Group {
     /// # Errors
     /// Why it cannot be mounted, and what to do.
     pub async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Result<Arc<Self>> {
-        crate::mount::mount(world, name, force, Purpose::Serve).await
+        Self::resume(world, name, force, &[]).await
+    }
+
+    /// As [`Self::mount`], to take over mounts that an engine before this one served: what their kernels may hold stays, and what
+    /// they may ask again is known.
+    ///
+    /// # Errors
+    /// As [`Self::mount`].
+    pub async fn resume(
+        world: Arc<dyn World>,
+        name: &str,
+        force: bool,
+        connections: &[ConnectionId],
+    ) -> Result<Arc<Self>> {
+        crate::mount::mount(world, name, force, Purpose::Serve, connections).await
+    }
+
+    /// A mount that was to be taken over is not: what only it may hold is released.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn give_up_mount(&self, connection: ConnectionId) -> Result<()> {
+        self.files.end_mount(connection).await.map_err(|error| AdminError::new(Code::Io, error))
     }
 
     pub(crate) fn assemble(parts: Parts) -> Arc<Self> {
@@ -268,6 +291,7 @@ impl Group {
         decision: &Decision,
         purpose: Purpose,
         rebalance: Option<(u32, Phases)>,
+        connections: &[ConnectionId],
     ) -> std::result::Result<(), FileError> {
         let _ = self.weak.set(Arc::downgrade(self));
         let weak = Arc::downgrade(self);
@@ -338,6 +362,7 @@ impl Group {
                 self.resume_rebalance(power, phases);
             }
         }
+        self.files.resume(connections).await?;
         if let Err(error) = self.files.reap_orphans().await {
             self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
         }
