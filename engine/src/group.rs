@@ -586,6 +586,20 @@ impl Group {
         Ok(())
     }
 
+    /// Does, while everybody is served, most of what a dismount would have to do: everything acknowledged durable, regions closed, the
+    /// catalog's log in the database.
+    ///
+    /// # Errors
+    /// If something cannot be made durable: what a failed flush left in doubt, nobody would be told of after a dismount.
+    pub async fn settle(&self) -> Result<()> {
+        let settled = async {
+            self.sync_everything().await?;
+            self.close_idle(true).await?;
+            self.catalog.checkpoint().await.map(|_| ())
+        };
+        settled.await.map_err(|error| AdminError::new(Code::Io, error))
+    }
+
     /// As [`Self::stop_orderly`], but `Err(None)` when that takes longer than a disk may be silent.
     async fn stop_in_time(&self) -> std::result::Result<(), Option<FileError>> {
         let Some(group) = self.myself().filter(|_| !self.voters.is_waiting()) else {

@@ -6,7 +6,7 @@ use plinth_engine::{
         AccessChange, AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement,
         Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
     },
-    api::Kind,
+    api::{ConnectionId, Kind},
     files::orders::{NameOrder, NewSystemFile},
 };
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ pub enum Request {
         force: bool,
         #[serde(default)]
         restricted: bool,
+        /// Mounts that it is going to take over.
+        resume: Vec<ConnectionId>,
     },
     /// The engine exits after its answer.
     Dismount {
@@ -89,7 +91,16 @@ pub enum Request {
     /// Serves the mount whose `/dev/fuse` comes with the request.
     Serve {
         mount_point: PathBuf,
+        connection: ConnectionId,
+        /// An engine before this one served it.
+        takes_over: bool,
     },
+    /// A mount that was to be taken over is not.
+    GiveUp(ConnectionId),
+    /// Answered with a `Device` for each mount, then `Done`.
+    Devices,
+    /// Leaves its mounts to another engine, which waits for this one's end. The engine exits after its answer.
+    HandOver,
     /// Serves a file to NBD clients.
     Export(Export),
     /// Does so no more; with clients there only if they may be cut.
@@ -181,6 +192,11 @@ pub enum Answer {
         rows: usize,
     },
     Notice(Notice),
+    /// A mount that it serves; its `/dev/fuse` comes with it.
+    Device {
+        mount_point: PathBuf,
+        connection: ConnectionId,
+    },
     /// What is exported, and to how many clients.
     Exports(Vec<(Export, usize)>),
     File(FileInfo),
