@@ -5,8 +5,8 @@
 
 use crate::{
     api::{
-        Allocate, Attributes, Caller, Changes, ConnectionId, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node, RenameMode,
-        Seek, SetXattr, Watcher,
+        Allocate, Attributes, Caller, Changes, ConnectionId, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node,
+        RenameMode, Seek, SetXattr, Watcher,
     },
     error::FileError,
     file_stats::FileClass,

@@ -40,13 +40,13 @@ use fuse_backend_rs::{
         ZeroCopyReader, ZeroCopyWriter,
     },
 };
-#[cfg(not(test))]
-use plinth_engine::{files::replies::Request, session::Session};
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
     error::FileError,
     world::Timestamp,
 };
+#[cfg(not(test))]
+use plinth_engine::{files::replies::Request, session::Session};
 use std::{cell::RefCell, ffi::CStr, future::Future, io, pin::pin, time::Duration};
 
 /// How long the kernel may believe what it was told. Notifications make it exact; this bounds the harm if one is lost.

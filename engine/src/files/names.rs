@@ -546,13 +546,7 @@ impl Files {
     ///
     /// # Errors
     /// `NotPermitted` for a directory, `Exists`, `TooManyLinks`, `NotFound` for a file without names.
-    pub async fn link(
-        &self,
-        asked: impl Into<Asked>,
-        node: Node,
-        parent: Node,
-        name: &[u8],
-    ) -> Result<Attributes> {
+    pub async fn link(&self, asked: impl Into<Asked>, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
         let asked = asked.into();
         check_name(name)?;
         let (files, name) = (self.strong(), name.to_vec());

@@ -77,7 +77,8 @@ pub(crate) struct Row {
 impl Row {
     /// Inside the job. `node`: what was made, or got a name, if the answer says.
     fn record(&self, sqlite: &Sqlite, node: Option<Node>) -> rusqlite::Result<()> {
-        let sql = "INSERT OR REPLACE INTO reply (connection, slot, request, node, sequence) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let sql =
+            "INSERT OR REPLACE INTO reply (connection, slot, request, node, sequence) VALUES (?1, ?2, ?3, ?4, ?5)";
         sqlite.prepare_cached(sql)?.execute(params![
             self.connection.0.cast_signed(),
             self.slot,

@@ -631,7 +631,8 @@ impl Engine {
         let group = self.for_everybody()?;
         let device = device
             .ok_or_else(|| AdminError::new(Code::Invalid, "the request to serve a mount came without its device"))?;
-        let failed = |error: io::Error| AdminError::new(Code::Io, format!("serving {}: {error}", mount_point.display()));
+        let failed =
+            |error: io::Error| AdminError::new(Code::Io, format!("serving {}: {error}", mount_point.display()));
         let kept = device.try_clone().map_err(failed)?;
         let session = |watcher| Session::of_mount(group, watcher, connection);
         let start = if takes_over { FrontEnd::take_over } else { FrontEnd::serve };
@@ -695,7 +696,11 @@ impl Engine {
                 self.alert.line(Severity::Warning, name, &format!("ends without a clean dismount: {error}"));
             }
         } else {
-            self.alert.line(Severity::Warning, name, "ends with requests under way, which the next engine is sent again");
+            self.alert.line(
+                Severity::Warning,
+                name,
+                "ends with requests under way, which the next engine is sent again",
+            );
         }
         let took = began.elapsed().as_millis();
         self.alert.line(Severity::Note, name, &format!("engine {} hands over after {took} ms", std::process::id()));

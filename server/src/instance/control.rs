@@ -353,7 +353,9 @@ impl Client {
     /// # Errors
     /// What the instance refuses.
     pub fn upgrade(&self, group: &str) -> Result<String, Refusal> {
-        self.frames.send(&Request::Upgrade { group: group.to_owned() }, &[], None).map_err(|error| Self::lost(&error))?;
+        self.frames
+            .send(&Request::Upgrade { group: group.to_owned() }, &[], None)
+            .map_err(|error| Self::lost(&error))?;
         let Answer::Notice { text, .. } = self.next()?.0 else { return Err(Self::strange()) };
         match self.next()?.0 {
             Answer::Done => Ok(text),

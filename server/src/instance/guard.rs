@@ -136,7 +136,13 @@ impl Instance {
                     faults = match (killed, ran > RAN_LONG) {
                         (true, false) => faults,
                         (true, true) => 0,
-                        (false, is_long) => if is_long { 1 } else { faults + 1 },
+                        (false, is_long) => {
+                            if is_long {
+                                1
+                            } else {
+                                faults + 1
+                            }
+                        }
                     };
                     ends = if ran > RAN_LONG { 1 } else { ends + 1 };
                     let (severity, times) = match ends {
@@ -218,7 +224,9 @@ impl Instance {
             return;
         }
         self.end_waiting(group);
-        let text = format!("{why}: what waits on its mounts ends with an error. Databases have to be started again when it is mounted");
+        let text = format!(
+            "{why}: what waits on its mounts ends with an error. Databases have to be started again when it is mounted"
+        );
         self.alert.line(Severity::Alarm, group, &text);
     }
 
@@ -252,9 +260,13 @@ impl Instance {
     pub(super) fn serve_again(&self, engine: &Client, group: &str) -> super::Result<()> {
         for (mount_point, options) in self.mount_points(group) {
             if let Some(Device { connection, descriptor }) = self.devices.get(&mount_point) {
-                let Err(error) = engine.serve(mount_point.clone(), connection, descriptor.as_fd(), true) else { continue };
+                let Err(error) = engine.serve(mount_point.clone(), connection, descriptor.as_fd(), true) else {
+                    continue;
+                };
                 engine.ask(&Request::GiveUp(connection))?;
-                let text = format!("a mount is not taken over, but made again; programs have to open their files again: {error}");
+                let text = format!(
+                    "a mount is not taken over, but made again; programs have to open their files again: {error}"
+                );
                 self.alert.line(Severity::Alarm, group, &text);
             }
             self.forget_mount(group, &mount_point);

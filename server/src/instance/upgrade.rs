@@ -46,7 +46,9 @@ impl Instance {
         let resume = self.connections(group);
         new.ask(&Request::Mount { force: false, restricted, resume })
             .and_then(|()| self.serve_again(&new, group))
-            .map_err(|error| error.hint("the group is mounted again as if its engine had been killed; see the alert log"))?;
+            .map_err(|error| {
+                error.hint("the group is mounted again as if its engine had been killed; see the alert log")
+            })?;
         let text = format!(
             "engine {} (plinth {}) has taken over from engine {} (plinth {}), {} ms after that was asked to end",
             after.pid,
