@@ -410,11 +410,13 @@ impl Store for DiskStore {
             .map_err(|(_, settled)| Self::failed(file, "reading", offset, length, settled.reason()))
     }
 
-    fn read_mirrors(&self, file: CatalogFile, mirrors: &[u8], offset: u64, length: usize) -> Vec<Buffer> {
+    fn read_many(&self, file: CatalogFile, places: &[(u8, u64, usize)]) -> Vec<Option<Buffer>> {
         let _reading = self.begin_reading();
-        let places: Vec<_> = mirrors.iter().filter_map(|mirror| self.parts(file, *mirror, offset, length)).collect();
-        let reads = places.iter().map(|parts| self.read_parts(parts, length));
-        wait_for(&*self.world, futures::future::join_all(reads)).into_iter().filter_map(Result::ok).collect()
+        let reads = places.iter().map(|(mirror, offset, length)| async {
+            let parts = self.parts(file, *mirror, *offset, *length)?;
+            self.read_parts(&parts, *length).await.ok()
+        });
+        wait_for(&*self.world, futures::future::join_all(reads))
     }
 
     fn write(&self, file: CatalogFile, offset: u64, data: Slice) -> Result<(), StoreError> {

@@ -5,17 +5,20 @@
 //! push never needs to read what is around it. Its size is capped, see
 //! [`Catalog`](super::Catalog).
 //!
-//! Pages of the database are kept in a cache that all connections share. A
-//! checkpoint writes pages into it; they reach the store in runs, when they are
-//! pushed. Every page is sealed before it goes to the store and verified when it comes back.
+//! Pages of the database are kept in a cache that all connections share (`pages.rs`); those that a
+//! reader will want next are read together (`ahead.rs`). A checkpoint writes pages into it; they reach
+//! the store in runs, when they are pushed. Every page is sealed before it goes to the store and verified when it comes back.
 //!
 //! Invariants:
 //!
 //!   1. Dirty pages and dirty log blocks are never dropped from memory.
 //!   2. A page that a reader fetched enters the cache only if nothing was written meanwhile.
+//!      It is what was written last: where that is not known yet, all mirrors are read, for one of them may have
+//!      lost a write and not know it; afterwards the number of the write is remembered, and one mirror that has it is enough.
 //!   3. `sync` returns after everything written before it is durable on the store.
 
 use super::{
+    pages::Pages,
     store::{CatalogFile, Store, StoreError},
     wal,
 };
@@ -26,7 +29,7 @@ use crate::{
 };
 use plinth_format::page::{self, PAGE_SIZE};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::BTreeSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -34,93 +37,10 @@ use std::{
 };
 
 const BLOCK: usize = 4096;
-/// Pages read at once, at most, by whoever reads page after page.
-const AHEAD_MAX: u32 = 64;
-/// Readers whose next page is remembered.
-const STREAMS: usize = 8;
-/// Pages kept in the shared cache: 64 MiB, the catalog of some hundred thousand files.
-const CACHE_PAGES: usize = 16_384;
 /// Dirty bytes after which a push does not wait for the end of a commit or checkpoint.
 const PUSH_BYTES: usize = 4 << 20;
 /// Bytes in one write to the store.
 const RUN_BYTES: usize = 1 << 20;
-
-struct CachedPage {
-    bytes: Box<[u8]>,
-    /// Looked at since the clock's hand passed.
-    used: bool,
-}
-
-#[derive(Default)]
-struct Pages {
-    /// Bytes of the database as SQLite sees it.
-    size: u64,
-    cached: BTreeMap<u32, CachedPage>,
-    hand: VecDeque<u32>,
-    dirty: BTreeSet<u32>,
-    /// Grows with every write and push.
-    changes: u64,
-    /// Where readers are that go through the database in order, the latest last: the page after what they read, and
-    /// how many they read at once.
-    streams: VecDeque<(u32, u32)>,
-}
-
-impl Pages {
-    /// How many pages to read, from one that is not in memory on: more each time for whoever goes on where it was.
-    fn ahead(&mut self, number: u32) -> u32 {
-        // A leaf may lie a little further than the one before it.
-        let near = |(next, _): &(u32, u32)| (*next..next.saturating_add(4)).contains(&number);
-        let known = self.streams.iter().position(near).and_then(|at| self.streams.remove(at));
-        let count = known.map_or(1, |(_, count)| (count * 2).min(AHEAD_MAX));
-        let end = u32::try_from(self.size / PAGE_SIZE as u64).unwrap_or(u32::MAX).saturating_add(1);
-        let last = number.saturating_add(count).min(end);
-        // As far as nothing of it is in memory.
-        let last = self.cached.range(number + 1..last.max(number + 1)).next().map_or(last, |(cached, _)| *cached);
-        if self.streams.len() >= STREAMS {
-            self.streams.pop_front();
-        }
-        self.streams.push_back((last.max(number + 1), count));
-        last.saturating_sub(number).max(1)
-    }
-
-    /// Takes a page in. It gets the memory of one that goes: all pages that were ever here lie in the same [`CACHE_PAGES`] places,
-    /// whichever threads read them.
-    fn insert(&mut self, number: u32, bytes: &[u8]) {
-        if let Some(page) = self.cached.get_mut(&number) {
-            page.bytes.copy_from_slice(bytes);
-            page.used = false;
-            return;
-        }
-        let bytes = match self.evict() {
-            Some(mut room) => {
-                room.copy_from_slice(bytes);
-                room
-            }
-            None => bytes.into(),
-        };
-        self.cached.insert(number, CachedPage { bytes, used: false });
-        self.hand.push_back(number);
-    }
-
-    /// Lets a page go if the cache is full, unless all are dirty.
-    fn evict(&mut self) -> Option<Box<[u8]>> {
-        let (mut left, mut room) = (self.hand.len(), None);
-        while self.cached.len() >= CACHE_PAGES && left > 0 {
-            left -= 1;
-            let Some(victim) = self.hand.pop_front() else { break };
-            let keep = self.dirty.contains(&victim);
-            match self.cached.get_mut(&victim) {
-                Some(page) if keep || page.used => {
-                    page.used = false;
-                    self.hand.push_back(victim);
-                }
-                Some(_) => room = self.cached.remove(&victim).map(|page| page.bytes),
-                None => {}
-            }
-        }
-        room
-    }
-}
 
 #[derive(Default)]
 struct Log {
@@ -132,6 +52,13 @@ struct Log {
     dirty: BTreeSet<usize>,
 }
 
+/// A page that was read, and the write that it is of.
+struct Found {
+    number: u32,
+    write: u64,
+    bytes: Slice,
+}
+
 /// See the module's description.
 pub(super) struct Image {
     store: Arc<dyn Store>,
@@ -141,6 +68,8 @@ pub(super) struct Image {
     pushing: Mutex<()>,
     /// The number of the last write of pages.
     writes: AtomicU64,
+    /// Whose turn it is to be read where one mirror is enough.
+    turns: AtomicU64,
     log_syncs: AtomicU64,
     /// Capacities last seen, which never shrink: asked for again only when they are reached.
     room: [AtomicU64; 2],
@@ -159,11 +88,12 @@ fn to_usize(value: u64) -> usize {
 impl Image {
     /// `pages`: how many the database has.
     pub(super) fn new(store: Arc<dyn Store>, pages: u32) -> Self {
-        let pages = Pages { size: u64::from(pages) * PAGE_SIZE as u64, ..Pages::default() };
+        let pages = Pages::new(u64::from(pages) * PAGE_SIZE as u64);
         let writes = AtomicU64::new(wal::first_write(&*store));
         Self {
             store,
             writes,
+            turns: AtomicU64::new(0),
             log_syncs: AtomicU64::new(0),
             pages: Mutex::new(pages),
             log: Mutex::default(),
@@ -219,51 +149,72 @@ impl Image {
     }
 
     fn with_page(&self, number: u32, use_it: impl FnOnce(&[u8])) -> Result<(), StoreError> {
-        let (changes, count) = {
+        let (changes, wanted) = {
             let mut pages = lock(&self.pages);
-            if let Some(page) = pages.cached.get_mut(&number) {
-                page.used = true;
-                use_it(&page.bytes);
+            if let Some(page) = pages.look(number) {
+                use_it(page);
                 return Ok(());
             }
-            (pages.changes, pages.ahead(number))
+            (pages.changes, pages.wanted(number))
         };
-        let run = if count > 1 { self.read_run(number, count) } else { None };
-        let (buffer, count) = match run {
-            Some(run) => run,
-            None => {
-                let offset = u64::from(number - 1) * PAGE_SIZE as u64;
-                let age = |bytes: &[u8]| page::written(bytes, number);
-                (self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?, 1)
-            }
-        };
-        use_it(&buffer[..PAGE_SIZE]);
+        let mut found = self.fetch(&wanted);
+        if found.first().is_none_or(|page| page.number != number) {
+            let offset = u64::from(number - 1) * PAGE_SIZE as u64;
+            let age = |bytes: &[u8]| page::written(bytes, number);
+            let bytes = self.note(self.store.read(CatalogFile::Database, offset, PAGE_SIZE, &age))?;
+            let write = age(&bytes).unwrap_or(0);
+            found.insert(0, Found { number, write, bytes: bytes.share() });
+        }
+        if let Some(page) = found.first() {
+            use_it(&page.bytes);
+        }
         let mut pages = lock(&self.pages);
         if pages.changes == changes {
-            for (number, page) in (number..).zip(buffer.chunks_exact(PAGE_SIZE).take(count)) {
-                pages.insert(number, page);
+            for Found { number, write, bytes } in found {
+                pages.insert(number, &bytes);
+                pages.learn(number, write);
             }
+            pages.look(number);
         }
         Ok(())
     }
 
-    /// Pages from one on, and of how many, up to the first that has to be looked at by itself, all mirrors have the same.
-    fn read_run(&self, number: u32, count: u32) -> Option<(Buffer, usize)> {
-        let offset = u64::from(number - 1) * PAGE_SIZE as u64;
-        let mirrors = self.store.mirrors(CatalogFile::Database);
-        let mut copies = self.store.read_mirrors(CatalogFile::Database, &mirrors, offset, count as usize * PAGE_SIZE);
-        let first = copies.pop().filter(|_| copies.len() + 1 == mirrors.len())?;
-        let pages = (number..).zip(first.chunks_exact(PAGE_SIZE)).enumerate();
-        let agreed = pages.take_while(|(at, (number, page))| {
-            let age = page::written(page, *number);
-            let same = |copy: &Buffer| {
-                let page = copy.chunks_exact(PAGE_SIZE).nth(*at);
-                page.and_then(|page| page::written(page, *number)) == age
-            };
-            age.is_some() && copies.iter().all(same)
-        });
-        let agreed = agreed.count();
-        (agreed > 0).then_some((first, agreed))
+    /// Reads pages, all at once: from one mirror, by turns, where their last write is known; from all where it is not. Those
+    /// come back that are what was written last, as far as is known, and the same wherever they were read.
+    fn fetch(&self, wanted: &[(u32, u64)]) -> Vec<Found> {
+        let file = CatalogFile::Database;
+        let mirrors = self.store.mirrors(file);
+        let runs: Vec<&[(u32, u64)]> =
+            wanted.chunk_by(|one, next| one.0 + 1 == next.0 && (one.1 == 0) == (next.1 == 0)).collect();
+        let turn = self.turns.fetch_add(runs.len() as u64, Ordering::Relaxed) as usize;
+        let mut reads = Vec::new();
+        for (at, run) in runs.iter().enumerate() {
+            let (first, write) = run[0];
+            let one = mirrors.get((turn + at) % mirrors.len().max(1)).into_iter();
+            let from: Vec<&u8> = if write == 0 { mirrors.iter().collect() } else { one.collect() };
+            let offset = u64::from(first - 1) * PAGE_SIZE as u64;
+            reads.extend(from.into_iter().map(|mirror| (at, (*mirror, offset, run.len() * PAGE_SIZE))));
+        }
+        let places: Vec<_> = reads.iter().map(|(_, place)| *place).collect();
+        let copies = self.store.read_many(file, &places).into_iter().map(|copy| copy.map(Buffer::share));
+        let mut copies = reads.iter().map(|(run, _)| *run).zip(copies).peekable();
+        let mut found = Vec::new();
+        for (at, run) in runs.iter().enumerate() {
+            let mut of_run = Vec::new();
+            while let Some((_, copy)) = copies.next_if(|(run, _)| *run == at) {
+                of_run.push(copy);
+            }
+            let Some(of_run) = of_run.into_iter().collect::<Option<Vec<Slice>>>() else { continue };
+            let Some((first, others)) = of_run.split_first() else { continue };
+            for ((number, known), start) in run.iter().zip((0..).step_by(PAGE_SIZE)) {
+                let written = |copy: &Slice| page::written(&copy[start..start + PAGE_SIZE], *number);
+                let write = written(first).filter(|write| *known == 0 || known == write);
+                if let Some(write) = write.filter(|write| others.iter().all(|copy| written(copy) == Some(*write))) {
+                    found.push(Found { number: *number, write, bytes: first.part(start..start + PAGE_SIZE) });
+                }
+            }
+        }
+        found
     }
 
     /// Writes whole pages of the database, into memory.
@@ -288,10 +239,7 @@ impl Image {
     pub(super) fn truncate_database(&self, size: u64) {
         let mut pages = lock(&self.pages);
         pages.changes += 1;
-        pages.size = pages.size.min(size);
-        let first = u32::try_from(size.div_ceil(PAGE_SIZE as u64)).expect("32 bits") + 1;
-        drop(pages.dirty.split_off(&first));
-        drop(pages.cached.split_off(&first));
+        pages.truncate(size);
     }
 
     /// Reads bytes of the log; those past its end are not touched. Returns how many were read.
@@ -435,9 +383,10 @@ impl Image {
             let blocks: BTreeSet<usize> = dirty.iter().map(|number| *number as usize - 1).collect();
             let runs = runs(&blocks, |block, into| {
                 let number = u32::try_from(block + 1).expect("a page number");
-                into.copy_from_slice(&pages.cached[&number].bytes);
+                into.copy_from_slice(pages.dirty_page(number));
                 page::seal(into, number, write);
             });
+            dirty.iter().for_each(|number| pages.learn(*number, write));
             (dirty, runs)
         };
         if dirty.is_empty() {

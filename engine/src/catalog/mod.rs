@@ -24,11 +24,13 @@
 //!      store was flushed and no later write can touch its last block (R7).
 //!   3. The log never grows beyond its capacity while the store can take a checkpoint.
 
+mod ahead;
 mod image;
 pub mod live;
 pub mod live_stats;
 #[cfg(any(test, feature = "testing"))]
 pub mod memory_store;
+mod pages;
 mod queue;
 mod reader;
 pub mod store;

@@ -437,6 +437,8 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
 
 /// Tables that statements may read beside the views.
 const READABLE: &[&str] = &[
+    "file_types",
+    "entries",
     "file",
     "entry",
     "xattr",

@@ -78,10 +78,10 @@ pub trait Store: Send + Sync {
     /// If the mirror cannot be read or is not current.
     fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError>;
 
-    /// Reads the same place of several mirrors, as they are. Those that cannot be read are left out: whoever needs them
-    /// reads what he needs by [`Store::read`].
-    fn read_mirrors(&self, file: CatalogFile, mirrors: &[u8], offset: u64, length: usize) -> Vec<Buffer> {
-        mirrors.iter().filter_map(|mirror| self.read_mirror(file, *mirror, offset, length).ok()).collect()
+    /// Reads places, each of one mirror, its offset and length, as they are, all at once. `None`: that could not be read;
+    /// whoever needs it reads it by [`Store::read`].
+    fn read_many(&self, file: CatalogFile, places: &[(u8, u64, usize)]) -> Vec<Option<Buffer>> {
+        places.iter().map(|(mirror, offset, length)| self.read_mirror(file, *mirror, *offset, *length).ok()).collect()
     }
 
     /// Writes to every current mirror.

@@ -689,3 +689,24 @@ fn people_can_query_the_views() {
     assert!(limited("SELECT 1", small).unwrap_err().message.contains("larger"));
     assert!(query("SELECT 1").is_ok());
 }
+
+/// A million rows are read in the order in which they lie, none is looked up by itself, and what only counts walks along
+/// an index.
+#[test]
+fn views_of_many_rows_are_read_in_order() {
+    let connection = Connection::open_in_memory().unwrap();
+    connection.execute_batch(super::SCHEMA).unwrap();
+    connection.execute_batch(super::VIEWS).unwrap();
+    let scan = |sql: &str| {
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let steps = statement.query_map([], |row| row.get::<_, String>(3)).unwrap();
+        let scans: Vec<_> = steps.map(Result::unwrap).filter(|step| step.starts_with("SCAN ")).collect();
+        scans.join(", ")
+    };
+    let names = "SELECT name, file_number, parent_index, reference_index FROM v$asm_alias";
+    assert_eq!(scan(names), "SCAN e");
+    assert_eq!(scan("SELECT file_number, type, bytes FROM v$asm_file"), "SCAN f");
+    assert_eq!(scan("SELECT type, sum(space) FROM v$asm_file GROUP BY type"), "SCAN f");
+    assert_eq!(scan("SELECT type, count(*) FROM file_types GROUP BY type"), "SCAN f USING INDEX file_type");
+    assert_eq!(scan("SELECT count(*) FROM entries"), "SCAN entry USING COVERING INDEX entry_node");
+}

@@ -21,7 +21,7 @@ mod partial;
 
 use super::{
     super::views::{self, GROUP, Type, View},
-    fetch::{OF_INSTANCE, OURS, origins_of},
+    fetch::{OF_INSTANCE, OURS, origins_of, relation},
     fetched::Origin,
 };
 use columns::{Columns, Scope, Unsure};
@@ -115,7 +115,9 @@ impl Planned {
             if self.filter.is_empty() { String::new() } else { format!(" WHERE {}", self.filter.join(" AND ")) };
         let names = self.columns();
         let names: Vec<&str> = names.iter().map(|(name, _)| name.as_str()).collect();
-        let sql = format!("SELECT {} FROM {}{filter}{rest}", columns.join(", "), self.view.name);
+        let columns_asked = columns.join(", ");
+        let from = relation(self.view, &format!("{columns_asked}{filter}{rest}"));
+        let sql = format!("SELECT {columns_asked} FROM {from}{filter}{rest}");
         (sql, columns.len(), origins_of(&names, &sent))
     }
 }

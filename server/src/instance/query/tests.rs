@@ -81,6 +81,9 @@ fn worlds() -> (Memory, Connection) {
                 insert(&everything, view, &[columns, &["group_number"][..]].concat(), &row);
             }
         }
+        let short = "CREATE VIEW file_types AS SELECT type FROM \"v$asm_file\";
+            CREATE VIEW entries AS SELECT 1 AS entry FROM \"v$asm_alias\"";
+        engine.execute_batch(short).expect("views");
         memory.groups.insert(group.to_owned(), Mutex::new(engine));
     }
     (memory, everything)
@@ -156,6 +159,27 @@ fn compare(memory: &Memory, everything: &Connection, query: &str, parameters: &[
     let asked = memory.asked.lock().expect("no panic").join("\n");
     assert_eq!(sorted(ours.rows.clone()), sorted(theirs.clone()), "{query}\n{asked}\n{:?}\n{theirs:?}", ours.rows);
     *memory.rows.lock().expect("no panic")
+}
+
+/// Engines are asked for what is shorter than a view where a statement says nothing of the rest of its columns.
+#[test]
+fn few_columns_come_from_less() {
+    let (memory, everything) = worlds();
+    for (query, short) in [
+        ("SELECT group_number, type, COUNT(*) FROM v$asm_file GROUP BY group_number, type", true),
+        ("SELECT type FROM v$asm_file", true),
+        ("SELECT COUNT(*) FROM v$asm_file WHERE type = 'DATAFILE'", true),
+        ("SELECT COUNT(*) FROM v$asm_alias", true),
+        ("SELECT COUNT(*) FROM v$asm_file WHERE bytes > 8192", false),
+        ("SELECT type, SUM(bytes) FROM v$asm_file GROUP BY type", false),
+        ("SELECT type FROM v$asm_file ORDER BY bytes LIMIT 3", false),
+        ("SELECT a.name FROM v$asm_alias a", false),
+    ] {
+        compare(&memory, &everything, query, &[]);
+        let asked = memory.asked.lock().expect("no panic");
+        let from = |sql: &String| sql.contains("FROM file_types") || sql.contains("FROM entries");
+        assert!(!asked.is_empty() && asked.iter().all(|sql| from(sql) == short), "{query}: {asked:?}");
+    }
 }
 
 /// What each statement gives does not depend on who does the work, and of what engines can sum up they send little.

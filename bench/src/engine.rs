@@ -1,0 +1,110 @@
+//! A file of a disk group, through the engine as a library.
+
+use super::load::{Case, Kind, Meter, Outcome};
+use futures::stream::{FuturesUnordered, StreamExt};
+use plinth_engine::{
+    admin::{NewDisk, NewGroup},
+    api::{Caller, NewFile, ROOT},
+    group::Group,
+    session::Session,
+    world::World,
+};
+use plinth_format::Redundancy;
+use plinth_server::world::{IoChoice, RealWorld, block_on};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+    time::Duration,
+};
+
+pub struct File {
+    group: Arc<Group>,
+    session: Session,
+    node: u64,
+    size: u64,
+}
+
+impl File {
+    /// Makes a group on two disks, and a file in it of which every block is written and durable.
+    pub fn create(paths: &[String], size: u64, attributes: &[(String, String)]) -> Result<Self, String> {
+        let world = RealWorld::new(IoChoice::from_environment().map_err(|error| error.to_string())?, |event| {
+            eprintln!("{event:?}");
+        });
+        let world = Arc::new(world.map_err(|error| error.to_string())?);
+        world.set_diskstring(&paths.join(",")).map_err(|error| error.to_string())?;
+        let world: Arc<dyn World> = world;
+        let disk = |path: &String| NewDisk {
+            path: path.clone(),
+            name: None,
+            failure_group: None,
+            quorum: false,
+            size: None,
+            force: true,
+        };
+        let new = NewGroup {
+            name: "BENCH".into(),
+            redundancy: Redundancy::Normal,
+            au_size: 4 << 20,
+            attributes: attributes.to_vec(),
+            disks: paths.iter().map(disk).collect(),
+        };
+        block_on(Group::create(&world, new)).map_err(|error| error.to_string())?;
+        let group = block_on(Group::mount(world, "BENCH", false)).map_err(|error| error.to_string())?;
+        let session = Session::new(Arc::clone(&group), None);
+        let caller = Caller { uid: 0, gid: 0 };
+        let made = block_on(session.create(ROOT, b"file", NewFile::Regular, 0o600, caller));
+        let node = made.map_err(|error| error.to_string())?.node;
+        let file = Self { group, session, node, size };
+        let chunk = vec![7; 1 << 20];
+        for offset in (0..size).step_by(1 << 20) {
+            block_on(file.session.write(node, offset, &chunk, false)).map_err(|error| error.to_string())?;
+        }
+        block_on(file.session.sync(node, false)).map_err(|error| error.to_string())?;
+        Ok(file)
+    }
+
+    pub fn run(&self, case: &Case, time: Duration, seed: u64) -> Result<Outcome, String> {
+        let meter = Meter::start(time);
+        let (state, begun, done) = (RefCell::new(seed.wrapping_mul(1 << 32)), Cell::new(0_u64), Cell::new(0_u64));
+        let one = || async {
+            let mut bytes = vec![7_u8; usize::try_from(case.block).unwrap_or(0)];
+            while !meter.is_over() {
+                let offset = case.offset(self.size, begun.get(), &mut state.borrow_mut());
+                begun.set(begun.get() + 1);
+                if case.kind.reads() {
+                    let read = self.session.read(self.node, offset, &mut bytes).await;
+                    let read = read.map_err(|error| error.to_string())?;
+                    if read != bytes.len() {
+                        return Err(format!("{read} bytes were read at {offset}, of {}", bytes.len()));
+                    }
+                } else {
+                    let written = self.session.write(self.node, offset, &bytes, false).await;
+                    written.map_err(|error| error.to_string())?;
+                    if case.kind == Kind::Sync {
+                        self.session.sync(self.node, true).await.map_err(|error| error.to_string())?;
+                    }
+                }
+                done.set(done.get() + 1);
+            }
+            Ok::<(), String>(())
+        };
+        block_on(async {
+            let mut all: FuturesUnordered<_> = (0..case.depth).map(|_| one()).collect();
+            while let Some(ended) = all.next().await {
+                ended?;
+            }
+            Ok::<(), String>(())
+        })?;
+        let outcome = meter.stop(done.get(), case.depth);
+        if !case.kind.reads() {
+            block_on(self.session.sync(self.node, false)).map_err(|error| error.to_string())?;
+        }
+        Ok(outcome)
+    }
+
+    pub fn close(self) -> Result<(), String> {
+        let Self { group, session, .. } = self;
+        drop(session);
+        block_on(group.dismount(true)).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,115 @@
+//! What the engine makes of its disks: the same load on raw devices and on a file of a group, in one process, by turns.
+//!
+//! `plinth-io RAW RAW DISK DISK [-t SECONDS] [-r ROUNDS] [-s MIB] [-c CASE,CASE...] [-o ATTRIBUTE=VALUE]...`
+//!
+//! Four block devices of equal size and kind, all of which are overwritten: two stay raw, two become a group of NORMAL
+//! redundancy. Each case is a block size, a kind and a depth:
+//!
+//! - raw: one thread, one io_uring, `O_DIRECT`. A write is two, of the same place on both devices, and has ended when both have.
+//! - engine: the same thread, through `Session`, on a file of MIB whose blocks were all written before. What is read is
+//!   checked against checksums; what is written is on both disks, checksummed.
+//!
+//! Rounds alternate. The table gives the medians of I/Os per second and of the processor time of this process for each I/O.
+
+mod engine;
+mod load;
+mod raw;
+
+use load::{Case, Outcome};
+use std::{env, process::ExitCode, time::Duration};
+
+/// The command line.
+struct Options {
+    devices: Vec<String>,
+    time: Duration,
+    rounds: usize,
+    size: u64,
+    cases: Vec<Case>,
+    attributes: Vec<(String, String)>,
+}
+
+const USAGE: &str =
+    "plinth-io RAW RAW DISK DISK [-t SECONDS] [-r ROUNDS] [-s MIB] [-c CASE,CASE...] [-o ATTRIBUTE=VALUE]...
+a CASE is KIND:BYTES:DEPTH, its KIND one of randread, randwrite, read, write, sync";
+
+fn options() -> Result<Options, String> {
+    let mut options = Options {
+        devices: Vec::new(),
+        time: Duration::from_secs(3),
+        rounds: 5,
+        size: 1024,
+        cases: Vec::new(),
+        attributes: Vec::new(),
+    };
+    let mut cases = "randread:8192:1,randread:8192:32,randwrite:8192:1,randwrite:8192:32,read:1048576:4,write:1048576:4,sync:2048:1,sync:5120:1".to_owned();
+    let mut words = env::args().skip(1);
+    while let Some(word) = words.next() {
+        if !word.starts_with('-') {
+            options.devices.push(word);
+            continue;
+        }
+        let value = words.next().ok_or_else(|| format!("{word} needs a value\n{USAGE}"))?;
+        let number = || value.parse::<u64>().map_err(|error| format!("{word} {value}: {error}"));
+        match word.as_str() {
+            "-t" => options.time = Duration::from_secs(number()?),
+            "-r" => options.rounds = usize::try_from(number()?).unwrap_or(1).max(1),
+            "-s" => options.size = number()?.max(8),
+            "-c" => cases = value,
+            "-o" => match value.split_once('=') {
+                Some((name, value)) => options.attributes.push((name.to_owned(), value.to_owned())),
+                None => return Err(format!("-o {value}: ATTRIBUTE=VALUE is expected")),
+            },
+            _ => return Err(format!("{word} is no option\n{USAGE}")),
+        }
+    }
+    options.size <<= 20;
+    options.cases = cases.split(',').map(Case::parse).collect::<Result<_, _>>()?;
+    if options.devices.len() == 4 { Ok(options) } else { Err(USAGE.to_owned()) }
+}
+
+fn run() -> Result<(), String> {
+    let options = options()?;
+    let raw = raw::Devices::open(&options.devices[..2], options.size).map_err(|error| error.to_string())?;
+    let engine = engine::File::create(&options.devices[2..], options.size, &options.attributes)?;
+    println!("| case | raw, 1/s | engine, 1/s | ratio | raw, us of CPU | engine, us of CPU | raw, us | engine, us |");
+    println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
+    for case in &options.cases {
+        let (mut of_raw, mut of_engine) = (Vec::new(), Vec::new());
+        for round in 0..options.rounds {
+            let seed = round as u64;
+            of_raw.push(raw.run(case, options.time, seed).map_err(|error| error.to_string())?);
+            of_engine.push(engine.run(case, options.time, seed)?);
+        }
+        let median = |outcomes: &[Outcome], of: fn(&Outcome) -> f64| {
+            let mut values: Vec<f64> = outcomes.iter().map(of).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        let (rate, cpu, wait): (fn(&Outcome) -> f64, fn(&Outcome) -> f64, fn(&Outcome) -> f64) =
+            (|outcome| outcome.rate, |outcome| outcome.cpu, |outcome| outcome.wait);
+        let ratios = of_raw.iter().zip(&of_engine).map(|(raw, engine)| engine.rate / raw.rate);
+        let mut ratios: Vec<f64> = ratios.collect();
+        ratios.sort_by(f64::total_cmp);
+        println!(
+            "| {case} | {:.0} | {:.0} | {:.2} | {:.1} | {:.1} | {:.1} | {:.1} |",
+            median(&of_raw, rate),
+            median(&of_engine, rate),
+            ratios[ratios.len() / 2],
+            median(&of_raw, cpu),
+            median(&of_engine, cpu),
+            median(&of_raw, wait),
+            median(&of_engine, wait),
+        );
+    }
+    engine.close()
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("plinth-io: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
