@@ -15,6 +15,7 @@ mod returning;
 mod scrubs;
 mod slots;
 mod stats;
+mod takeover;
 mod templates;
 mod volumes;
 mod zones;

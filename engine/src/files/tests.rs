@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod orders;
+mod takeover;
 
 use super::*;
 use crate::{
