@@ -1,7 +1,7 @@
 //! The other end of an engine's socket.
 
 use super::exports::Export;
-use super::protocol::{Answer, FileInfo, ListEntry, NAME, Notice, Request, Status};
+use super::protocol::{Answer, FileInfo, How, ListEntry, NAME, Notice, Request, Status};
 use crate::{frames::Frames, paths::Paths};
 use plinth_engine::{
     admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
@@ -185,10 +185,10 @@ impl Client {
         mount_point: PathBuf,
         connection: ConnectionId,
         device: BorrowedFd<'_>,
-        takes_over: bool,
+        how: How,
     ) -> Result<()> {
         self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
-        self.send(&Request::Serve { mount_point, connection, takes_over }, &[], Some(device))?;
+        self.send(&Request::Serve { mount_point, connection, how }, &[], Some(device))?;
         match self.next()?.0 {
             Answer::Done => Ok(()),
             _ => Err(self.strange()),

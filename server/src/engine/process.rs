@@ -12,7 +12,7 @@ use super::{
     clients::clients,
     exports::{Export, Exporting},
     files,
-    protocol::{Answer, NAME, Notice, Request, Status},
+    protocol::{Answer, How, NAME, Notice, Request, Status},
 };
 use crate::{
     alert::Alert,
@@ -22,15 +22,15 @@ use crate::{
     world::{IoChoice, RealWorld, block_on},
 };
 use plinth_engine::{
-    admin::{AdminError, Code, Report, Scope},
-    api::ConnectionId,
+    admin::{AdminError, Code, Report, Scope, Value},
+    api::{ConnectionId, Invalidation, Watcher},
     event::Severity,
     group::Group,
-    rows::Piece,
+    rows::{Piece, decode_rows},
     session::Session,
     world::World,
 };
-use plinth_fuse::{End, FrontEnd};
+use plinth_fuse::{BlockOn, End, FrontEnd};
 use rustix::fd::{AsFd, OwnedFd};
 use std::{
     collections::BTreeMap,
@@ -202,6 +202,20 @@ fn protect() {
     let _ = rustix::mm::mlockall(flags | rustix::mm::MlockAllFlags::ONFAULT);
     let _ = fs::write("/proc/self/oom_score_adj", "-900");
     process::share_memory();
+}
+
+/// Has the kernel forget the bytes of every file: what the engine before had still to say of changes by other front ends is lost. (Of
+/// names it is told to look at all again.)
+fn forget_bytes(group: &Group, watcher: &dyn Watcher) {
+    let Ok(mut pieces) = group.query_parts("SELECT file_number FROM v$asm_file") else { return };
+    while let Some(piece) = block_on(pieces.next()) {
+        let Piece::Part { rows, bytes } = piece else { continue };
+        let nodes = decode_rows(rows, &bytes).unwrap_or_default().into_iter().filter_map(|row| match row.first() {
+            Some(Value::Integer(number)) => Some(number.cast_unsigned()),
+            _ => None,
+        });
+        nodes.for_each(|node| watcher.invalidate(&Invalidation::Node(node)));
+    }
 }
 
 impl Engine {
@@ -468,8 +482,8 @@ impl Engine {
                 Err(error) => Answer::Refused(error),
             },
             Request::Query(sql) => return self.query(frames, &sql),
-            Request::Serve { mount_point, connection, takes_over } => {
-                done(self.serve(mount_point, connection, request.descriptor, takes_over))
+            Request::Serve { mount_point, connection, how } => {
+                done(self.serve(mount_point, connection, request.descriptor, how))
             }
             Request::GiveUp(connection) => {
                 done(self.mounted().and_then(|group| block_on(group.give_up_mount(connection))))
@@ -626,7 +640,7 @@ impl Engine {
         mount_point: PathBuf,
         connection: ConnectionId,
         device: Option<OwnedFd>,
-        takes_over: bool,
+        how: How,
     ) -> Result<(), AdminError> {
         let group = self.for_everybody()?;
         let device = device
@@ -634,9 +648,22 @@ impl Engine {
         let failed =
             |error: io::Error| AdminError::new(Code::Io, format!("serving {}: {error}", mount_point.display()));
         let kept = device.try_clone().map_err(failed)?;
-        let session = |watcher| Session::of_mount(group, watcher, connection);
-        let start = if takes_over { FrontEnd::take_over } else { FrontEnd::serve };
-        let front_end = Arc::new(start(device, session, Arc::new(|task| block_on(task)), WORKERS).map_err(failed)?);
+        let mut told = None;
+        let watched = Arc::clone(&group);
+        let session = |watcher: Arc<dyn Watcher>| {
+            told = Some(Arc::clone(&watcher));
+            Session::of_mount(watched, watcher, connection)
+        };
+        let block: BlockOn = Arc::new(|task| block_on(task));
+        let front_end = match how {
+            How::New => FrontEnd::serve(device, session, block, WORKERS),
+            How::TakeOver { .. } => FrontEnd::take_over(device, session, block, WORKERS),
+        };
+        let front_end = Arc::new(front_end.map_err(failed)?);
+        if let (How::TakeOver { is_shared: true }, Some(watcher)) = (how, told) {
+            let telling = thread::Builder::new().name("forget".into());
+            let _ = telling.spawn(move || forget_bytes(&group, &*watcher));
+        }
         let served = Served { connection, device: kept, front_end: Arc::clone(&front_end) };
         self.serving().insert(mount_point.clone(), served);
         let engine = Arc::clone(self);

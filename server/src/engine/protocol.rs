@@ -92,8 +92,7 @@ pub enum Request {
     Serve {
         mount_point: PathBuf,
         connection: ConnectionId,
-        /// An engine before this one served it.
-        takes_over: bool,
+        how: How,
     },
     /// A mount that was to be taken over is not.
     GiveUp(ConnectionId),
@@ -172,6 +171,16 @@ pub enum Request {
     },
     Sync {
         node: u64,
+    },
+}
+
+/// What a mount is that is to be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum How {
+    New,
+    /// An engine before this one served it. `is_shared`: beside others, of whose changes its kernel may not have been told.
+    TakeOver {
+        is_shared: bool,
     },
 }
 

@@ -10,17 +10,23 @@
 //! | because another takes over | that one runs | |
 //! | it could not mount the group | later | after 30 s what waits on the mounts ends with an error |
 
-use super::{Instance, devices::Device, launch::died_of_itself, lock};
+use super::{
+    Instance,
+    devices::Device,
+    launch::{GONE, died_of_itself},
+    lock,
+};
 use crate::engine::{
     client::Client,
-    protocol::{Notice, Request},
+    protocol::{How, Notice, Request},
 };
-use plinth_engine::event::Severity;
+use plinth_engine::{admin::Code, event::Severity};
+use plinth_fuse::mount;
 use rustix::fd::AsFd;
 use std::{
     cell::RefCell,
     collections::BTreeSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
@@ -76,6 +82,11 @@ fn next_stops(stops: u32, stopped: bool, ran: Duration) -> u32 {
     }
 }
 
+/// Whether somebody has taken a mount away while nobody served it. In doubt it is there.
+fn was_unmounted(mount_point: &Path) -> bool {
+    mount::mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.directory != mount_point))
+}
+
 impl Instance {
     /// Guards a group, unless it is guarded already.
     pub(super) fn guard(self: &Arc<Self>, group: &str) {
@@ -110,8 +121,8 @@ impl Instance {
         let mut since = Instant::now();
         while self.still_wanted(group) {
             let began = Instant::now();
-            let mut ran = Duration::ZERO;
-            let mut killed = false;
+            let (mut ran, mut is_long) = (Duration::ZERO, false);
+            let (mut killed, mut end) = (false, None);
             if let Ok(engine) = self.engine(group)
                 && let Ok(status) = engine.status()
                 && status.mounted
@@ -131,19 +142,8 @@ impl Instance {
                     first = true;
                 } else if watched.is_ok() {
                     ran = began.elapsed();
-                    let end = self.children.end_of(status.pid);
+                    end = self.children.end_of(status.pid, GONE);
                     killed = !end.is_some_and(died_of_itself);
-                    faults = match (killed, ran > RAN_LONG) {
-                        (true, false) => faults,
-                        (true, true) => 0,
-                        (false, is_long) => {
-                            if is_long {
-                                1
-                            } else {
-                                faults + 1
-                            }
-                        }
-                    };
                     ends = if ran > RAN_LONG { 1 } else { ends + 1 };
                     let (severity, times) = match ends {
                         0..ALARM => (Severity::Warning, String::new()),
@@ -160,29 +160,28 @@ impl Instance {
                             return;
                         }
                     }
-                    if faults >= FAULTS_MAX {
-                        let text = format!(
-                            "its engines died of themselves {FAULTS_MAX} times in a row. None is started again. Read {}, install a \
-                             version that does not, then ALTER DISKGROUP {group} MOUNT",
-                            self.paths.engine_log(group).display()
-                        );
-                        if self.give_up(group, &text) {
-                            return;
-                        }
-                    }
                     let how = end.map_or_else(String::new, |end| format!(" ({end})"));
                     self.alert.line(severity, group, &format!("its engine ended{how}{times}; it is started again"));
-                    if faults == FAULTS_PATIENT {
-                        self.lose_patience(
-                            group,
-                            &format!("its engines died of themselves {FAULTS_PATIENT} times in a row, perhaps of what is asked of them"),
-                        );
-                    }
+                    is_long = ran > RAN_LONG;
                     if stops > 0 {
                         // It ended for a reason that may well be there still.
                         ran = Duration::ZERO;
                     }
                 }
+            }
+            if end.is_none()
+                && let Some(pid) = lock(&self.launched).get(group)
+            {
+                // It died before it could be watched.
+                end = self.children.end_of(*pid, Duration::ZERO);
+            }
+            if end.is_some_and(died_of_itself) {
+                faults = if is_long { 1 } else { faults + 1 };
+                if self.has_too_many(group, faults) {
+                    return;
+                }
+            } else if is_long {
+                faults = 0;
             }
             wait = if first { Duration::ZERO } else { next_wait(wait, ran, ends, killed) };
             first = false;
@@ -190,7 +189,8 @@ impl Instance {
             match self.revive(group) {
                 Ok(()) => told = None,
                 Err(error) => {
-                    if since.elapsed() > PATIENCE {
+                    // An engine of another version, to which nothing can be said, may still serve.
+                    if since.elapsed() > PATIENCE && error.code != Code::Invalid {
                         self.lose_patience(group, &format!("it could not be mounted for {} s", PATIENCE.as_secs()));
                     }
                     let text = error.to_string();
@@ -214,6 +214,22 @@ impl Instance {
         self.end_waiting(group);
         self.alert.line(Severity::Alarm, group, text);
         true
+    }
+
+    /// What is done about so many engines in a row that died of themselves. Whether that was the last one.
+    fn has_too_many(&self, group: &str, faults: u32) -> bool {
+        let log = self.paths.engine_log(group);
+        if faults == FAULTS_PATIENT {
+            let what = "perhaps of what is asked of them";
+            let why = format!("its engines died of themselves {faults} times in a row, {what} (see {})", log.display());
+            self.lose_patience(group, &why);
+        }
+        let text = format!(
+            "its engines died of themselves {faults} times in a row. None is started again. Read {}, install a version that does \
+             not, then ALTER DISKGROUP {group} MOUNT",
+            log.display()
+        );
+        faults >= FAULTS_MAX && self.give_up(group, &text)
     }
 
     /// Ends with an error what waits on the mounts, if there are any that an engine could take over.
@@ -258,9 +274,17 @@ impl Instance {
     /// # Errors
     /// If the engine has ended: the next one takes the mounts over.
     pub(super) fn serve_again(&self, engine: &Client, group: &str) -> super::Result<()> {
+        let is_shared = self.mount_points(group).len() + self.exports(group).len() > 1;
         for (mount_point, options) in self.mount_points(group) {
             if let Some(Device { connection, descriptor }) = self.devices.get(&mount_point) {
-                let Err(error) = engine.serve(mount_point.clone(), connection, descriptor.as_fd(), true) else {
+                if was_unmounted(&mount_point) {
+                    engine.ask(&Request::GiveUp(connection))?;
+                    self.devices.remove(&mount_point);
+                    self.remember_or_say(group, |state| drop(state.group(group).mount_points.remove(&mount_point)));
+                    continue;
+                }
+                let how = How::TakeOver { is_shared };
+                let Err(error) = engine.serve(mount_point.clone(), connection, descriptor.as_fd(), how) else {
                     continue;
                 };
                 engine.ask(&Request::GiveUp(connection))?;

@@ -26,7 +26,7 @@ use std::{
 /// How long a new engine may take until it listens.
 const START: Duration = Duration::from_secs(30);
 /// How long after its connections ended a process may take to be gone.
-const GONE: Duration = Duration::from_secs(2);
+pub(super) const GONE: Duration = Duration::from_secs(2);
 
 /// What has become of our children; `None`: it runs.
 #[derive(Debug, Default, Clone)]
@@ -57,8 +57,8 @@ impl Children {
         }
     }
 
-    /// How a process ended that has ended its connections; `None`: it is no child of ours, or has not.
-    pub fn end_of(&self, pid: u32) -> Option<ExitStatus> {
+    /// How a process ended, within this time; `None`: it is no child of ours, or has not.
+    pub fn end_of(&self, pid: u32, patience: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
         let mut known = lock(&self.0.0);
         loop {
@@ -66,18 +66,16 @@ impl Children {
                 known.remove(&pid);
                 return Some(status);
             }
-            let left = GONE.checked_sub(began.elapsed())?;
+            let left = patience.checked_sub(began.elapsed())?;
             known = self.0.1.wait_timeout(known, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
-/// Whether an engine that ended so died of itself, and not because somebody killed it or told it to end.
+/// Whether an engine that ended so died of itself: it did not leave with a word, and was not killed or told to end.
 pub(super) fn died_of_itself(status: ExitStatus) -> bool {
-    match status.signal() {
-        Some(signal) => !matches!(signal, libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP),
-        None => !status.success(),
-    }
+    let from_outside = [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+    status.signal().is_some_and(|signal| !from_outside.contains(&signal))
 }
 
 /// A program's path without what the kernel adds when the file was replaced.
@@ -141,6 +139,7 @@ impl Instance {
             let last = match Client::connect_to(&socket, group) {
                 Ok(engine) => match engine.status() {
                     Ok(status) if status.pid == child.id() => {
+                        lock(&self.launched).insert(group.to_owned(), child.id());
                         self.children.watch(child);
                         return Ok(engine);
                     }
@@ -174,7 +173,7 @@ mod tests {
         assert!(signal(libc::SIGABRT) && signal(libc::SIGSEGV) && signal(libc::SIGBUS));
         assert!(!signal(libc::SIGKILL) && !signal(libc::SIGTERM));
         let code = |code: i32| died_of_itself(ExitStatus::from_raw(code << 8));
-        assert!(!code(0) && code(1) && code(3));
+        assert!(!code(0) && !code(1) && !code(3), "a mount that was refused, a catalog that stopped");
     }
 
     #[test]
@@ -183,9 +182,9 @@ mod tests {
         let child = Command::new("true").spawn().expect("started");
         let pid = child.id();
         children.watch(child);
-        assert!(children.end_of(pid).is_some_and(|status| status.success()));
-        assert!(children.end_of(pid).is_none());
-        assert!(children.end_of(1).is_none());
+        assert!(children.end_of(pid, GONE).is_some_and(|status| status.success()));
+        assert!(children.end_of(pid, GONE).is_none());
+        assert!(children.end_of(1, GONE).is_none());
     }
 
     #[test]

@@ -52,7 +52,7 @@ use crate::{
     engine::{
         client::Client,
         exports::{At, Export},
-        protocol::Request,
+        protocol::{How, Request},
     },
     paths::Paths,
     world::IoChoice,
@@ -117,6 +117,8 @@ pub struct Instance {
     /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
     devices: Devices,
     children: Children,
+    /// The last engine that was started for each group.
+    launched: Mutex<BTreeMap<String, u32>>,
     /// Engines that end because another one takes over.
     handed_over: Mutex<BTreeSet<u32>>,
     /// What `EXPLAIN WORK` said, the last at the end.
@@ -463,7 +465,7 @@ impl Instance {
         let options = MountOptions::parse(options).map_err(|error| mount_refused(&error))?;
         let connection = new_connection().map_err(|error| AdminError::new(Code::Io, error))?;
         let descriptor = mount::mount(group, directory, options).map_err(|error| mount_refused(&error))?;
-        if let Err(error) = engine.serve(directory.to_owned(), connection, descriptor.as_fd(), false) {
+        if let Err(error) = engine.serve(directory.to_owned(), connection, descriptor.as_fd(), How::New) {
             drop(descriptor);
             let _ = mount::unmount(directory, true);
             return Err(error);

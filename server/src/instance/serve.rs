@@ -114,6 +114,7 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
         guarded: Mutex::new(BTreeSet::new()),
         devices,
         children: Children::default(),
+        launched: Mutex::default(),
         handed_over: Mutex::default(),
         estimates: Mutex::default(),
         ending: AtomicBool::new(false),
