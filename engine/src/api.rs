@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 /// A file's number in its group: the inode number. Never reused with the same generation.
 pub type Node = u64;
 
+/// A mount, for as long as it lives, whichever engine serves it. Made at random, never 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ConnectionId(pub u64);
+
 /// The root directory.
 pub const ROOT: Node = 1;
 
@@ -192,4 +197,7 @@ pub enum Invalidation {
 /// end; must not call the group back.
 pub trait Watcher: Send + Sync {
     fn invalidate(&self, what: &Invalidation);
+
+    /// The file has no name: if the kernel does not have it, `Session::does_not_hold` is to be told, on another thread.
+    fn still_holds(&self, _: Node) {}
 }

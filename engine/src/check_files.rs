@@ -192,7 +192,7 @@ async fn mount_and_check(
 ) -> Result<(Report, BTreeSet<String>)> {
     let mut expected = look.warnings;
     expected.extend(look.repaired);
-    let group = mount::mount(Arc::clone(world), name, false, Purpose::Check).await?;
+    let group = mount::mount(Arc::clone(world), name, false, Purpose::Check, &[]).await?;
     let mut report = Report::default();
     look.problems.into_iter().for_each(|text| report.bad(text));
     for (disk, text) in look.headers {

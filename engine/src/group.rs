@@ -14,6 +14,7 @@
 use crate::{
     activity::Activity,
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Rows, Scope, Selection, Survey},
+    api::ConnectionId,
     attributes::{self, Attributes, DropAfter},
     catalog::Catalog,
     choose::Decision,
@@ -205,7 +206,29 @@ impl Group {
     /// # Errors
     /// Why it cannot be mounted, and what to do.
     pub async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Result<Arc<Self>> {
-        crate::mount::mount(world, name, force, Purpose::Serve).await
+        Self::resume(world, name, force, &[]).await
+    }
+
+    /// As [`Self::mount`], to take over mounts that an engine before this one served: what their kernels may hold stays, and what
+    /// they may ask again is known.
+    ///
+    /// # Errors
+    /// As [`Self::mount`].
+    pub async fn resume(
+        world: Arc<dyn World>,
+        name: &str,
+        force: bool,
+        connections: &[ConnectionId],
+    ) -> Result<Arc<Self>> {
+        crate::mount::mount(world, name, force, Purpose::Serve, connections).await
+    }
+
+    /// A mount that was to be taken over is not: what only it may hold is released.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn give_up_mount(&self, connection: ConnectionId) -> Result<()> {
+        self.files.end_mount(connection).await.map_err(|error| AdminError::new(Code::Io, error))
     }
 
     pub(crate) fn assemble(parts: Parts) -> Arc<Self> {
@@ -272,6 +295,7 @@ impl Group {
         decision: &Decision,
         purpose: Purpose,
         rebalance: Option<(u32, Phases)>,
+        connections: &[ConnectionId],
     ) -> std::result::Result<(), FileError> {
         let _ = self.weak.set(Arc::downgrade(self));
         let weak = Arc::downgrade(self);
@@ -343,6 +367,7 @@ impl Group {
                 self.resume_rebalance(power, phases);
             }
         }
+        self.files.resume(connections).await?;
         if let Err(error) = self.files.reap_orphans().await {
             self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
         }
@@ -564,6 +589,20 @@ impl Group {
         let how = if orderly.is_ok() { "" } else { " by force; the next mount recovers" };
         self.tell(Severity::Note, None, format!("disk group dismounted{how}"));
         Ok(())
+    }
+
+    /// Does, while everybody is served, most of what a dismount would have to do: everything acknowledged durable, regions closed, the
+    /// catalog's log in the database.
+    ///
+    /// # Errors
+    /// If something cannot be made durable: what a failed flush left in doubt, nobody would be told of after a dismount.
+    pub async fn settle(&self) -> Result<()> {
+        let settled = async {
+            self.sync_everything().await?;
+            self.close_idle(true).await?;
+            self.catalog.checkpoint().await.map(|_| ())
+        };
+        settled.await.map_err(|error| AdminError::new(Code::Io, error))
     }
 
     /// As [`Self::stop_orderly`], but `Err(None)` when that takes longer than a disk may be silent.

@@ -21,6 +21,7 @@
 use crate::{
     activity::Activity,
     admin::{AdminError, Code, HeaderStatus, Survey},
+    api::ConnectionId,
     attributes::{self, Attributes},
     catalog::Catalog,
     choose::{self, Decision, Sighting, Standing},
@@ -178,10 +179,16 @@ pub(crate) enum Purpose {
     Check,
 }
 
-/// Mounts a group.
-pub(crate) async fn mount(world: Arc<dyn World>, name: &str, force: bool, purpose: Purpose) -> Result<Arc<Group>> {
+/// Mounts a group. `connections`: FUSE mounts that it is going to take over.
+pub(crate) async fn mount(
+    world: Arc<dyn World>,
+    name: &str,
+    force: bool,
+    purpose: Purpose,
+    connections: &[ConnectionId],
+) -> Result<Arc<Group>> {
     let mut opened = None;
-    mount_disks(world, name, force, purpose, &mut opened).await.map_err(|error| match opened {
+    mount_disks(world, name, force, (purpose, connections), &mut opened).await.map_err(|error| match opened {
         Some(store) => store.explain(error),
         None => error,
     })
@@ -192,7 +199,7 @@ async fn mount_disks(
     world: Arc<dyn World>,
     name: &str,
     force: bool,
-    purpose: Purpose,
+    (purpose, connections): (Purpose, &[ConnectionId]),
     opened: &mut Option<Arc<DiskStore>>,
 ) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
@@ -369,7 +376,7 @@ async fn mount_disks(
         file_stats,
         world,
     });
-    group.start(&decision, purpose, rebalance).await.map_err(|error| failed(&error))?;
+    group.start(&decision, purpose, rebalance, connections).await.map_err(|error| failed(&error))?;
     if purpose == Purpose::Serve {
         if let Err(error) = group.catalog.make_indexes().await {
             group.tell(Severity::Warning, None, format!("queries over many files stay slow: {error}"));

@@ -5,8 +5,8 @@
 
 use crate::{
     api::{
-        Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node, RenameMode,
-        Seek, SetXattr, Watcher,
+        Allocate, Attributes, Caller, Changes, ConnectionId, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node,
+        RenameMode, Seek, SetXattr, Watcher,
     },
     error::FileError,
     file_stats::FileClass,
@@ -15,6 +15,7 @@ use crate::{
         aliases::Place as Names,
         orders::{NameOrder, NewSystemFile},
         paths,
+        replies::{Asked, Request, Row},
     },
     group::Group,
     mirror_sets::failure_groups,
@@ -25,11 +26,17 @@ type Result<T> = std::result::Result<T, FileError>;
 
 /// A front end's place in a group. Clones share it; it ends with the last of them.
 #[derive(Clone)]
-pub struct Session(Arc<Place>);
+pub struct Session {
+    place: Arc<Place>,
+    /// On behalf of a request that may be sent again.
+    row: Option<Row>,
+}
 
 struct Place {
     group: Arc<Group>,
     origin: Origin,
+    /// Of a mount.
+    connection: Option<ConnectionId>,
 }
 
 impl Drop for Place {
@@ -43,21 +50,60 @@ impl Session {
     #[must_use]
     pub fn new(group: Arc<Group>, watcher: Option<Arc<dyn Watcher>>) -> Self {
         let origin = group.files.attach(watcher);
-        Self(Arc::new(Place { group, origin }))
+        Self { place: Arc::new(Place { group, origin, connection: None }), row: None }
+    }
+
+    /// The front end of a mount: of a new one, or of one that the group was mounted to take over ([`Group::resume`]).
+    #[must_use]
+    pub fn of_mount(group: Arc<Group>, watcher: Arc<dyn Watcher>, connection: ConnectionId) -> Self {
+        let origin = group.files.attach_mount(watcher, connection);
+        Self { place: Arc::new(Place { group, origin, connection: Some(connection) }), row: None }
+    }
+
+    /// Begins a request of the mount's that must not be carried out twice (R12), to be kept until it was answered. `number`: the
+    /// kernel's for it; `resent`: an engine before this one may have carried it out.
+    #[must_use]
+    pub fn begin(&self, number: u64, resent: bool) -> Option<Request> {
+        self.group().files.begin(self.place.connection?, number, resent)
+    }
+
+    /// This session, on behalf of a request: what it changes first leaves the request's row.
+    #[must_use]
+    pub fn on_behalf_of(&self, request: &Request) -> Self {
+        Self { place: Arc::clone(&self.place), row: Some(request.row()) }
+    }
+
+    /// The kernel does not have a file that it was asked for ([`Watcher::still_holds`]).
+    pub fn does_not_hold(&self, node: Node) {
+        if let Some(connection) = self.place.connection {
+            self.group().files.does_not_hold(connection, node);
+        }
+    }
+
+    /// The mount is gone.
+    pub async fn end(&self) {
+        if let Some(connection) = self.place.connection {
+            // What is left is deleted by the next mount of the group.
+            let _ = self.group().files.end_mount(connection).await;
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        Asked { origin: self.place.origin, row: self.row }
     }
 
     /// The group's name, upper case.
     #[must_use]
     pub fn group_name(&self) -> &str {
-        &self.0.group.name
+        &self.place.group.name
     }
 
     pub(crate) fn origin(&self) -> Origin {
-        self.0.origin
+        self.place.origin
     }
 
     fn group(&self) -> &Group {
-        &self.0.group
+        &self.place.group
     }
 
     /// The file, if it has bytes.
@@ -83,7 +129,7 @@ impl Session {
 
     /// Others must not go on showing what they cached of a file.
     fn changed(&self, node: Node) {
-        self.group().files.invalidate(self.0.origin, &Invalidation::Node(node));
+        self.group().files.invalidate(self.place.origin, &Invalidation::Node(node));
     }
 
     /// Resolves one name. Handles neither `.` nor `..`.
@@ -125,7 +171,7 @@ impl Session {
                 return self.attributes(node).await;
             }
         }
-        self.group().files.change(self.0.origin, node, &changes).await
+        self.group().files.change(self.place.origin, node, &changes).await
     }
 
     /// Makes a file. `mode` has the permission bits after the umask; group and
@@ -141,13 +187,13 @@ impl Session {
         mode: u32,
         caller: Caller,
     ) -> Result<Attributes> {
-        self.group().files.create(self.0.origin, parent, name, new, mode, caller).await
+        self.group().files.create(self.asked(), parent, name, new, mode, caller).await
     }
 
     /// # Errors
     /// `Exists`, `TooManyLinks`, `NotPermitted` for a directory.
     pub async fn link(&self, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
-        self.group().files.link(self.0.origin, node, parent, name).await
+        self.group().files.link(self.asked(), node, parent, name).await
     }
 
     /// Removes a name that is not a directory's. The file stays while it is
@@ -156,19 +202,19 @@ impl Session {
     /// # Errors
     /// `NotFound`, `IsADirectory`.
     pub async fn unlink(&self, parent: Node, name: &[u8]) -> Result<()> {
-        self.group().files.unlink(self.0.origin, parent, name).await
+        self.group().files.unlink(self.asked(), parent, name).await
     }
 
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NotEmpty`.
     pub async fn remove_directory(&self, parent: Node, name: &[u8]) -> Result<()> {
-        self.group().files.remove_directory(self.0.origin, parent, name).await
+        self.group().files.remove_directory(self.asked(), parent, name).await
     }
 
     /// # Errors
     /// As `rename(2)`.
     pub async fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
-        self.group().files.rename(self.0.origin, from, to, mode).await
+        self.group().files.rename(self.asked(), from, to, mode).await
     }
 
     /// # Errors
@@ -297,13 +343,13 @@ impl Session {
     /// # Errors
     /// `Exists`, `NoAttribute`, `Range`.
     pub async fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
-        self.group().files.set_xattr(self.0.origin, node, name, value, mode).await
+        self.group().files.set_xattr(self.asked(), node, name, value, mode).await
     }
 
     /// # Errors
     /// `NoAttribute`.
     pub async fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<()> {
-        self.group().files.remove_xattr(self.0.origin, node, name).await
+        self.group().files.remove_xattr(self.asked(), node, name).await
     }
 
     fn names(&self, caller: Caller) -> Names {
@@ -311,7 +357,7 @@ impl Session {
         let membership = group.voters.current();
         let failure_groups = failure_groups(&membership);
         let (redundancy, group) = (membership.wanted, group.name.clone());
-        Names { origin: self.0.origin, group, redundancy, failure_groups, caller }
+        Names { origin: self.place.origin, group, redundancy, failure_groups, caller }
     }
 
     /// Carries out a DBA's statement on names or templates, all of it or nothing.

@@ -16,6 +16,7 @@ mod returning;
 mod scrubs;
 mod slots;
 mod stats;
+mod takeover;
 mod templates;
 mod volumes;
 mod zones;
@@ -33,7 +34,7 @@ use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
 use std::{sync::Arc, time::Duration};
 
 /// Makes a catalog what an engine of its first version would have made.
-const FIRST_VERSION: &str = "DROP TABLE template; DROP TABLE access_user; DROP TABLE access_group;
+const FIRST_VERSION: &str = "DROP TABLE reply; DROP TABLE template; DROP TABLE access_user; DROP TABLE access_group;
     DROP TABLE access_member; DROP TABLE volume; ALTER TABLE file DROP COLUMN said; ALTER TABLE file DROP COLUMN fine;
     ALTER TABLE entry DROP COLUMN system; ALTER TABLE extent DROP COLUMN mirrors;
     UPDATE file SET type = NULL; PRAGMA user_version = 1;";

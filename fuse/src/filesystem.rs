@@ -17,14 +17,19 @@
 //! - with `O_DIRECT`: straight to us, writes inside the file in parallel. The kernel sends no FSYNC after a
 //!   synchronous write, so the write itself is made durable before it is answered ([`DIRECT`] marks such a handle).
 //!
+//! What may not be done twice is done on behalf of its request ([`Files::once`]): creating, linking, unlinking, renaming, and extended
+//! attributes that must be new or must be there. The engine then knows a request that is sent again. All else is simply done
+//! again; why that does no harm is said in the engine's `files/replies.rs`.
+//!
 //! What ext4 has and this has not: access times that follow reads (they change by `utimensat` only), POSIX ACLs,
 //! `O_TMPFILE`, `RENAME_WHITEOUT`, collapse and insert in `fallocate`, `FS_IOC_*`, and `syncfs`, which Linux does
 //! not pass on to a FUSE file system: it returns at once, so use `fsync`.
 
 #[cfg(test)]
-use crate::memory::Session;
+use crate::memory::{Request, Session};
 use crate::{
     BlockOn,
+    handshake::Header,
     references::References,
     transfer::{Sink, Source, direct_open, no_space},
 };
@@ -35,14 +40,14 @@ use fuse_backend_rs::{
         ZeroCopyReader, ZeroCopyWriter,
     },
 };
-#[cfg(not(test))]
-use plinth_engine::session::Session;
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
     error::FileError,
     world::Timestamp,
 };
-use std::{ffi::CStr, future::Future, io, pin::pin, time::Duration};
+#[cfg(not(test))]
+use plinth_engine::{files::replies::Request, session::Session};
+use std::{cell::RefCell, ffi::CStr, future::Future, io, pin::pin, time::Duration};
 
 /// How long the kernel may believe what it was told. Notifications make it exact; this bounds the harm if one is lost.
 const VALID: Duration = Duration::from_secs(3600);
@@ -57,6 +62,27 @@ const COOKIE_BASE: u64 = 2;
 const BLOCK_SIZE: i64 = 4096;
 
 const NANOSECONDS: i64 = 1_000_000_000;
+
+thread_local! {
+    /// The request that this worker carries out, which the library does not pass on, and what the engine keeps of it until it is answered.
+    static CURRENT: RefCell<Option<(Header, Option<Request>)>> = const { RefCell::new(None) };
+}
+
+/// Until this is dropped, the thread carries out this request. To be dropped when it was answered.
+pub(crate) struct Current;
+
+impl Current {
+    pub fn new(header: Header) -> Self {
+        CURRENT.set(Some((header, None)));
+        Self
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        let _answered = CURRENT.take();
+    }
+}
 
 /// The group as the kernel asks for it.
 pub(crate) struct Files {
@@ -83,6 +109,46 @@ impl Files {
     /// The mount is gone: gives back what the kernel held.
     pub fn end(&self) {
         self.give_back(self.references.take_all().into_iter().collect());
+        let _ = self.run(async {
+            self.session.end().await;
+            Ok(())
+        });
+    }
+
+    /// The kernel does not have a file that it was asked for.
+    pub fn does_not_hold(&self, node: Node) {
+        self.session.does_not_hold(node);
+    }
+
+    /// Carries out the request unless that was done before: then `before` answers, given the file that was made or got a name.
+    fn once<T>(
+        &self,
+        carry_out: impl FnOnce(&Session) -> io::Result<T>,
+        before: impl FnOnce(Option<Node>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let header = CURRENT.with_borrow(|current| current.as_ref().map(|(header, _)| *header));
+        let begun = header.and_then(|header| self.session.begin(header.number(), header.is_resent()));
+        let Some(request) = begun else { return carry_out(&self.session) };
+        let done = request.done_before();
+        let session = self.session.on_behalf_of(&request);
+        // Until it is answered.
+        CURRENT.with_borrow_mut(|current| _ = current.as_mut().map(|(_, kept)| kept.replace(request)));
+        match done {
+            None => carry_out(&session),
+            Some(done) => before(done.node),
+        }
+    }
+
+    /// As [`Self::once`], for an answer that makes the kernel hold a file.
+    fn entry_once(&self, carry_out: impl FnOnce(&Session) -> io::Result<Attributes>) -> io::Result<Entry> {
+        // Of a file that is gone meanwhile the kernel hears that it is, and looks again.
+        let before = |node: Option<Node>| self.run(self.session.attributes(node.unwrap_or_default()));
+        Ok(self.entry(&self.once(carry_out, before)?))
+    }
+
+    /// As [`Self::once`], for an answer that says only that it was done.
+    fn done_once(&self, carry_out: impl FnOnce(&Session) -> io::Result<()>) -> io::Result<()> {
+        self.once(carry_out, |_| Ok(()))
     }
 
     fn give_back(&self, references: Vec<(Node, u64)>) {
@@ -113,8 +179,7 @@ impl Files {
     fn make(&self, context: &Context, parent: Node, name: &CStr, new: NewFile, mode: u32) -> io::Result<Entry> {
         let name = checked(name)?;
         let caller = Caller { uid: context.uid, gid: context.gid };
-        let made = self.run(self.session.create(parent, name, new, mode & 0o7777, caller))?;
-        Ok(self.entry(&made))
+        self.entry_once(|session| self.run(session.create(parent, name, new, mode & 0o7777, caller)))
     }
 
     /// Calls `add` with the entries after `offset`, `count` at a time, until it returns `false`. `.` and `..` come
@@ -307,10 +372,8 @@ impl FileSystem for Files {
     }
 
     fn batch_forget(&self, _: &Context, requests: Vec<(Node, u64)>) {
-        for (node, count) in &requests {
-            self.references.remove(*node, *count);
-        }
-        self.give_back(requests);
+        let counted = |(node, count): (Node, u64)| (node, self.references.remove(node, count));
+        self.give_back(requests.into_iter().map(counted).collect());
     }
 
     fn getattr(&self, _: &Context, node: Node, _: Option<u64>) -> io::Result<(stat64, Duration)> {
@@ -354,12 +417,12 @@ impl FileSystem for Files {
 
     fn unlink(&self, _: &Context, parent: Node, name: &CStr) -> io::Result<()> {
         let name = checked(name)?;
-        self.run(self.session.unlink(parent, name))
+        self.done_once(|session| self.run(session.unlink(parent, name)))
     }
 
     fn rmdir(&self, _: &Context, parent: Node, name: &CStr) -> io::Result<()> {
         let name = checked(name)?;
-        self.run(self.session.remove_directory(parent, name))
+        self.done_once(|session| self.run(session.remove_directory(parent, name)))
     }
 
     fn rename(
@@ -373,13 +436,12 @@ impl FileSystem for Files {
     ) -> io::Result<()> {
         let mode = rename_of(flags).ok_or_else(|| errno(libc::EINVAL))?;
         let (from_name, to_name) = (checked(from_name)?, checked(to_name)?);
-        self.run(self.session.rename((from, from_name), (to, to_name), mode))
+        self.done_once(|session| self.run(session.rename((from, from_name), (to, to_name), mode)))
     }
 
     fn link(&self, _: &Context, node: Node, parent: Node, name: &CStr) -> io::Result<Entry> {
         let name = checked(name)?;
-        let attributes = self.run(self.session.link(node, parent, name))?;
-        Ok(self.entry(&attributes))
+        self.entry_once(|session| self.run(session.link(node, parent, name)))
     }
 
     fn open(&self, _: &Context, _: Node, flags: u32, _: u32) -> io::Result<(Option<u64>, OpenOptions, Option<u32>)> {
@@ -505,7 +567,10 @@ impl FileSystem for Files {
             libc::XATTR_REPLACE => SetXattr::Replace,
             _ => return Err(errno(libc::EINVAL)),
         };
-        self.run(self.session.set_xattr(node, name, value, mode))
+        if mode == SetXattr::Any {
+            return self.run(self.session.set_xattr(node, name, value, mode));
+        }
+        self.done_once(|session| self.run(session.set_xattr(node, name, value, mode)))
     }
 
     fn getxattr(&self, _: &Context, node: Node, name: &CStr, size: u32) -> io::Result<GetxattrReply> {
@@ -534,7 +599,7 @@ impl FileSystem for Files {
 
     fn removexattr(&self, _: &Context, node: Node, name: &CStr) -> io::Result<()> {
         let name = checked_xattr(name)?;
-        self.run(self.session.remove_xattr(node, name))
+        self.done_once(|session| self.run(session.remove_xattr(node, name)))
     }
 
     /// The kernel opens directories itself once it has heard this.

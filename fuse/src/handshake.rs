@@ -82,6 +82,9 @@ const REQUEST_HEADER: usize = 40;
 const ANSWER_HEADER: usize = 16;
 const INIT_ANSWER: usize = 64;
 
+/// Set by the kernel in the number of a request that it sends again.
+const RESENT: u64 = 1 << 63;
+
 /// The part of a request's header that a worker needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -96,6 +99,16 @@ impl Header {
         (length as usize == request.len() && request.len() >= REQUEST_HEADER)
             .then_some(())
             .and_then(|()| Some(Self { opcode: u32_at(request, 4)?, unique: u64_at(request, 8)? }))
+    }
+
+    /// The request's number, the same however often it is sent.
+    pub fn number(&self) -> u64 {
+        self.unique & !RESENT
+    }
+
+    /// Whether the one that served before may have carried it out.
+    pub fn is_resent(&self) -> bool {
+        self.unique & RESENT != 0
     }
 
     pub fn wants_answer(&self) -> bool {

@@ -10,8 +10,11 @@
 //! 2. [`FrontEnd::serve`] starts workers. Each reads one request, runs it to its end, answers, reads the next.
 //! 3. `umount` makes the kernel answer ENODEV to every worker. The last one to leave gives back all references.
 //!
-//! A killed front end leaves the mount waiting, not broken: another process that has the device can serve it
-//! from where this one stopped. That is why nothing here is state that matters:
+//! A killed front end leaves the mount waiting, not broken: another process that has the device takes it over
+//! ([`FrontEnd::take_over`]) from where this one stopped. It first asks the kernel to send again what was read and not answered, and
+//! to look again at every name it has cached, because what this one had still to say about changes is lost. A front end that
+//! hands over on purpose ([`FrontEnd::hand_over`]) answers what it has begun; what its workers read after that they drop, and
+//! the kernel sends it again. That is why nothing here is state that matters:
 //!
 //! Invariants:
 //!
@@ -21,7 +24,8 @@
 //!   3. The memory that requests are read into and answers are made in is locked before the first read. A page
 //!      fault inside the kernel's copy, in a process that is being killed, would end the request with EIO.
 //!   4. A request never waits for a notification to the kernel (see watcher.rs).
-//!   5. While requests wait (for disks, for space, for voters), there is always one more worker to read the next,
+//!   5. A successor asks for what was not answered before it reads its first request; its predecessor's process is gone by then.
+//!   6. While requests wait (for disks, for space, for voters), there is always one more worker to read the next,
 //!      up to [`WORKERS_MAX`]: writes that must wait do not stop reads.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -38,7 +42,7 @@ mod tests;
 mod transfer;
 mod watcher;
 
-use filesystem::Files;
+use filesystem::{Current, Files};
 use fuse_backend_rs::{
     api::server::Server,
     transport::{FuseBuf, FuseDevWriter, Reader},
@@ -56,8 +60,9 @@ use std::{
     io,
     os::fd::{AsRawFd, OwnedFd},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 use watcher::Notifier;
 
@@ -89,6 +94,8 @@ struct Shared {
     /// Workers that are kept although idle.
     keep: usize,
     workers: Mutex<Workers>,
+    /// A worker has ended its request, or itself.
+    ended_one: Condvar,
 }
 
 #[derive(Default)]
@@ -98,19 +105,27 @@ struct Workers {
     idle: usize,
     /// The kernel ended the connection.
     ended: bool,
+    /// Another process is going to serve: no request is begun any more.
+    handed_over: bool,
     handles: Vec<JoinHandle<()>>,
 }
 
-/// Asks the kernel to send again what was read from `device` and not answered. For a successor: the process that
-/// served the device must be gone, and this comes before [`FrontEnd::serve`].
-///
-/// # Errors
-/// If the kernel is older than Linux 6.9, or the mount is gone.
-pub fn resend(device: &OwnedFd) -> io::Result<()> {
-    const RESEND: i32 = 7;
+/// Notifications without content.
+const RESEND: i32 = 7;
+const INCREASE_EPOCH: i32 = 8;
+
+fn notify(device: &OwnedFd, code: i32) -> io::Result<()> {
     // An answer to no request, with the code of the notification in place of the error.
-    rustix::io::write(device, &Header { opcode: 0, unique: 0 }.error(-RESEND))?;
+    rustix::io::write(device, &Header { opcode: 0, unique: 0 }.error(-code))?;
     Ok(())
+}
+
+/// How a front end ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    Unmounted,
+    /// Another process serves the mount.
+    HandedOver,
 }
 
 impl FrontEnd {
@@ -126,11 +141,41 @@ impl FrontEnd {
         block_on: BlockOn,
         threads: usize,
     ) -> io::Result<Self> {
+        Self::start(device, session, block_on, threads, false)
+    }
+
+    /// As [`Self::serve`], of a device that a process served that is gone.
+    ///
+    /// # Errors
+    /// As [`Self::serve`]; if the kernel is older than Linux 6.9, or the mount is gone. Another may try again then.
+    pub fn take_over(
+        device: OwnedFd,
+        session: impl FnOnce(Arc<dyn Watcher>) -> Session,
+        block_on: BlockOn,
+        threads: usize,
+    ) -> io::Result<Self> {
+        Self::start(device, session, block_on, threads, true)
+    }
+
+    fn start(
+        device: OwnedFd,
+        session: impl FnOnce(Arc<dyn Watcher>) -> Session,
+        block_on: BlockOn,
+        threads: usize,
+        takes_over: bool,
+    ) -> io::Result<Self> {
         let keep = threads.clamp(1, WORKERS_MAX);
         let ready = (0..keep).map(|_| Memory::new()).collect::<io::Result<Vec<_>>>()?;
         let device = Arc::new(device);
         let notifier = Notifier::start(Arc::clone(&device))?;
+        if takes_over {
+            notify(&device, RESEND).inspect_err(|_| notifier.stop())?;
+            // A kernel that does not know it (before Linux 6.16) believes names for as long as it was told to.
+            let _ = notify(&device, INCREASE_EPOCH);
+        }
         let files = Arc::new(Files::new(session(notifier.watcher()), block_on));
+        let asked = Arc::downgrade(&files);
+        notifier.tell(Box::new(move |node| asked.upgrade().into_iter().for_each(|files| files.does_not_hold(node))));
         let shared = Arc::new(Shared {
             server: Server::new(Arc::clone(&files)),
             files,
@@ -138,6 +183,7 @@ impl FrontEnd {
             notifier,
             keep,
             workers: Mutex::default(),
+            ended_one: Condvar::new(),
         });
         for memory in ready {
             if let Err(error) = shared.add_worker(Some(memory)) {
@@ -151,18 +197,31 @@ impl FrontEnd {
         Ok(Self { shared })
     }
 
-    /// Waits until the mount was unmounted, its last request answered and the way into the group closed.
-    pub fn join(self) {
+    /// Waits until the mount was unmounted, its last request answered and the way into the group closed; or until a mount that is
+    /// handed over has no worker any more.
+    pub fn join(&self) -> End {
         while let Some(handle) = { self.shared.lock().handles.pop() } {
             // A worker that panicked has said so, and nobody waits for what it did.
             let _ = handle.join();
         }
+        if self.shared.lock().handed_over { End::HandedOver } else { End::Unmounted }
     }
 
-    /// Whether the mount is gone.
+    /// Begins no request any more, and waits until those that have begun are answered, but not longer than `patience`. Whether they
+    /// all are. This process has to end then, for another to take over: also if they are not.
     #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.shared.lock().ended
+    pub fn hand_over(&self, patience: Duration) -> bool {
+        let began = Instant::now();
+        let mut workers = self.shared.lock();
+        workers.handed_over = true;
+        loop {
+            if workers.all == workers.idle {
+                return true;
+            }
+            let Some(left) = patience.checked_sub(began.elapsed()) else { return false };
+            let waited = self.shared.ended_one.wait_timeout(workers, left);
+            workers = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }
 
@@ -205,9 +264,14 @@ impl Shared {
     /// One worker's life.
     fn work(self: &Arc<Self>, mut memory: Memory) {
         while let Some(length) = self.next_request(&mut memory.request) {
-            self.took_one();
+            if !self.took_one() {
+                return;
+            }
             self.answer(&mut memory, length);
             let mut workers = self.lock();
+            if workers.handed_over {
+                return;
+            }
             if workers.idle >= self.keep.max(IDLE_MAX) {
                 return;
             }
@@ -222,6 +286,7 @@ impl Shared {
         let last = {
             let mut workers = self.lock();
             workers.all -= 1;
+            self.ended_one.notify_all();
             workers.ended && workers.all == 0
         };
         if last {
@@ -245,17 +310,21 @@ impl Shared {
         }
     }
 
-    /// Keeps invariant 5.
-    fn took_one(self: &Arc<Self>) {
+    /// Keeps invariant 6. False: the mount is handed over, and the request is the successor's.
+    fn took_one(self: &Arc<Self>) -> bool {
         let add = {
             let mut workers = self.lock();
             workers.idle -= 1;
+            if workers.handed_over {
+                return false;
+            }
             workers.idle == 0 && workers.all < WORKERS_MAX && !workers.ended
         };
         if add {
             // Without memory or threads, those there are must do: the next request waits a little.
             let _ = self.add_worker(None);
         }
+        true
     }
 
     fn answer(&self, memory: &mut Memory, length: usize) {
@@ -266,6 +335,7 @@ impl Shared {
             let _ = rustix::io::write(&*self.device, &reply);
             return;
         }
+        let _current = Current::new(header);
         let handled = Reader::<()>::from_fuse_buffer(FuseBuf::new(&mut memory.request[..length]))
             .and_then(|request| Ok((request, FuseDevWriter::<()>::new(device, &mut memory.answer[..])?)))
             .map_err(|error| error.to_string())

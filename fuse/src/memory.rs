@@ -10,6 +10,7 @@ use plinth_engine::{
         Seek, SetTime, SetXattr,
     },
     error::FileError,
+    files::replies::DoneBefore,
     world::Timestamp,
 };
 use std::{
@@ -45,10 +46,28 @@ pub struct State {
     pub writes: u64,
     /// Writes wait while a test holds this.
     pub gate: Arc<Mutex<()>>,
+    /// What was done for requests.
+    pub done: BTreeMap<u64, DoneBefore>,
+    /// Files that the kernel was said not to have.
+    pub not_held: Vec<Node>,
+    /// The mount is gone.
+    pub ended: bool,
 }
 
 #[derive(Clone)]
-pub struct Session(Arc<Mutex<State>>);
+pub struct Session(Arc<Mutex<State>>, Option<u64>);
+
+/// A request under way.
+pub struct Request {
+    number: u64,
+    before: Option<DoneBefore>,
+}
+
+impl Request {
+    pub fn done_before(&self) -> Option<DoneBefore> {
+        self.before
+    }
+}
 
 pub(crate) fn some_attributes() -> Attributes {
     let time = now();
@@ -206,7 +225,24 @@ impl Session {
     pub fn new() -> Self {
         let mut state = State { next: ROOT + 1, ..State::default() };
         state.files.insert(ROOT, File::new(some_attributes(), ROOT));
-        Self(Arc::new(Mutex::new(state)))
+        Self(Arc::new(Mutex::new(state)), None)
+    }
+    pub fn begin(&self, number: u64, resent: bool) -> Option<Request> {
+        let before = if resent { self.state().done.get(&number).copied() } else { None };
+        Some(Request { number, before })
+    }
+    pub fn on_behalf_of(&self, request: &Request) -> Self {
+        Self(Arc::clone(&self.0), Some(request.number))
+    }
+    pub fn does_not_hold(&self, node: Node) {
+        self.state().not_held.push(node);
+    }
+    pub async fn end(&self) {
+        self.state().ended = true;
+    }
+    /// What is done for a request is known from now on.
+    fn note(&self, state: &mut State, node: Option<Node>) {
+        self.1.map(|number| state.done.insert(number, DoneBefore { node }));
     }
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
@@ -294,6 +330,7 @@ impl Session {
         let node = attributes.node;
         state.files.insert(node, File { target, ..File::new(attributes.clone(), parent) });
         state.enter(parent, name, node)?;
+        self.note(&mut state, Some(node));
         Ok(attributes)
     }
     pub async fn link(&self, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
@@ -309,6 +346,7 @@ impl Session {
         attributes.changed = now();
         let attributes = attributes.clone();
         state.enter(parent, name, node)?;
+        self.note(&mut state, Some(node));
         Ok(attributes)
     }
     pub async fn unlink(&self, parent: Node, name: &[u8]) -> Result<()> {
@@ -318,6 +356,7 @@ impl Session {
             return Err(FileError::IsADirectory);
         }
         state.leave(parent, name)?;
+        self.note(&mut state, None);
         state.drop_link(node)
     }
     pub async fn remove_directory(&self, parent: Node, name: &[u8]) -> Result<()> {
@@ -327,6 +366,7 @@ impl Session {
             return Err(FileError::NotEmpty);
         }
         state.leave(parent, name)?;
+        self.note(&mut state, None);
         state.drop_link(node)
     }
     pub async fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {

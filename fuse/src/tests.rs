@@ -1,7 +1,8 @@
 //! The front end against the real kernel, on a group in memory. Needs root and `/dev/fuse`; says so and passes without.
 
 use crate::{
-    FrontEnd,
+    End, FrontEnd,
+    handshake::{self, Header},
     memory::Session,
     mount::{self, MountOptions},
 };
@@ -18,6 +19,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 /// A mount that goes with its test.
@@ -26,6 +28,7 @@ struct Mounted {
     front_end: Option<FrontEnd>,
     group: Session,
     watcher: Arc<dyn Watcher>,
+    device: OwnedFd,
 }
 
 /// The group in memory never waits.
@@ -50,13 +53,24 @@ fn serve(directory: &Path) -> Option<(FrontEnd, Session, Arc<dyn Watcher>)> {
 }
 
 fn serve_device(device: OwnedFd) -> (FrontEnd, Session, Arc<dyn Watcher>) {
-    let group = Session::new();
-    let kept = Mutex::new(None);
-    let session = |watcher| {
-        *kept.lock().unwrap() = Some(watcher);
-        group.clone()
+    start(FrontEnd::serve, device, Session::new())
+}
+
+fn take_over(device: OwnedFd, group: Session) -> (FrontEnd, Session, Arc<dyn Watcher>) {
+    start(FrontEnd::take_over, device, group)
+}
+
+type Start =
+    fn(OwnedFd, Box<dyn FnOnce(Arc<dyn Watcher>) -> Session>, crate::BlockOn, usize) -> std::io::Result<FrontEnd>;
+
+fn start(start: Start, device: OwnedFd, group: Session) -> (FrontEnd, Session, Arc<dyn Watcher>) {
+    let kept = Arc::new(Mutex::new(None));
+    let (keeper, ours) = (Arc::clone(&kept), group.clone());
+    let session = move |watcher| {
+        *keeper.lock().unwrap() = Some(watcher);
+        ours
     };
-    let front_end = FrontEnd::serve(device, session, Arc::new(block_on), 2).unwrap();
+    let front_end = start(device, Box::new(session), Arc::new(block_on), 2).unwrap();
     let watcher = kept.lock().unwrap().take().unwrap();
     (front_end, group, watcher)
 }
@@ -64,8 +78,12 @@ fn serve_device(device: OwnedFd) -> (FrontEnd, Session, Arc<dyn Watcher>) {
 impl Mounted {
     fn new() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let (front_end, group, watcher) = serve(directory.path())?;
-        Some(Self { directory, front_end: Some(front_end), group, watcher })
+        if !can_mount() {
+            return None;
+        }
+        let device = mount::mount("TEST", directory.path(), MountOptions::default()).unwrap();
+        let (front_end, group, watcher) = serve_device(device.try_clone().unwrap());
+        Some(Self { directory, front_end: Some(front_end), group, watcher, device })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -318,13 +336,116 @@ fn a_successor_answers_what_its_predecessor_took() {
         let mut taken = vec![0; 1 << 21];
         rustix::io::read(&device, &mut taken).unwrap();
         let held = device.try_clone().unwrap();
-        crate::resend(&device).unwrap();
-        let (front_end, ..) = serve_device(device);
+        let (front_end, ..) = take_over(device, Session::new());
         assert_eq!(program.join().unwrap(), ROOT);
         mount::unmount(directory.path(), false).unwrap();
         front_end.join();
         drop(held);
     });
+}
+
+const GETATTR: u32 = 3;
+const CREATE: u32 = 35;
+
+/// `fuse_out_header` and `fuse_attr_out`: a directory that everybody may use, believed for an hour.
+fn root_attributes(header: &Header) -> Vec<u8> {
+    let mut answer = header.error(0).to_vec();
+    answer.extend([3600_u64, 0, ROOT, 0, 0, 0, 0, 0].into_iter().flat_map(u64::to_ne_bytes));
+    answer.extend([0, 0, 0, 0o040_777, 2, 0, 0, 0, 4096, 0].into_iter().flat_map(u32::to_ne_bytes));
+    let length = (answer.len() as u32).to_ne_bytes();
+    answer[..4].copy_from_slice(&length);
+    answer
+}
+
+/// A server makes a file and dies before it answers. Its successor is sent the request again, and does not make the file again.
+#[test]
+fn what_was_done_and_not_answered_is_not_done_again() {
+    if !can_mount() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let device = mount::mount("TEST", directory.path(), MountOptions::default()).unwrap();
+    let mut bytes = vec![0; 1 << 21];
+    // The next request of a kind; all others are answered.
+    let mut taken = |opcode: u32| loop {
+        let length = rustix::io::read(&device, &mut bytes).unwrap();
+        let header = Header::parse(&bytes[..length]).unwrap();
+        if header.opcode == opcode {
+            return (header, bytes[..length].to_vec());
+        }
+        if header.opcode == GETATTR {
+            rustix::io::write(&device, &root_attributes(&header)).unwrap();
+        } else if header.wants_answer() {
+            rustix::io::write(&device, &header.error(libc::ENOENT)).unwrap();
+        }
+    };
+    std::thread::scope(|scope| {
+        let path = directory.path().join("a");
+        let program = scope.spawn(move || OpenOptions::new().write(true).create_new(true).open(path).map(drop));
+        let (init, request) = taken(handshake::INIT);
+        rustix::io::write(&device, &handshake::answer(&request, &init)).unwrap();
+        let (create, _) = taken(CREATE);
+        let group = Session::new();
+        let request = group.begin(create.number(), create.is_resent()).unwrap();
+        let predecessor = group.on_behalf_of(&request);
+        let caller = Caller { uid: 0, gid: 0 };
+        now_or_never(async { predecessor.create(ROOT, b"a", NewFile::Regular, 0o600, caller).await.unwrap() });
+        let (front_end, group, _) = take_over(device.try_clone().unwrap(), group);
+        program.join().unwrap().expect("it was made, once");
+        assert_eq!(group.count(), 2);
+        mount::unmount(directory.path(), false).unwrap();
+        assert_eq!(front_end.join(), End::Unmounted);
+    });
+}
+
+/// A front end that hands over begins nothing more. What its workers still read the kernel sends again, to the next one.
+#[test]
+fn what_comes_while_a_mount_is_handed_over_is_the_successors() {
+    let Some(mut mounted) = Mounted::new() else { return };
+    fs::write(mounted.path("a"), "bytes").unwrap();
+    let before = mounted.front_end.take().unwrap();
+    assert!(before.hand_over(Duration::from_secs(10)), "nothing is under way");
+    std::thread::scope(|scope| {
+        // More than there are workers: each gets one.
+        let programs: Vec<_> = (0..40)
+            .map(|i| {
+                scope.spawn({
+                    let path = mounted.path(&format!("new {i}"));
+                    move || OpenOptions::new().write(true).create_new(true).open(path).map(drop)
+                })
+            })
+            .collect();
+        assert_eq!(before.join(), End::HandedOver);
+        assert_eq!((mounted.group.count(), mounted.group.state().ended), (2, false));
+        let (front_end, ..) = take_over(mounted.device.try_clone().unwrap(), mounted.group.clone());
+        mounted.front_end = Some(front_end);
+        programs.into_iter().for_each(|program| program.join().unwrap().unwrap());
+    });
+    assert_eq!(mounted.group.count(), 42);
+    mounted.unmount();
+    assert!(mounted.group.state().ended);
+}
+
+/// Whether the kernel has a file that has no name is not counted but asked.
+#[test]
+fn the_kernel_says_which_files_it_does_not_have() {
+    let Some(mut mounted) = Mounted::new() else { return };
+    let path = mounted.path("a");
+    let file = File::create(&path).unwrap();
+    let node = file.metadata().unwrap().ino();
+    fs::remove_file(&path).unwrap();
+    let not_held = |node| mounted.group.state().not_held.contains(&node);
+    mounted.watcher.still_holds(node);
+    mounted.watcher.still_holds(node + 1000);
+    wait_until(|| not_held(node + 1000));
+    // They are asked in the order of their numbers.
+    assert!(!not_held(node));
+    drop(file);
+    wait_until(|| {
+        mounted.watcher.still_holds(node);
+        not_held(node)
+    });
+    mounted.unmount();
 }
 
 /// For the POSIX suites, by hand: serves `PLINTH_FUSE_DIRECTORY` until it is unmounted.

@@ -9,6 +9,9 @@
 //! The same locks make it exact: an answer with the old state that is under way while the kernel is told ends
 //! first, and what it brought is dropped too.
 //!
+//! The same thread asks the kernel whether it has a file, where nobody can count ([`Watcher::still_holds`]): a notification that
+//! drops nothing but attributes is refused for a file that the kernel does not have.
+//!
 //! A word that is already waiting is not put twice, so the set is bounded by what differs, not by how often it changed.
 
 use plinth_engine::api::{Invalidation, Node, Watcher};
@@ -17,7 +20,7 @@ use std::{
     collections::BTreeSet,
     io,
     os::fd::OwnedFd,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
 };
 
@@ -26,9 +29,14 @@ const INVAL_ENTRY: i32 = 3;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Word {
+    /// Is there such a file? First, so that no stream of others keeps it waiting.
+    Held(Node),
     Node(Node),
     Entry(Node, Vec<u8>),
 }
+
+/// Who hears that the kernel does not have a file.
+type NotHeld = Box<dyn Fn(Node) + Send + Sync>;
 
 #[derive(Default)]
 struct Waiting {
@@ -40,6 +48,7 @@ struct Waiting {
 struct Queue {
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    not_held: OnceLock<NotHeld>,
 }
 
 /// The thread that tells the kernel.
@@ -54,6 +63,7 @@ impl Notifier {
         thread::Builder::new().name("fuse-notify".into()).spawn(move || {
             while let Some(word) = ours.next() {
                 match rustix::io::write(&*device, &message(&word)) {
+                    Err(Errno::NOENT) if matches!(word, Word::Held(_)) => ours.tell_not_held(&word),
                     // ENOENT: the kernel does not have it cached.
                     Ok(_) | Err(Errno::NOENT | Errno::INTR | Errno::AGAIN | Errno::NOTDIR | Errno::NOTEMPTY) => {}
                     // ENODEV: unmounted.
@@ -67,6 +77,11 @@ impl Notifier {
 
     pub fn watcher(&self) -> Arc<dyn Watcher> {
         Arc::clone(&self.queue) as Arc<dyn Watcher>
+    }
+
+    /// Whom to tell of files that the kernel does not have.
+    pub fn tell(&self, not_held: NotHeld) {
+        let _ = self.queue.not_held.set(not_held);
     }
 
     /// The thread ends when it is idle, or when its present notification does.
@@ -90,6 +105,12 @@ impl Queue {
                 return Some(word);
             }
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn tell_not_held(&self, word: &Word) {
+        if let (Word::Held(node), Some(not_held)) = (word, self.not_held.get()) {
+            not_held(*node);
         }
     }
 
@@ -119,6 +140,14 @@ impl Watcher for Queue {
         }
         self.changed.notify_all();
     }
+
+    fn still_holds(&self, node: Node) {
+        let mut waiting = self.lock();
+        if !waiting.end {
+            waiting.words.insert(Word::Held(node));
+            self.changed.notify_all();
+        }
+    }
 }
 
 /// `fuse_out_header`, whose error field holds the code of the notification, and what that takes.
@@ -126,6 +155,8 @@ fn message(word: &Word) -> Vec<u8> {
     let (code, body) = match word {
         // Node, offset and length; 0 and 0 mean attributes and all pages.
         Word::Node(node) => (INVAL_INODE, [node.to_ne_bytes(), [0; 8], [0; 8]].concat()),
+        // No page is behind a negative offset.
+        Word::Held(node) => (INVAL_INODE, [node.to_ne_bytes(), (-1_i64).to_ne_bytes(), [0; 8]].concat()),
         Word::Entry(parent, name) => {
             let mut body = parent.to_ne_bytes().to_vec();
             body.extend((name.len() as u32).to_ne_bytes());
@@ -161,12 +192,23 @@ mod tests {
     }
 
     #[test]
+    fn a_question_is_not_kept_waiting() {
+        let queue = Queue::default();
+        queue.invalidate(&Invalidation::Node(5));
+        queue.still_holds(7);
+        assert_eq!(queue.next(), Some(Word::Held(7)));
+        assert_eq!(queue.next(), Some(Word::Node(5)));
+    }
+
+    #[test]
     fn messages_have_the_protocols_layout() {
         let node = message(&Word::Node(9));
         assert_eq!(node.len(), 40);
         assert_eq!(node[0..4], 40_u32.to_ne_bytes());
         assert_eq!(node[4..8], INVAL_INODE.to_ne_bytes());
         assert_eq!(node[16..24], 9_u64.to_ne_bytes());
+        let held = message(&Word::Held(9));
+        assert_eq!((held.len(), &held[24..32]), (40, &[255; 8][..]));
         let entry = message(&Word::Entry(1, b"ab".to_vec()));
         assert_eq!(entry.len(), 16 + 16 + 3);
         assert_eq!(entry[24..28], 2_u32.to_ne_bytes());

@@ -24,7 +24,7 @@ use std::{
 };
 
 /// The version of the messages. A change that the other side would misread makes it one more.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// The longest head, in bytes: a statement and its answer, a `CREATE DISKGROUP` of ten thousand disks.
 const HEAD_MAX: usize = 8 << 20;

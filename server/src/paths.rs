@@ -5,6 +5,7 @@
 //!        control.sock         our own commands       as the former
 //!        plinth.pid           held locked by the instance
 //!        engine.NAME.sock     one engine             0600
+//!        next.NAME.sock       one that waits to become it
 //!        engine.NAME.pid      held locked by the engine
 //!        engine.NAME.log      what it printed
 //!        nbd.NAME.sock        its exports            0600, or wider if others may use them
@@ -75,6 +76,12 @@ impl Paths {
     #[must_use]
     pub fn engine(&self, group: &str) -> PathBuf {
         self.dir.join(format!("engine.{group}.sock"))
+    }
+
+    /// Of an engine that waits for the end of the one that runs.
+    #[must_use]
+    pub fn successor(&self, group: &str) -> PathBuf {
+        self.dir.join(format!("next.{group}.sock"))
     }
 
     /// Where NBD clients find what a group exports, unless somebody says otherwise.

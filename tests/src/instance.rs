@@ -1,6 +1,6 @@
 //! An instance of its own for each test: directory, disks, `plinth serve`, mounts.
 
-use crate::{FaultDisk, Finished, LoopDisk, SlowDisk, binary, command, need_root, wait_for};
+use crate::{FaultDisk, Finished, LoopDisk, Manager, SlowDisk, binary, command, manager::Starter, need_root, wait_for};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -20,6 +20,7 @@ pub struct Instance {
     program: PathBuf,
     environment: Vec<(String, String)>,
     server: Option<Child>,
+    starter: Option<Starter>,
     faulty: Vec<FaultDisk>,
     loops: Vec<LoopDisk>,
     slow: Vec<SlowDisk>,
@@ -39,12 +40,25 @@ impl Instance {
         Self::of(binary(), if io == "auto" { &[] } else { &environment })
     }
 
+    /// As a service of a manager that keeps descriptors.
+    ///
+    /// # Panics
+    /// If it does not come up.
+    #[must_use]
+    pub fn under(manager: &Manager) -> Self {
+        Self::started(binary(), &[], Some(manager.wrap()))
+    }
+
     /// Of another build, or with something in its environment.
     ///
     /// # Panics
     /// If it does not come up.
     #[must_use]
     pub fn of(program: PathBuf, environment: &[(&str, &str)]) -> Self {
+        Self::started(program, environment, None)
+    }
+
+    fn started(program: PathBuf, environment: &[(&str, &str)], starter: Option<Starter>) -> Self {
         need_root();
         let mut builder = tempfile::Builder::new();
         builder.prefix("plinth-test.");
@@ -60,7 +74,7 @@ impl Instance {
         }
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let (faulty, loops, slow) = (Vec::new(), Vec::new(), Vec::new());
-        let mut instance = Self { home, program, environment, server: None, faulty, loops, slow };
+        let mut instance = Self { home, program, environment, server: None, starter, faulty, loops, slow };
         instance.start();
         instance
     }
@@ -80,7 +94,10 @@ impl Instance {
     pub fn start_with(&mut self, arguments: &[&str]) {
         assert!(self.server.is_none(), "the instance runs already");
         let log = fs::File::options().create(true).append(true).open(self.path("serve.log")).expect("log");
-        let mut command = Command::new(&self.program);
+        let (mut command, _passed) = match &self.starter {
+            Some(starter) => starter.command(&self.program),
+            None => (Command::new(&self.program), Vec::new()),
+        };
         command
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .args(["serve", "--dir"])
@@ -337,6 +354,17 @@ impl Instance {
     #[track_caller]
     pub fn kill_engine(&self, group: &str) {
         kill(self.engine(group).unwrap_or_else(|| panic!("no engine of {group} runs")));
+    }
+
+    /// Sends a signal to the engine of a group.
+    ///
+    /// # Panics
+    /// If none runs.
+    #[track_caller]
+    pub fn signal_engine(&self, group: &str, signal: rustix::process::Signal) {
+        let pid = self.engine(group).unwrap_or_else(|| panic!("no engine of {group} runs"));
+        let pid = rustix::process::Pid::from_raw(pid).expect("a process id");
+        rustix::process::kill_process(pid, signal).expect("a signal");
     }
 
     /// `kill -9` to the instance, and to nothing else.

@@ -8,6 +8,7 @@
 //!   [`LoopDisk`]   a block device over a file, with the sector size one likes
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
 //!   [`Blocks`]     a file whose every 4 KiB block says what it is, so that its mirrors can be found on the disks
+//!   [`Manager`]    a service manager that keeps an instance's descriptors over its end
 //!   [`Host`]       mounts and a boot of its own, to lose power on
 //!   [`recorder::Recorder`], [`replay::Replay`]   disks that record what they are told, and what they may hold after
 //!                  a loss of power at any point of that; [`loads`] is what is written meanwhile
@@ -27,6 +28,7 @@ mod host;
 mod image;
 mod instance;
 pub mod loads;
+mod manager;
 mod network;
 mod postgres;
 pub mod recorder;
@@ -39,6 +41,7 @@ pub use disks::{FaultDisk, LoopDisk};
 pub use host::{Host, Memory};
 pub use image::Image;
 pub use instance::{Instance, Row};
+pub use manager::Manager;
 pub use network::Authority;
 pub use postgres::{Bench, Postgres, Running};
 pub use slow::SlowDisk;

@@ -68,7 +68,7 @@ const SCHEMA: &str = include_str!("schema.sql");
 const VIEWS: &str = concat!(include_str!("views.sql"), include_str!("views_stats.sql"));
 
 /// The version of the schema, in the database's `user_version`. A later one is refused, an earlier one is brought up to date.
-pub const SCHEMA_VERSION: i64 = 2;
+pub const SCHEMA_VERSION: i64 = 3;
 /// `application_id` of the database: "PLTH".
 const APPLICATION: i64 = 0x504c_5448;
 /// Threads for the engine's own reads, and for statements of people.

@@ -1,4 +1,4 @@
--- The catalog of a disk group. Version 2 (`user_version`).
+-- The catalog of a disk group. Version 3 (`user_version`).
 -- Catalogs of earlier versions become like this one when they are opened: upgrade.rs.
 --
 -- Times are nanoseconds since 1970, sizes bytes, unless a comment says otherwise.
@@ -144,3 +144,13 @@ CREATE TABLE volume (
     enabled        INTEGER NOT NULL DEFAULT 1,
     complete       INTEGER NOT NULL DEFAULT 0 -- 0: it is being made or dropped, and goes at the next mount
 );
+
+-- What was done for requests that may be sent again: `files/replies.rs`.
+CREATE TABLE reply (
+    connection INTEGER NOT NULL,      -- of a mount
+    slot       INTEGER NOT NULL,      -- a later request writes over it when this one was answered
+    request    INTEGER NOT NULL,      -- the kernel's number for it
+    node       INTEGER,               -- the file that was made, or got a name
+    sequence   INTEGER NOT NULL,      -- of two the higher was begun later
+    PRIMARY KEY (connection, slot)
+) WITHOUT ROWID;

@@ -14,7 +14,7 @@ use crate::error::FileError;
 use rusqlite::Connection;
 
 /// What leads from version `index + 1` to the next one.
-const STEPS: [&str; 1] = [include_str!("upgrade/2.sql")];
+const STEPS: [&str; 2] = [include_str!("upgrade/2.sql"), include_str!("upgrade/3.sql")];
 
 const _: () = assert!(STEPS.len() as i64 + 1 == SCHEMA_VERSION);
 

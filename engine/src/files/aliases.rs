@@ -346,7 +346,7 @@ impl Files {
     async fn follow(&self, origin: Origin, removed: Removed) -> Result<()> {
         removed.told.iter().for_each(|what| self.invalidate(origin, what));
         for node in removed.gone {
-            self.reap(node).await?;
+            self.let_go(node).await?;
         }
         Ok(())
     }

@@ -21,7 +21,7 @@
 //!
 //! ```text
 //!   named --last name goes--> orphan (links 0, its row stays) --last reference goes--> released, row deleted
-//!                               \--engine dies--> orphan --mount without a front end to resume--> released
+//!                               \--engine dies--> orphan --no mount that is taken over holds it (holders.rs)--> released
 //! ```
 //!
 //! Invariants:
@@ -32,9 +32,11 @@
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
 pub mod aliases;
+mod holders;
 mod names;
 pub mod orders;
 pub mod paths;
+pub mod replies;
 mod templates;
 #[cfg(test)]
 mod tests;
@@ -42,7 +44,7 @@ pub mod types;
 mod xattrs;
 
 use crate::{
-    api::{Attributes, Invalidation, Kind, Node, ROOT, Watcher},
+    api::{Attributes, ConnectionId, Invalidation, Kind, Node, ROOT, Watcher},
     catalog::{Catalog, CommitNumber},
     error::FileError,
     extents::FileData,
@@ -220,6 +222,11 @@ struct Cache {
     barrier: u64,
     references: BTreeMap<Node, u64>,
     orphans: BTreeSet<Node>,
+    /// Mounts that an engine before this one served.
+    heirs: BTreeMap<ConnectionId, holders::Heir>,
+    /// Orphans that a task releases, and whether there is one.
+    to_reap: BTreeSet<Node>,
+    is_reaping: bool,
 }
 
 /// The files of a mounted group. See the module's description.
@@ -229,6 +236,7 @@ pub struct Files {
     data: Arc<dyn Data>,
     cache: Mutex<Cache>,
     watchers: Mutex<BTreeMap<Origin, Arc<dyn Watcher>>>,
+    replies: replies::Replies,
     origins: AtomicU64,
     /// Permission bits that new regular files do not get.
     creation_mask: AtomicU32,
@@ -328,6 +336,7 @@ impl Files {
             data,
             cache: Mutex::new(Cache { orphans, ..Cache::default() }),
             watchers: Mutex::default(),
+            replies: replies::Replies::default(),
             origins: AtomicU64::new(1),
             creation_mask: AtomicU32::new(0),
             this: this.clone(),
@@ -474,11 +483,11 @@ impl Files {
         };
         if orphan {
             // What fails here is found again at the next mount.
-            let _ = self.reap(node).await;
+            let _ = self.let_go(node).await;
         }
     }
 
-    /// Releases every file that has no name and that nobody remembers: what an engine
+    /// Releases every file that has no name and that nobody can hold: what an engine
     /// left behind that no front end resumes.
     ///
     /// # Errors
@@ -498,7 +507,7 @@ impl Files {
             let job = move |connection: &Connection| {
                 let held = {
                     let cache = lock(&files.cache);
-                    cache.references.contains_key(&node) || !cache.orphans.contains(&node)
+                    cache.may_be_held(node) || !cache.orphans.contains(&node)
                 };
                 if held { Ok(None) } else { files.release_in(connection, node).map(Some) }
             };
@@ -521,6 +530,7 @@ impl Files {
             let mut cache = lock(&self.cache);
             cache.files.remove(&node);
             cache.orphans.remove(&node);
+            cache.forget_holders(node);
             if let Some(gone) = cache.directories.remove(&node) {
                 cache.name_count -= gone.names.len();
             }

@@ -9,7 +9,7 @@
 
 mod owners;
 
-use super::{File, Files, Origin, Released, Result, load, lock};
+use super::{File, Files, Released, Result, load, lock, replies::Asked};
 use crate::{
     api::{
         Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node, ROOT, RenameMode,
@@ -384,7 +384,7 @@ impl<'a> Edits<'a> {
         let remembered = gone.is_some_and(|node| {
             let mut cache = lock(&self.files.cache);
             cache.orphans.insert(node);
-            cache.references.contains_key(&node)
+            cache.may_be_held(node)
         });
         let released = match gone {
             Some(node) if !remembered => match self.files.release_in(self.connection, node) {
@@ -509,13 +509,14 @@ impl Files {
     /// `Exists`, `NotADirectory`, `NotFound` for a removed directory, `TooManyLinks`, `NoSpace`, or a bad name.
     pub async fn create(
         &self,
-        origin: Origin,
+        asked: impl Into<Asked>,
         parent: Node,
         name: &[u8],
         new: NewFile,
         mode: u32,
         caller: Caller,
     ) -> Result<Attributes> {
+        let asked = asked.into();
         check_name(name)?;
         match &new {
             NewFile::Symlink { target } if target.is_empty() => return Err(FileError::NotFound),
@@ -532,11 +533,12 @@ impl Files {
             let mut edits = Edits::new(&files, connection);
             let made = Made { new, mode, caller, now, said: None, system: false };
             let attributes = edits.make(parent, &name, made)?;
+            asked.record(connection, Some(attributes.node))?;
             edits.apply(None)?;
             Ok(attributes)
         };
         let (attributes, _) = self.catalog.write(false, job).await?;
-        self.invalidate(origin, &entry);
+        self.invalidate(asked.origin, &entry);
         Ok(attributes)
     }
 
@@ -544,7 +546,8 @@ impl Files {
     ///
     /// # Errors
     /// `NotPermitted` for a directory, `Exists`, `TooManyLinks`, `NotFound` for a file without names.
-    pub async fn link(&self, origin: Origin, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
+    pub async fn link(&self, asked: impl Into<Asked>, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
+        let asked = asked.into();
         check_name(name)?;
         let (files, name) = (self.strong(), name.to_vec());
         let entry = Invalidation::Entry { parent, name: name.clone() };
@@ -566,12 +569,13 @@ impl Files {
             }
             put_entry(connection, parent, &name, node, after.kind)?;
             edits.name(parent, &name, Some((node, after.kind)));
+            asked.record(connection, Some(node))?;
             edits.apply(None)?;
             Ok(after)
         };
         let (attributes, _) = self.catalog.write(false, job).await?;
-        self.invalidate(origin, &entry);
-        self.invalidate(origin, &Invalidation::Node(node));
+        self.invalidate(asked.origin, &entry);
+        self.invalidate(asked.origin, &Invalidation::Node(node));
         Ok(attributes)
     }
 
@@ -579,19 +583,19 @@ impl Files {
     ///
     /// # Errors
     /// `NotFound`, `IsADirectory`, `NotADirectory`.
-    pub async fn unlink(&self, origin: Origin, parent: Node, name: &[u8]) -> Result<()> {
-        self.remove(origin, parent, name, false).await
+    pub async fn unlink(&self, asked: impl Into<Asked>, parent: Node, name: &[u8]) -> Result<()> {
+        self.remove(asked.into(), parent, name, false).await
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NotEmpty`.
-    pub async fn remove_directory(&self, origin: Origin, parent: Node, name: &[u8]) -> Result<()> {
-        self.remove(origin, parent, name, true).await
+    pub async fn remove_directory(&self, asked: impl Into<Asked>, parent: Node, name: &[u8]) -> Result<()> {
+        self.remove(asked.into(), parent, name, true).await
     }
 
-    async fn remove(&self, origin: Origin, parent: Node, name: &[u8], directory: bool) -> Result<()> {
+    async fn remove(&self, asked: Asked, parent: Node, name: &[u8], directory: bool) -> Result<()> {
         if name.len() > NAME_MAX {
             return Err(FileError::NameTooLong);
         }
@@ -612,22 +616,27 @@ impl Files {
             drop_entry(connection, parent, &name)?;
             edits.name(parent, &name, None);
             let last = edits.unlink(node, now)?;
+            asked.record(connection, None)?;
             let released = edits.apply(last.then_some(node))?;
-            Ok((node, released))
+            Ok((node, last, released))
         };
-        let ((node, released), commit) = self.catalog.release(false, job).await?;
-        self.invalidate(origin, &entry);
-        self.invalidate(origin, &Invalidation::Node(node));
-        self.finish(released, commit).await
+        let ((node, last, released), commit) = self.catalog.release(false, job).await?;
+        self.invalidate(asked.origin, &entry);
+        self.invalidate(asked.origin, &Invalidation::Node(node));
+        self.finish(released, last.then_some(node), commit).await
     }
 
-    /// After a commit that released a file, or a part of it.
-    async fn finish(&self, released: Option<(Node, Released)>, commit: CommitNumber) -> Result<()> {
-        if let Some((node, released)) = released {
-            (released.then)(commit);
-            if !released.done {
-                self.reap(node).await?;
+    /// After a commit that took the last name of `gone`, and released it or a part of it, unless somebody may hold it.
+    async fn finish(&self, released: Option<(Node, Released)>, gone: Option<Node>, commit: CommitNumber) -> Result<()> {
+        match (released, gone) {
+            (Some((node, released)), _) => {
+                (released.then)(commit);
+                if !released.done {
+                    self.reap(node).await?;
+                }
             }
+            (None, Some(node)) if self.is_uncounted(node) => self.let_go(node).await?,
+            (None, _) => {}
         }
         Ok(())
     }
@@ -636,7 +645,14 @@ impl Files {
     ///
     /// # Errors
     /// As `renameat2`: `NotFound`, `Exists`, `NotEmpty`, `IsADirectory`, `NotADirectory`, `Invalid`, `TooManyLinks`.
-    pub async fn rename(&self, origin: Origin, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+    pub async fn rename(
+        &self,
+        asked: impl Into<Asked>,
+        from: (Node, &[u8]),
+        to: (Node, &[u8]),
+        mode: RenameMode,
+    ) -> Result<()> {
+        let asked = asked.into();
         check_name(from.1)?;
         check_name(to.1)?;
         let (from, to) = ((from.0, from.1.to_vec()), (to.0, to.1.to_vec()));
@@ -654,7 +670,7 @@ impl Files {
             let (nodes, gone) = match (mode, target) {
                 (RenameMode::NoReplace, Some(_)) => return Err(FileError::Exists),
                 (RenameMode::Exchange, None) => return Err(FileError::NotFound),
-                (_, Some(target)) if target.0 == source.0 => return Ok((Vec::new(), None)),
+                (_, Some(target)) if target.0 == source.0 => return Ok((Vec::new(), None, None)),
                 (RenameMode::Exchange, Some(target)) => {
                     change.exchange(&mut edits, target)?;
                     (vec![source.0, target.0], None)
@@ -676,20 +692,21 @@ impl Files {
                 edits.edit(node)?.file_type = file_type;
             }
             edits.edit(source.0)?.changed = now;
+            asked.record(connection, None)?;
             let released = edits.apply(gone)?;
-            Ok((nodes, released))
+            Ok((nodes, gone, released))
         };
-        let ((nodes, released), commit) = self.catalog.write(false, job).await?;
-        entries.iter().for_each(|entry| self.invalidate(origin, entry));
-        nodes.into_iter().for_each(|node| self.invalidate(origin, &Invalidation::Node(node)));
-        self.finish(released, commit).await
+        let ((nodes, gone, released), commit) = self.catalog.write(false, job).await?;
+        entries.iter().for_each(|entry| self.invalidate(asked.origin, entry));
+        nodes.into_iter().for_each(|node| self.invalidate(asked.origin, &Invalidation::Node(node)));
+        self.finish(released, gone, commit).await
     }
 
     /// Changes attributes other than the size. Returns them all.
     ///
     /// # Errors
     /// `Stale`, or what the catalog says.
-    pub async fn change(&self, origin: Origin, node: Node, changes: &Changes) -> Result<Attributes> {
+    pub async fn change(&self, origin: super::Origin, node: Node, changes: &Changes) -> Result<Attributes> {
         let (files, changes) = (self.strong(), changes.clone());
         let job = move |connection: &Connection| {
             let now = files.world.now();

@@ -157,6 +157,8 @@ macro_rules! refused {
     };
 }
 
+mod takeover;
+
 #[test]
 fn files_are_made_found_and_removed() {
     let f = Fixture::new();

@@ -3,7 +3,7 @@
 //! The kernel asks for `security.capability` before writes, so "there are none"
 //! has to be as cheap as a look.
 
-use super::{File, Files, Origin, Result, Xattrs, load, lock};
+use super::{File, Files, Result, Xattrs, load, lock, replies::Asked};
 use crate::{
     api::{Invalidation, NAME_MAX, Node, SetXattr, XATTR_MAX},
     catalog::CommitNumber,
@@ -62,7 +62,15 @@ impl Files {
 
     /// # Errors
     /// `Exists` or `NoAttribute` as `mode` asks, `Range` if it is too long, `NoSpace` if there are too many.
-    pub async fn set_xattr(&self, origin: Origin, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
+    pub async fn set_xattr(
+        &self,
+        asked: impl Into<Asked>,
+        node: Node,
+        name: &[u8],
+        value: &[u8],
+        mode: SetXattr,
+    ) -> Result<()> {
+        let asked = asked.into();
         check_name(name)?;
         if value.len() > XATTR_MAX {
             return Err(FileError::Range);
@@ -83,16 +91,18 @@ impl Files {
             if all.keys().map(|name| name.len() + 1).sum::<usize>() > XATTR_MAX {
                 return Err(FileError::NoSpace);
             }
+            asked.record(connection, None)?;
             files.xattrs_changed(connection, node, all)
         };
         self.catalog.write(false, job).await?;
-        self.invalidate(origin, &Invalidation::Node(node));
+        self.invalidate(asked.origin, &Invalidation::Node(node));
         Ok(())
     }
 
     /// # Errors
     /// `NoAttribute`.
-    pub async fn remove_xattr(&self, origin: Origin, node: Node, name: &[u8]) -> Result<()> {
+    pub async fn remove_xattr(&self, asked: impl Into<Asked>, node: Node, name: &[u8]) -> Result<()> {
+        let asked = asked.into();
         check_name(name)?;
         self.get(node).await?;
         let (files, name) = (self.strong(), name.to_vec());
@@ -104,10 +114,11 @@ impl Files {
             connection
                 .prepare_cached("DELETE FROM xattr WHERE node = ?1 AND name = ?2")?
                 .execute(params![node.cast_signed(), name])?;
+            asked.record(connection, None)?;
             files.xattrs_changed(connection, node, all)
         };
         self.catalog.release(false, job).await?;
-        self.invalidate(origin, &Invalidation::Node(node));
+        self.invalidate(asked.origin, &Invalidation::Node(node));
         Ok(())
     }
 

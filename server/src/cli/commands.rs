@@ -7,7 +7,7 @@ use super::{
     Result, access, backup, check,
     context::{Context, Run},
     cp, disks, extents, files, groups, iostat, lists, ls, manual, mounts, names, nbd, open, setup, sql, templates, top,
-    volumes,
+    upgrade, volumes,
 };
 use clap::Subcommand;
 
@@ -59,6 +59,7 @@ table! {
         Check(check::Check),
         Mount(mounts::Mount),
         Umount(mounts::Umount),
+        Upgrade(upgrade::Upgrade),
         Rebal(disks::Rebal),
         Lsop(lists::Lsop),
         MdBackup(backup::MdBackup),

@@ -33,6 +33,7 @@ mod sql;
 pub mod table;
 mod templates;
 mod top;
+mod upgrade;
 mod volumes;
 mod watch;
 mod xml;
@@ -141,6 +142,9 @@ enum Command {
         diskstring: String,
         #[arg(long, default_value = "auto")]
         io: IoChoice,
+        /// Another engine of the group is going to hand over.
+        #[arg(long)]
+        successor: bool,
     },
     #[command(flatten)]
     Verb(Verb),
@@ -210,9 +214,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
                 io: io.unwrap_or_default(),
             }));
         }
-        Command::Engine { state, group, diskstring, io } => {
+        Command::Engine { state, group, diskstring, io, successor } => {
             let paths = Paths::new(&dir, Some(&state));
-            return Ok(engine::run(engine::Options { paths, group, diskstring, io }));
+            return Ok(engine::run(engine::Options { paths, group, diskstring, io, is_successor: successor }));
         }
         Command::Shutdown { force } => Client::connect(&paths)?.shut_down(force)?,
         Command::Dump { disk, place } => dump::dump(&disk, &place)?,

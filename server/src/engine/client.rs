@@ -1,15 +1,20 @@
 //! The other end of an engine's socket.
 
 use super::exports::Export;
-use super::protocol::{Answer, FileInfo, ListEntry, NAME, Notice, Request, Status};
+use super::protocol::{Answer, FileInfo, How, ListEntry, NAME, Notice, Request, Status};
 use crate::{frames::Frames, paths::Paths};
 use plinth_engine::{
     admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
+    api::ConnectionId,
     files::orders::NewSystemFile,
     rows::decode_rows,
 };
-use rustix::fd::BorrowedFd;
-use std::{io, path::PathBuf, time::Duration};
+use rustix::fd::{BorrowedFd, OwnedFd};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 type Result<T> = std::result::Result<T, AdminError>;
 
@@ -27,14 +32,22 @@ impl Client {
     /// # Errors
     /// `NotMounted` if no engine of the group runs.
     pub fn connect(paths: &Paths, group: &str) -> Result<Self> {
-        let socket = paths.engine(group);
-        match Frames::connect(&socket, NAME) {
+        Self::connect_to(&paths.engine(group), group)
+    }
+
+    /// # Errors
+    /// `NotMounted` if no engine listens there, `Invalid` if one of another version does.
+    pub fn connect_to(socket: &Path, group: &str) -> Result<Self> {
+        match Frames::connect(socket, NAME) {
             Ok(frames) => Ok(Self { group: group.to_owned(), frames }),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
                 Err(AdminError::new(Code::NotMounted, format!("disk group {group} is not mounted"))
                     .hint(format!("ALTER DISKGROUP {group} MOUNT")))
             }
-            Err(error) => Err(AdminError::new(Code::Io, format!("engine of {group}: {}: {error}", socket.display()))),
+            Err(error) => {
+                let code = if error.kind() == io::ErrorKind::InvalidData { Code::Invalid } else { Code::Io };
+                Err(AdminError::new(code, format!("engine of {group}: {}: {error}", socket.display())))
+            }
         }
     }
 
@@ -163,16 +176,44 @@ impl Client {
         Ok(all)
     }
 
-    /// Hands the engine the device of a mount.
+    /// Hands the engine the device of a mount: of a new one, or of one that it takes over.
     ///
     /// # Errors
     /// What the engine refuses, or that it ended.
-    pub fn serve(&self, mount_point: PathBuf, device: BorrowedFd<'_>) -> Result<()> {
+    pub fn serve(
+        &self,
+        mount_point: PathBuf,
+        connection: ConnectionId,
+        device: BorrowedFd<'_>,
+        how: How,
+    ) -> Result<()> {
         self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
-        self.send(&Request::Serve { mount_point }, &[], Some(device))?;
+        self.send(&Request::Serve { mount_point, connection, how }, &[], Some(device))?;
         match self.next()?.0 {
             Answer::Done => Ok(()),
             _ => Err(self.strange()),
+        }
+    }
+
+    /// The mounts that it serves, with duplicates of their devices.
+    ///
+    /// # Errors
+    /// If the engine does not answer.
+    pub fn devices(&self) -> Result<Vec<(PathBuf, ConnectionId, OwnedFd)>> {
+        self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
+        self.send(&Request::Devices, &[], None)?;
+        let mut devices = Vec::new();
+        loop {
+            let received = self.frames.receive().map_err(|error| self.lost(&error))?;
+            let received = received.ok_or_else(|| self.lost(&io::ErrorKind::UnexpectedEof.into()))?;
+            match (received.head, received.descriptor) {
+                (Answer::Device { mount_point, connection }, Some(device)) => {
+                    devices.push((mount_point, connection, device));
+                }
+                (Answer::Done, _) => return Ok(devices),
+                (Answer::Refused(error), _) => return Err(error),
+                _ => return Err(self.strange()),
+            }
         }
     }
 

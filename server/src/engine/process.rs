@@ -1,5 +1,10 @@
 //! The process itself: start, mount, serve, end.
 //!
+//! Mounts outlive the process: whoever holds their devices gives them to the next one. An engine that is asked to hand over, or told
+//! to end by a signal, first answers what it has begun, and dismounts the group in good order, so that the next one
+//! has nothing to recover. The next one may be waiting already: it gets the sign of the only engine, a lock on a file, when this
+//! process is gone with all its threads.
+//!
 //! When the catalog stops, nothing is made durable any more, and only a mount finds out what is on the disks. So the process
 //! says why, and ends; the instance starts another.
 
@@ -7,7 +12,7 @@ use super::{
     clients::clients,
     exports::{Export, Exporting},
     files,
-    protocol::{Answer, NAME, Notice, Request, Status},
+    protocol::{Answer, How, NAME, Notice, Request, Status},
 };
 use crate::{
     alert::Alert,
@@ -17,16 +22,18 @@ use crate::{
     world::{IoChoice, RealWorld, block_on},
 };
 use plinth_engine::{
-    admin::{AdminError, Code, Report, Scope},
+    admin::{AdminError, Code, Report, Scope, Value},
+    api::{ConnectionId, Invalidation, Watcher},
     event::Severity,
     group::Group,
-    rows::Piece,
+    rows::{Piece, decode_rows},
     session::Session,
     world::World,
 };
-use plinth_fuse::FrontEnd;
+use plinth_fuse::{BlockOn, End, FrontEnd};
+use rustix::fd::{AsFd, OwnedFd};
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
@@ -50,6 +57,8 @@ const CONNECTIONS_MAX: usize = 64;
 const STOPPED: i32 = 3;
 /// How long it waits until the instance has heard of it.
 const HEARD: Duration = Duration::from_secs(1);
+/// How long requests under way may take when the mounts are handed over; what is not answered then is sent again.
+const ANSWERED: Duration = Duration::from_secs(2);
 /// FUSE workers that are kept ready.
 const WORKERS: usize = 4;
 
@@ -60,6 +69,16 @@ pub struct Options {
     pub group: String,
     pub diskstring: String,
     pub io: IoChoice,
+    /// Another engine of the group runs, and is going to hand over.
+    pub is_successor: bool,
+}
+
+/// A mount that is served.
+struct Served {
+    connection: ConnectionId,
+    /// For an instance that has lost its own.
+    device: OwnedFd,
+    front_end: Arc<FrontEnd>,
 }
 
 /// What reads prefer, and the group that was told so: a mount may take long, and must not hold up who changes it.
@@ -73,9 +92,11 @@ struct Engine {
     options: Options,
     world: Arc<RealWorld>,
     alert: Alert,
+    /// The sign of the only engine; a successor has none before its predecessor is gone.
+    sign: Mutex<Option<fs::File>>,
     group: Mutex<Option<Arc<Group>>>,
     preferred: Mutex<Preferred>,
-    serving: Mutex<BTreeSet<PathBuf>>,
+    serving: Mutex<BTreeMap<PathBuf, Served>>,
     exporting: Exporting,
     watchers: Mutex<Vec<Sender<Notice>>>,
     /// Connections on which notices are told.
@@ -114,7 +135,7 @@ fn the_only_engine(sign: &Path) -> io::Result<Option<fs::File>> {
     let began = Instant::now();
     loop {
         match process::only_one(sign) {
-            Ok(None) if began.elapsed() < PARTING => thread::sleep(Duration::from_millis(5)),
+            Ok(None) if began.elapsed() < PARTING => thread::sleep(Duration::from_millis(1)),
             taken => return taken,
         }
     }
@@ -130,15 +151,19 @@ pub fn run(options: Options) -> ExitCode {
     let _ = rustix::process::setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     let group = options.group.clone();
-    let lock = match the_only_engine(&options.paths.engine_pid(&group)) {
-        Ok(Some(lock)) => lock,
-        Ok(None) => {
-            eprintln!("plinth: another engine of {group} runs");
-            return ExitCode::FAILURE;
-        }
-        Err(error) => {
-            eprintln!("plinth: {}: {error}", options.paths.engine_pid(&group).display());
-            return ExitCode::FAILURE;
+    let sign = if options.is_successor {
+        None
+    } else {
+        match the_only_engine(&options.paths.engine_pid(&group)) {
+            Ok(Some(sign)) => Some(sign),
+            Ok(None) => {
+                eprintln!("plinth: another engine of {group} runs");
+                return ExitCode::FAILURE;
+            }
+            Err(error) => {
+                eprintln!("plinth: {}: {error}", options.paths.engine_pid(&group).display());
+                return ExitCode::FAILURE;
+            }
         }
     };
     protect();
@@ -146,8 +171,8 @@ pub fn run(options: Options) -> ExitCode {
     plant_a_mistake();
     let alert = Alert::new(options.paths.alert(), true);
     die_of_panics(alert.clone(), &group);
-    let started = Engine::new(options, alert).and_then(|engine| {
-        let socket = engine.options.paths.engine(&group);
+    let started = Engine::new(options, alert, sign).and_then(|engine| {
+        let socket = engine.socket();
         let _ = fs::remove_file(&socket);
         Ok((engine, UnixListener::bind(&socket)?))
     });
@@ -165,7 +190,6 @@ pub fn run(options: Options) -> ExitCode {
     }
     process::wait_for_end();
     engine.end();
-    drop(lock);
     ExitCode::SUCCESS
 }
 
@@ -196,8 +220,22 @@ impl Preferred {
     }
 }
 
+/// Has the kernel forget the bytes of every file: what the engine before had still to say of changes by other front ends is lost. (Of
+/// names it is told to look at all again.)
+fn forget_bytes(group: &Group, watcher: &dyn Watcher) {
+    let Ok(mut pieces) = group.query_parts("SELECT file_number FROM v$asm_file") else { return };
+    while let Some(piece) = block_on(pieces.next()) {
+        let Piece::Part { rows, bytes } = piece else { continue };
+        let nodes = decode_rows(rows, &bytes).unwrap_or_default().into_iter().filter_map(|row| match row.first() {
+            Some(Value::Integer(number)) => Some(number.cast_unsigned()),
+            _ => None,
+        });
+        nodes.for_each(|node| watcher.invalidate(&Invalidation::Node(node)));
+    }
+}
+
 impl Engine {
-    fn new(options: Options, alert: Alert) -> io::Result<Arc<Self>> {
+    fn new(options: Options, alert: Alert, sign: Option<fs::File>) -> io::Result<Arc<Self>> {
         let events = alert.clone();
         let world = RealWorld::new(options.io, move |event| events.event(&event))?;
         world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
@@ -206,6 +244,7 @@ impl Engine {
             options,
             world: Arc::new(world),
             alert,
+            sign: Mutex::new(sign),
             group: Mutex::default(),
             preferred: Mutex::default(),
             serving: Mutex::default(),
@@ -218,6 +257,33 @@ impl Engine {
         }))
     }
 
+    fn sign(&self) -> MutexGuard<'_, Option<fs::File>> {
+        self.sign.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where it listens.
+    fn socket(&self) -> PathBuf {
+        let (paths, group) = (&self.options.paths, &self.options.group);
+        if self.sign().is_some() { paths.engine(group) } else { paths.successor(group) }
+    }
+
+    /// A successor becomes the group's engine when its predecessor is gone: with all threads, and so with all answers it may give.
+    fn succeed(&self) -> Result<(), AdminError> {
+        let mut sign = self.sign();
+        if sign.is_some() {
+            return Ok(());
+        }
+        let (paths, group) = (&self.options.paths, &self.options.group);
+        let failed = |error: &dyn std::fmt::Display| {
+            AdminError::new(Code::HeldElsewhere, format!("the engine of {group} has no successor: {error}"))
+        };
+        let taken = the_only_engine(&paths.engine_pid(group)).map_err(|error| failed(&error))?;
+        let taken = taken.ok_or_else(|| failed(&"it does not end"))?;
+        fs::rename(paths.successor(group), paths.engine(group)).map_err(|error| failed(&error))?;
+        *sign = Some(taken);
+        Ok(())
+    }
+
     fn group(&self) -> MutexGuard<'_, Option<Arc<Group>>> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -226,7 +292,7 @@ impl Engine {
         self.preferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serving(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+    fn serving(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Served>> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -270,6 +336,7 @@ impl Engine {
     fn end(&self) {
         self.leaving.store(true, Ordering::SeqCst);
         self.exporting.stop();
+        let _ = self.answer_what_has_begun();
         let group = self.group().take();
         if let Some(group) = group {
             let name = &self.options.group;
@@ -285,7 +352,7 @@ impl Engine {
 
     /// Ends the process.
     fn leave(&self, code: i32) -> ! {
-        let _ = fs::remove_file(self.options.paths.engine(&self.options.group));
+        let _ = fs::remove_file(self.socket());
         self.alert.flush();
         std::process::exit(code)
     }
@@ -315,6 +382,10 @@ impl Engine {
                     }
                 }
                 engine.connections.fetch_sub(1, Ordering::SeqCst);
+                if engine.sign().is_none() {
+                    // A successor of whom nobody wants anything any more.
+                    engine.leave(0);
+                }
             });
             if talking.is_err() {
                 self.connections.fetch_sub(1, Ordering::SeqCst);
@@ -351,8 +422,8 @@ impl Engine {
                     self.part(frames, &done(result), 1)
                 };
             }
-            Request::Mount { force, restricted } => {
-                let result = self.mount(force).and_then(|()| {
+            Request::Mount { force, restricted, resume } => {
+                let result = self.succeed().and_then(|()| self.mount(force, &resume)).and_then(|()| {
                     if restricted {
                         self.mounted()?.restrict();
                     }
@@ -442,7 +513,14 @@ impl Engine {
                 Err(error) => Answer::Refused(error),
             },
             Request::Query(sql) => return self.query(frames, &sql),
-            Request::Serve { mount_point } => done(self.serve(mount_point, request.descriptor)),
+            Request::Serve { mount_point, connection, how } => {
+                done(self.serve(mount_point, connection, request.descriptor, how))
+            }
+            Request::GiveUp(connection) => {
+                done(self.mounted().and_then(|group| block_on(group.give_up_mount(connection))))
+            }
+            Request::Devices => return self.devices(frames),
+            Request::HandOver => return self.hand_over(frames),
             Request::Export(export) => done(self.export(&export)),
             Request::Withdraw { at, name, cut } => done(self.exporting.withdraw(&at, &name, cut)),
             Request::Exports => Answer::Exports(self.exporting.list()),
@@ -481,7 +559,7 @@ impl Engine {
     /// Answers, and ends the process, which has no group.
     fn part(&self, frames: &Frames, answer: &Answer, code: i32) -> ! {
         // Gone from the directory before the answer: whoever hears it may ask for another engine at once.
-        let _ = fs::remove_file(self.options.paths.engine(&self.options.group));
+        let _ = fs::remove_file(self.socket());
         let _ = frames.send(answer, &[], None);
         self.leave(code)
     }
@@ -492,18 +570,18 @@ impl Engine {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             mounted: self.group().is_some(),
             io: self.world.io_engine_name().to_owned(),
-            serving: self.serving().iter().cloned().collect(),
+            serving: self.serving().keys().cloned().collect(),
         }
     }
 
-    fn mount(self: &Arc<Self>, force: bool) -> Result<(), AdminError> {
+    fn mount(self: &Arc<Self>, force: bool, resume: &[ConnectionId]) -> Result<(), AdminError> {
         let name = &self.options.group;
         let mut group = self.group();
         if group.is_some() {
             return Err(AdminError::new(Code::AlreadyMounted, format!("disk group {name} is mounted already")));
         }
         let world: Arc<dyn World> = self.world.clone();
-        let mounted = block_on(Group::mount(world, name, force))?;
+        let mounted = block_on(Group::resume(world, name, force, resume))?;
         let engine = Arc::downgrade(self);
         mounted.when_stopped(move |reason| {
             let (engine, reason) = (engine.clone(), reason.to_owned());
@@ -516,7 +594,7 @@ impl Engine {
         let engine = Arc::downgrade(self);
         mounted.set_clients(move || {
             engine.upgrade().map_or_else(Vec::new, |engine| {
-                let mut rows = clients(&engine.serving().clone());
+                let mut rows = clients(&engine.serving().keys().cloned().collect());
                 rows.extend(engine.exporting.clients());
                 rows
             })
@@ -542,7 +620,7 @@ impl Engine {
     }
 
     fn refuse_if_serving(&self) -> Result<(), AdminError> {
-        let serving: Vec<String> = self.serving().iter().map(|path| path.display().to_string()).collect();
+        let serving: Vec<String> = self.serving().keys().map(|path| path.display().to_string()).collect();
         if serving.is_empty() {
             return Ok(());
         }
@@ -593,22 +671,103 @@ impl Engine {
         self.exporting.export(self.for_everybody()?, export)
     }
 
-    fn serve(self: &Arc<Self>, mount_point: PathBuf, device: Option<rustix::fd::OwnedFd>) -> Result<(), AdminError> {
+    fn serve(
+        self: &Arc<Self>,
+        mount_point: PathBuf,
+        connection: ConnectionId,
+        device: Option<OwnedFd>,
+        how: How,
+    ) -> Result<(), AdminError> {
         let group = self.for_everybody()?;
         let device = device
             .ok_or_else(|| AdminError::new(Code::Invalid, "the request to serve a mount came without its device"))?;
-        let session = |watcher| Session::new(group, Some(watcher));
-        let front_end = FrontEnd::serve(device, session, Arc::new(|task| block_on(task)), WORKERS)
-            .map_err(|error| AdminError::new(Code::Io, format!("serving {}: {error}", mount_point.display())))?;
-        self.serving().insert(mount_point.clone());
+        let failed =
+            |error: io::Error| AdminError::new(Code::Io, format!("serving {}: {error}", mount_point.display()));
+        let kept = device.try_clone().map_err(failed)?;
+        let mut told = None;
+        let watched = Arc::clone(&group);
+        let session = |watcher: Arc<dyn Watcher>| {
+            told = Some(Arc::clone(&watcher));
+            Session::of_mount(watched, watcher, connection)
+        };
+        let block: BlockOn = Arc::new(|task| block_on(task));
+        let front_end = match how {
+            How::New => FrontEnd::serve(device, session, block, WORKERS),
+            How::TakeOver { .. } => FrontEnd::take_over(device, session, block, WORKERS),
+        };
+        let front_end = Arc::new(front_end.map_err(failed)?);
+        if let (How::TakeOver { is_shared: true }, Some(watcher)) = (how, told) {
+            let telling = thread::Builder::new().name("forget".into());
+            let _ = telling.spawn(move || forget_bytes(&group, &*watcher));
+        }
+        let served = Served { connection, device: kept, front_end: Arc::clone(&front_end) };
+        self.serving().insert(mount_point.clone(), served);
         let engine = Arc::clone(self);
         let waiting = thread::Builder::new().name("front end".into()).spawn(move || {
-            front_end.join();
+            if front_end.join() == End::HandedOver {
+                return;
+            }
             engine.serving().remove(&mount_point);
             let mut watchers = engine.watchers.lock().unwrap_or_else(PoisonError::into_inner);
             watchers.retain(|watcher| watcher.send(Notice::Unmounted(mount_point.clone())).is_ok());
         });
         waiting.map(drop).map_err(|error| AdminError::new(Code::Io, format!("starting a thread: {error}")))
+    }
+
+    /// Tells what it serves, with the devices.
+    fn devices(&self, frames: &Frames) -> io::Result<()> {
+        let all: io::Result<Vec<_>> = {
+            let serving = self.serving();
+            let duplicate = |(mount_point, served): (&PathBuf, &Served)| {
+                Ok((mount_point.clone(), served.connection, served.device.try_clone()?))
+            };
+            serving.iter().map(duplicate).collect()
+        };
+        for (mount_point, connection, device) in all? {
+            frames.send(&Answer::Device { mount_point, connection }, &[], Some(device.as_fd()))?;
+        }
+        frames.send(&Answer::Done, &[], None)
+    }
+
+    /// Begins no request of a mount any more. Whether all that were under way are answered.
+    fn answer_what_has_begun(&self) -> bool {
+        let front_ends: Vec<_> = self.serving().values().map(|served| Arc::clone(&served.front_end)).collect();
+        let began = Instant::now();
+        // All of them at first: then they wait for the same time.
+        front_ends.iter().for_each(|front_end| _ = front_end.hand_over(Duration::ZERO));
+        front_ends.iter().all(|front_end| front_end.hand_over(ANSWERED.saturating_sub(began.elapsed())))
+    }
+
+    /// Leaves the mounts to another engine. From the first request that is not begun the databases wait, so what takes time is
+    /// done before: then little is left to be made durable.
+    fn hand_over(&self, frames: &Frames) -> io::Result<()> {
+        let group = match self.mounted() {
+            Ok(group) => group,
+            Err(error) => return frames.send(&Answer::Refused(error), &[], None),
+        };
+        if let Err(error) = block_on(group.settle()) {
+            let text = format!("disk group {} is not handed over: {error}", self.options.group);
+            let error = AdminError::new(error.code, text);
+            return frames.send(&Answer::Refused(error), &[], None);
+        }
+        self.leaving.store(true, Ordering::SeqCst);
+        self.exporting.stop();
+        let name = &self.options.group;
+        let began = Instant::now();
+        if self.answer_what_has_begun() {
+            if let Err(error) = block_on(group.dismount(true)) {
+                self.alert.line(Severity::Warning, name, &format!("ends without a clean dismount: {error}"));
+            }
+        } else {
+            self.alert.line(
+                Severity::Warning,
+                name,
+                "ends with requests under way, which the next engine is sent again",
+            );
+        }
+        let took = began.elapsed().as_millis();
+        self.alert.line(Severity::Note, name, &format!("engine {} hands over after {took} ms", std::process::id()));
+        self.part(frames, &Answer::Done, 0)
     }
 
     /// Tells notices until either side is gone. The connection's end tells the watcher that this process ended.

@@ -6,7 +6,7 @@ use plinth_engine::{
         AccessChange, AdminError, Conversion, Estimate, Exchange, NewGroup, Operation, Order, Renaming, Replacement,
         Report, Resize, Scope, ScrubOrder, Selection, VolumeChange, Work,
     },
-    api::Kind,
+    api::{ConnectionId, Kind},
     files::orders::{NameOrder, NewSystemFile},
 };
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,8 @@ pub enum Request {
         force: bool,
         #[serde(default)]
         restricted: bool,
+        /// Mounts that it is going to take over.
+        resume: Vec<ConnectionId>,
     },
     /// The engine exits after its answer.
     Dismount {
@@ -93,7 +95,15 @@ pub enum Request {
     /// Serves the mount whose `/dev/fuse` comes with the request.
     Serve {
         mount_point: PathBuf,
+        connection: ConnectionId,
+        how: How,
     },
+    /// A mount that was to be taken over is not.
+    GiveUp(ConnectionId),
+    /// Answered with a `Device` for each mount, then `Done`.
+    Devices,
+    /// Leaves its mounts to another engine, which waits for this one's end. The engine exits after its answer.
+    HandOver,
     /// Serves a file to NBD clients.
     Export(Export),
     /// Does so no more; with clients there only if they may be cut.
@@ -168,6 +178,16 @@ pub enum Request {
     },
 }
 
+/// What a mount is that is to be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum How {
+    New,
+    /// An engine before this one served it. `is_shared`: beside others, of whose changes its kernel may not have been told.
+    TakeOver {
+        is_shared: bool,
+    },
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Answer {
     Done,
@@ -185,6 +205,11 @@ pub enum Answer {
         rows: usize,
     },
     Notice(Notice),
+    /// A mount that it serves; its `/dev/fuse` comes with it.
+    Device {
+        mount_point: PathBuf,
+        connection: ConnectionId,
+    },
     /// What is exported, and to how many clients.
     Exports(Vec<(Export, usize)>),
     File(FileInfo),

@@ -65,6 +65,10 @@ enum Request {
         group: String,
         repair: bool,
     },
+    /// Has an engine of the program that is installed now take a group over.
+    Upgrade {
+        group: String,
+    },
     Shutdown {
         force: bool,
     },
@@ -161,6 +165,13 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
                 Err(error) => Ok(Err(error.into())),
             }
         }
+        Request::Upgrade { group } => match instance.upgrade(&group) {
+            Ok(text) => {
+                frames.send(&Answer::Notice { warning: false, text }, &[], None)?;
+                Ok(Ok(()))
+            }
+            Err(error) => Ok(Err(error.into())),
+        },
         Request::Shutdown { force } => match instance.shut_down(force) {
             Ok(()) => {
                 let _ = frames.send(&Answer::Done, &[], None);
@@ -333,6 +344,21 @@ impl Client {
         let Answer::Report(report) = self.next()?.0 else { return Err(Self::strange()) };
         match self.next()?.0 {
             Answer::Done => Ok(report),
+            _ => Err(Self::strange()),
+        }
+    }
+
+    /// Has another engine take a group over; returns what is said of it.
+    ///
+    /// # Errors
+    /// What the instance refuses.
+    pub fn upgrade(&self, group: &str) -> Result<String, Refusal> {
+        self.frames
+            .send(&Request::Upgrade { group: group.to_owned() }, &[], None)
+            .map_err(|error| Self::lost(&error))?;
+        let Answer::Notice { text, .. } = self.next()?.0 else { return Err(Self::strange()) };
+        match self.next()?.0 {
+            Answer::Done => Ok(text),
             _ => Err(Self::strange()),
         }
     }

@@ -1,15 +1,32 @@
 //! The guard of one group: see step by step in the module above.
+//!
+//! What is done about an engine that ended:
+//!
+//! | it ended | the next one starts | after several in a row |
+//! | --- | --- | --- |
+//! | killed, or unseen | at once, or soon | told as an alarm; pauses up to 30 s |
+//! | of itself, soon after it began to serve | soon | after 5 what waits on the mounts ends with an error, and they are made again; after 10 BROKEN |
+//! | because its catalog stopped, soon | later | after 5 BROKEN |
+//! | because another takes over | that one runs | |
+//! | it could not mount the group | later | after 30 s what waits on the mounts ends with an error |
 
-use super::{Instance, lock};
+use super::{
+    Instance,
+    devices::Device,
+    launch::{GONE, died_of_itself},
+    lock,
+};
 use crate::engine::{
     client::Client,
-    protocol::{Notice, Request},
+    protocol::{How, Notice, Request},
 };
-use plinth_engine::event::Severity;
+use plinth_engine::{admin::Code, event::Severity};
+use plinth_fuse::mount;
+use rustix::fd::AsFd;
 use std::{
     cell::RefCell,
     collections::BTreeSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
@@ -23,6 +40,15 @@ const WAIT_MOUNTED: Duration = Duration::from_millis(500);
 const WAIT_MOUNTED_ENDS: u32 = 100;
 /// An engine that ran so long did not die because it was started: another is started at once.
 const RAN_WELL: Duration = Duration::from_secs(2);
+/// The same of one that somebody killed: all that is to be kept from is a host that does nothing but start engines.
+const RAN_KILLED: Duration = Duration::from_millis(300);
+/// How long programs may wait on the mounts of a group that cannot be mounted: a dead engine's last I/O may be as late (R1), and disks
+/// may come back.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// So many engines in a row that died of themselves soon: what waits may be what kills them, and is ended with an error.
+const FAULTS_PATIENT: u32 = 5;
+/// So many, and no more is started.
+const FAULTS_MAX: u32 = 10;
 /// An engine that ran so long is not one of those that end again and again.
 const RAN_LONG: Duration = Duration::from_secs(60);
 /// So many ends in a row are told as an alarm.
@@ -33,10 +59,11 @@ const ALARM: u32 = 5;
 const STOPS_MAX: u32 = 5;
 
 /// How long to wait before the next start, after `wait` before the last one, which gave an engine that ran for `ran` (zero: it could not be
-/// mounted) and was the last of `ends` that ended in a row.
-fn next_wait(wait: Duration, ran: Duration, ends: u32) -> Duration {
+/// mounted) and was the last of `ends` that ended in a row. `killed`: by somebody.
+fn next_wait(wait: Duration, ran: Duration, ends: u32, killed: bool) -> Duration {
+    let well = if killed && ends <= WAIT_MOUNTED_ENDS { RAN_KILLED } else { RAN_WELL };
     let most = if ran.is_zero() || ends > WAIT_MOUNTED_ENDS { WAIT_MAX } else { WAIT_MOUNTED };
-    if ran >= RAN_WELL { Duration::ZERO } else { (wait * 2).clamp(WAIT_MIN, most) }
+    if ran >= well { Duration::ZERO } else { (wait * 2).clamp(WAIT_MIN, most) }
 }
 
 /// How many engines in a row have ended because their catalog stopped, when one more has ended.
@@ -53,6 +80,11 @@ fn next_stops(stops: u32, stopped: bool, ran: Duration) -> u32 {
             }
         }
     }
+}
+
+/// Whether somebody has taken a mount away while nobody served it. In doubt it is there.
+fn was_unmounted(mount_point: &Path) -> bool {
+    mount::mounts().is_ok_and(|mounts| mounts.iter().all(|mount| mount.directory != mount_point))
 }
 
 impl Instance {
@@ -83,13 +115,17 @@ impl Instance {
     fn watch_over(self: &Arc<Self>, group: &str) {
         let mut wait = Duration::ZERO;
         let mut first = true;
-        let (mut ends, mut stops) = (0, 0);
+        let (mut ends, mut stops, mut faults) = (0, 0, 0);
         let mut told = None;
+        // Since when nobody serves the mounts.
+        let mut since = Instant::now();
         while self.still_wanted(group) {
             let began = Instant::now();
-            let mut ran = Duration::ZERO;
+            let (mut ran, mut is_long) = (Duration::ZERO, false);
+            let (mut killed, mut end) = (false, None);
             if let Ok(engine) = self.engine(group)
-                && engine.status().is_ok_and(|status| status.mounted)
+                && let Ok(status) = engine.status()
+                && status.mounted
             {
                 // Returns at the engine's end.
                 let stopped = RefCell::new(None);
@@ -97,33 +133,66 @@ impl Instance {
                     Notice::Stopped(reason) => drop(stopped.replace(Some(reason))),
                     other => self.noticed(group, &other),
                 });
+                since = Instant::now();
                 if !self.still_wanted(group) {
                     return;
                 }
-                if watched.is_ok() {
+                if watched.is_ok() && lock(&self.handed_over).remove(&status.pid) {
+                    // Waits until that is done.
+                    first = true;
+                } else if watched.is_ok() {
                     ran = began.elapsed();
+                    end = self.children.end_of(status.pid, GONE);
+                    killed = !end.is_some_and(died_of_itself);
                     ends = if ran > RAN_LONG { 1 } else { ends + 1 };
                     let (severity, times) = match ends {
                         0..ALARM => (Severity::Warning, String::new()),
                         _ => (Severity::Alarm, format!(", {ends} times in a row; see its log")),
                     };
                     stops = next_stops(stops, stopped.borrow().is_some(), ran);
-                    if stops >= STOPS_MAX && self.give_up(group, &stopped.take().unwrap_or_default()) {
-                        return;
+                    if stops >= STOPS_MAX {
+                        let reason = stopped.take().unwrap_or_default();
+                        let text = format!(
+                            "its catalog stopped {STOPS_MAX} times in a row, at last because: {reason}. It is not started again. \
+                             Mend the disks that the lines above name, then ALTER DISKGROUP {group} MOUNT"
+                        );
+                        if self.give_up(group, &text) {
+                            return;
+                        }
                     }
-                    self.alert.line(severity, group, &format!("its engine ended{times}; it is started again"));
+                    let how = end.map_or_else(String::new, |end| format!(" ({end})"));
+                    self.alert.line(severity, group, &format!("its engine ended{how}{times}; it is started again"));
+                    is_long = ran > RAN_LONG;
                     if stops > 0 {
                         // It ended for a reason that may well be there still.
                         ran = Duration::ZERO;
                     }
                 }
             }
-            wait = if first { Duration::ZERO } else { next_wait(wait, ran, ends) };
+            if end.is_none()
+                && let Some(pid) = lock(&self.launched).get(group)
+            {
+                // It died before it could be watched.
+                end = self.children.end_of(*pid, Duration::ZERO);
+            }
+            if end.is_some_and(died_of_itself) {
+                faults = if is_long { 1 } else { faults + 1 };
+                if self.has_too_many(group, faults) {
+                    return;
+                }
+            } else if is_long {
+                faults = 0;
+            }
+            wait = if first { Duration::ZERO } else { next_wait(wait, ran, ends, killed) };
             first = false;
             thread::sleep(wait);
             match self.revive(group) {
                 Ok(()) => told = None,
                 Err(error) => {
+                    // An engine of another version, to which nothing can be said, may still serve.
+                    if since.elapsed() > PATIENCE && error.code != Code::Invalid {
+                        self.lose_patience(group, &format!("it could not be mounted for {} s", PATIENCE.as_secs()));
+                    }
                     let text = error.to_string();
                     if told.as_ref() != Some(&text) {
                         self.alert.line(Severity::Alarm, group, &format!("cannot be mounted, tried again: {text}"));
@@ -135,7 +204,7 @@ impl Instance {
     }
 
     /// Starts no engine any more until somebody says so: the group is BROKEN. False: somebody has said so meanwhile.
-    fn give_up(&self, group: &str, reason: &str) -> bool {
+    fn give_up(&self, group: &str, text: &str) -> bool {
         let own = self.group_lock(group);
         let _held = lock(&own);
         if self.engine(group).and_then(|engine| engine.status()).is_ok_and(|status| status.mounted) {
@@ -143,12 +212,38 @@ impl Instance {
         }
         lock(&self.guarded).remove(group);
         self.end_waiting(group);
+        self.alert.line(Severity::Alarm, group, text);
+        true
+    }
+
+    /// What is done about so many engines in a row that died of themselves. Whether that was the last one.
+    fn has_too_many(&self, group: &str, faults: u32) -> bool {
+        let log = self.paths.engine_log(group);
+        if faults == FAULTS_PATIENT {
+            let what = "perhaps of what is asked of them";
+            let why = format!("its engines died of themselves {faults} times in a row, {what} (see {})", log.display());
+            self.lose_patience(group, &why);
+        }
         let text = format!(
-            "its catalog stopped {STOPS_MAX} times in a row, at last because: {reason}. It is not started again. Mend the disks \
-             that the lines above name, then ALTER DISKGROUP {group} MOUNT"
+            "its engines died of themselves {faults} times in a row. None is started again. Read {}, install a version that does \
+             not, then ALTER DISKGROUP {group} MOUNT",
+            log.display()
+        );
+        faults >= FAULTS_MAX && self.give_up(group, &text)
+    }
+
+    /// Ends with an error what waits on the mounts, if there are any that an engine could take over.
+    fn lose_patience(&self, group: &str, why: &str) {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        if self.connections(group).is_empty() {
+            return;
+        }
+        self.end_waiting(group);
+        let text = format!(
+            "{why}: what waits on its mounts ends with an error. Databases have to be started again when it is mounted"
         );
         self.alert.line(Severity::Alarm, group, &text);
-        true
     }
 
     /// Has an engine run and serve what it should.
@@ -164,26 +259,60 @@ impl Instance {
             Ok(engine) => Ok(engine),
             Err(_) => self.start_engine(group),
         };
-        // Until here whoever uses the dead mounts waits; and what is mounted nowhere else is not written below them.
-        let engine = engine.and_then(|engine| {
-            let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
-            engine.ask(&Request::Mount { force: false, restricted }).map(|()| engine)
-        });
-        let engine = engine.inspect_err(|_| self.end_waiting(group))?;
-        self.serve_again(&engine, group);
+        // Whoever uses the mounts waits. The dead engine is gone when the new one listens, and R1 is the mount's to keep.
+        let engine = engine?;
+        let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
+        engine.ask(&Request::Mount { force: false, restricted, resume: self.connections(group) })?;
+        self.serve_again(&engine, group)?;
         self.alert.line(Severity::Note, group, &format!("mounted again after {} ms", began.elapsed().as_millis()));
         Ok(())
     }
 
-    /// Makes the mounts and exports of a group again that it had. The caller holds the group's lock.
-    pub(super) fn serve_again(&self, engine: &Client, group: &str) {
-        self.forget_mounts(group);
+    /// Has the engine take over the mounts that the group has, and makes those again, and the exports, that cannot be taken over. The
+    /// caller holds the group's lock.
+    ///
+    /// # Errors
+    /// If the engine has ended: the next one takes the mounts over.
+    pub(super) fn serve_again(&self, engine: &Client, group: &str) -> super::Result<()> {
+        let is_shared = self.mount_points(group).len() + self.exports(group).len() > 1;
         for (mount_point, options) in self.mount_points(group) {
+            if let Some(Device { connection, descriptor }) = self.devices.get(&mount_point) {
+                if was_unmounted(&mount_point) {
+                    engine.ask(&Request::GiveUp(connection))?;
+                    self.devices.remove(&mount_point);
+                    self.remember_or_say(group, |state| drop(state.group(group).mount_points.remove(&mount_point)));
+                    continue;
+                }
+                let how = How::TakeOver { is_shared };
+                let Err(error) = engine.serve(mount_point.clone(), connection, descriptor.as_fd(), how) else {
+                    continue;
+                };
+                engine.ask(&Request::GiveUp(connection))?;
+                let text = format!(
+                    "a mount is not taken over, but made again; programs have to open their files again: {error}"
+                );
+                self.alert.line(Severity::Alarm, group, &text);
+            }
+            self.forget_mount(group, &mount_point);
             if let Err(error) = self.serve_directory(engine, group, &mount_point, &options) {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
             }
         }
         self.export_again(engine, group);
+        Ok(())
+    }
+
+    /// Asks a running engine for the devices of its mounts that are not held here.
+    pub(super) fn take_devices(&self, engine: &Client, group: &str) -> super::Result<()> {
+        for (mount_point, connection, descriptor) in engine.devices()? {
+            if self.devices.get(&mount_point).is_none_or(|device| device.connection != connection) {
+                self.remember_or_say(group, |state| {
+                    state.group(group).connections.insert(mount_point.clone(), connection);
+                });
+                self.devices.insert(mount_point, Device { connection, descriptor });
+            }
+        }
+        Ok(())
     }
 
     /// Makes its exports again; those that there are stay.
@@ -214,6 +343,10 @@ impl Instance {
                     entry.exports = exports.into_iter().map(|(export, _)| export).collect();
                 }
             });
+            if let Err(error) = self.take_devices(&engine, group) {
+                let text = format!("its mounts will not outlive its engine: {error}");
+                self.alert.line(Severity::Warning, group, &text);
+            }
             self.alert.line(Severity::Note, group, &format!("engine {} runs and is adopted", status.pid));
         }
         self.guard(group);
@@ -225,7 +358,7 @@ impl Instance {
             Notice::Unmounted(mount_point) => {
                 let own = self.group_lock(group);
                 let Ok(_held) = own.try_lock() else { return };
-                lock(&self.devices).remove(mount_point);
+                self.devices.remove(mount_point);
                 self.remember_or_say(group, |state| {
                     if let Some(entry) = state.groups.get_mut(group) {
                         entry.mount_points.remove(mount_point);
@@ -247,16 +380,17 @@ mod tests {
         let mut wait = Duration::ZERO;
         let soon = Duration::from_millis(10);
         for ends in 1..200 {
-            wait = next_wait(wait, Duration::from_secs(5), ends);
+            wait = next_wait(wait, Duration::from_secs(5), ends, false);
             assert_eq!(wait, Duration::ZERO);
         }
         for ends in 1..=WAIT_MOUNTED_ENDS {
-            wait = next_wait(wait, soon, ends);
+            assert_eq!(next_wait(wait, RAN_KILLED, ends, true), Duration::ZERO);
+            wait = next_wait(wait, soon, ends, ends % 2 == 0);
             assert!((WAIT_MIN..=WAIT_MOUNTED).contains(&wait));
         }
         assert_eq!(wait, WAIT_MOUNTED);
-        let for_ever = (0..10).fold(wait, |wait, _| next_wait(wait, soon, WAIT_MOUNTED_ENDS + 1));
-        let not_mounted = (0..10).fold(wait, |wait, _| next_wait(wait, Duration::ZERO, 1));
+        let for_ever = (0..10).fold(wait, |wait, _| next_wait(wait, soon, WAIT_MOUNTED_ENDS + 1, true));
+        let not_mounted = (0..10).fold(wait, |wait, _| next_wait(wait, Duration::ZERO, 1, false));
         assert_eq!((for_ever, not_mounted), (WAIT_MAX, WAIT_MAX));
     }
 

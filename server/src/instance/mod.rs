@@ -10,9 +10,13 @@
 //! A group that shall be mounted has a guard, a thread that:
 //!
 //!   1. watches its engine, if one runs: the connection's end is the engine's end;
-//!   2. otherwise starts an engine, has it mount the group, takes the dead mounts away, and makes them again;
+//!   2. otherwise starts an engine, has it mount the group and take the mounts over (devices.rs has their descriptors). Whoever uses
+//!      them waits meanwhile. Mounts that cannot be taken over are taken away and made again;
 //!   3. waits longer before each start that follows soon upon the last;
-//!   4. gives up when one engine after the other stops because of its catalog: the group is BROKEN until a statement mounts it.
+//!   4. ends with an error what waits on the mounts when no engine could serve them for a while, or when one engine after the other
+//!      dies of itself: it may be a request that kills them;
+//!   5. gives up when that does not help, or one engine after the other stops because of its catalog: the group is BROKEN until a
+//!      statement mounts it.
 //!
 //! Invariants:
 //!
@@ -22,10 +26,12 @@
 //!   3. What stands there as mounted is started again whatever happened, until a statement says otherwise.
 
 pub mod control;
+mod devices;
 mod discovery;
 mod functions;
 mod guard;
 pub mod idle;
+mod launch;
 pub mod passwords;
 mod preferred;
 pub mod psql;
@@ -34,7 +40,9 @@ pub mod serve;
 pub mod session;
 pub mod settings;
 mod state;
+mod systemd;
 mod types;
+mod upgrade;
 pub mod views;
 pub mod wire;
 
@@ -45,40 +53,37 @@ use crate::{
     engine::{
         client::Client,
         exports::{At, Export},
-        protocol::Request,
+        protocol::{How, Request},
     },
     paths::Paths,
     world::IoChoice,
 };
 use crate::{process::Peer, refusal::Refusal};
+use devices::{Device, Devices, new_connection};
 use discovery::Discovery;
+use launch::Children;
 use plinth_engine::{
     admin::{AdminError, Code, NewGroup},
     event::Severity,
 };
 use plinth_fuse::mount::{self, MountError, MountOptions};
 use query::Estimated;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 use serde::{Deserialize, Serialize};
 use state::State;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    fs::OpenOptions,
-    os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-/// How long a new engine may take until it listens.
-const START: Duration = Duration::from_secs(30);
 /// Estimates that `v$asm_estimate` shows.
 const ESTIMATES_MAX: usize = 1000;
 
@@ -111,7 +116,12 @@ pub struct Instance {
     locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     guarded: Mutex<BTreeSet<String>>,
     /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
-    devices: Mutex<BTreeMap<PathBuf, OwnedFd>>,
+    devices: Devices,
+    children: Children,
+    /// The last engine that was started for each group.
+    launched: Mutex<BTreeMap<String, u32>>,
+    /// Engines that end because another one takes over.
+    handed_over: Mutex<BTreeSet<u32>>,
     /// What `EXPLAIN WORK` said, the last at the end.
     estimates: Mutex<VecDeque<Estimated>>,
     /// Held by who tells engines what reads prefer.
@@ -248,59 +258,6 @@ impl Instance {
         Client::connect(&self.paths, group)
     }
 
-    /// Starts an engine process and waits until it listens.
-    fn start_engine(&self, group: &str) -> Result<Client> {
-        let failed = |what: String| AdminError::new(Code::Io, format!("starting the engine of {group}: {what}"));
-        let log = self.paths.engine_log(group);
-        let open = || OpenOptions::new().create(true).append(true).mode(0o640).open(&log);
-        let output = open().map_err(|error| failed(format!("{}: {error}", log.display())))?;
-        let errors = output.try_clone().map_err(|error| failed(error.to_string()))?;
-        let mut program = std::env::current_exe().map_err(|error| failed(error.to_string()))?;
-        if !program.exists() {
-            // It was replaced by another version, which speaks to its own instance: what runs here can still be started.
-            program = PathBuf::from("/proc/self/exe");
-        }
-        let io = match self.io {
-            IoChoice::Auto => "auto",
-            IoChoice::Uring => "uring",
-            IoChoice::Threads => "threads",
-        };
-        let mut child = Command::new(&program)
-            .arg0("plinth")
-            .arg("engine")
-            .arg("--dir")
-            .arg(self.paths.dir())
-            .arg("--state")
-            .arg(self.paths.state())
-            .args(["--group", group, "--io", io, "--diskstring", &self.diskstring()])
-            .current_dir("/")
-            .stdin(Stdio::null())
-            .stdout(output)
-            .stderr(errors)
-            .spawn()
-            .map_err(|error| failed(format!("{}: {error}", program.display())))?;
-        let began = Instant::now();
-        loop {
-            if let Ok(engine) = Client::connect(&self.paths, group)
-                && engine.status().is_ok_and(|status| status.pid == child.id())
-            {
-                // Somebody has to hear of its end, or it stays as a zombie.
-                let _ = thread::Builder::new().name("reap".into()).spawn(move || child.wait());
-                self.tell_preferred(&engine, group);
-                return Ok(engine);
-            }
-            if let Ok(Some(status)) = child.try_wait() {
-                return Err(failed(format!("it ended with {status}; see {}", log.display())));
-            }
-            if began.elapsed() > START {
-                let _ = child.kill();
-                let _ = thread::Builder::new().name("reap".into()).spawn(move || child.wait());
-                return Err(failed(format!("it does not listen; see {}", log.display())));
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
     /// Makes a group and mounts it.
     ///
     /// # Errors
@@ -314,7 +271,7 @@ impl Instance {
         }
         let engine = self.start_engine(&name)?;
         engine.ask(&Request::Create(new))?;
-        engine.ask(&Request::Mount { force: false, restricted: false }).map_err(|error| {
+        engine.ask(&Request::Mount { force: false, restricted: false, resume: Vec::new() }).map_err(|error| {
             let hint = error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
             AdminError::new(error.code, format!("the group was made, but not mounted: {error}")).hint(hint)
         })?;
@@ -343,10 +300,11 @@ impl Instance {
         let own = self.group_lock(group);
         let _held = lock(&own);
         let engine = self.engine(group).or_else(|_| self.start_engine(group))?;
-        engine.ask(&Request::Mount { force, restricted })?;
+        let resume = if restricted { Vec::new() } else { self.connections(group) };
+        engine.ask(&Request::Mount { force, restricted, resume })?;
         // Those that it had when its guard gave it up; after a dismount there are none.
         if !restricted {
-            self.serve_again(&engine, group);
+            self.serve_again(&engine, group)?;
         }
         self.mounted(group, false, restricted)
     }
@@ -508,13 +466,17 @@ impl Instance {
     /// The mount itself. The caller holds the group's lock.
     fn serve_directory(&self, engine: &Client, group: &str, directory: &Path, options: &str) -> Result<()> {
         let options = MountOptions::parse(options).map_err(|error| mount_refused(&error))?;
-        let device = mount::mount(group, directory, options).map_err(|error| mount_refused(&error))?;
-        if let Err(error) = engine.serve(directory.to_owned(), device.as_fd()) {
-            drop(device);
+        let connection = new_connection().map_err(|error| AdminError::new(Code::Io, error))?;
+        let descriptor = mount::mount(group, directory, options).map_err(|error| mount_refused(&error))?;
+        if let Err(error) = engine.serve(directory.to_owned(), connection, descriptor.as_fd(), How::New) {
+            drop(descriptor);
             let _ = mount::unmount(directory, true);
             return Err(error);
         }
-        lock(&self.devices).insert(directory.to_owned(), device);
+        self.remember_or_say(group, |state| {
+            state.group(group).connections.insert(directory.to_owned(), connection);
+        });
+        self.devices.insert(directory.to_owned(), Device { connection, descriptor });
         Ok(())
     }
 
@@ -538,7 +500,7 @@ impl Instance {
     fn unmount_directory(&self, directory: &Path, force: bool) -> Result<()> {
         match mount::unmount(directory, force) {
             // Somebody was faster; it is gone, and that was wanted.
-            Ok(()) | Err(MountError::NotMounted(_)) if lock(&self.devices).remove(directory).is_some() => Ok(()),
+            Ok(()) | Err(MountError::NotMounted(_)) if self.devices.remove(directory) => Ok(()),
             Ok(()) => Ok(()),
             Err(error) => Err(mount_refused(&error)),
         }
@@ -547,20 +509,22 @@ impl Instance {
     /// Ends with an error what waits on the group's dead mounts. They stay: nothing can be written below them.
     fn end_waiting(&self, group: &str) {
         for mount_point in self.mount_points(group).into_keys() {
-            // With the last descriptor of its device a mount is dead for good.
-            lock(&self.devices).remove(&mount_point);
+            self.devices.remove(&mount_point);
         }
     }
 
-    /// Takes the group's dead mounts away, so that they can be made again.
+    /// Takes the group's dead mounts away.
     fn forget_mounts(&self, group: &str) {
-        self.end_waiting(group);
-        for mount_point in self.mount_points(group).into_keys() {
-            match mount::unmount(&mount_point, true) {
-                Ok(()) | Err(MountError::NotMounted(_)) => {}
-                Err(error) => {
-                    self.alert.line(Severity::Warning, group, &format!("a dead mount could not be removed: {error}"));
-                }
+        self.mount_points(group).keys().for_each(|mount_point| self.forget_mount(group, mount_point));
+    }
+
+    /// Takes a dead mount away, so that it can be made again.
+    fn forget_mount(&self, group: &str, mount_point: &Path) {
+        self.devices.remove(mount_point);
+        match mount::unmount(mount_point, true) {
+            Ok(()) | Err(MountError::NotMounted(_)) => {}
+            Err(error) => {
+                self.alert.line(Severity::Warning, group, &format!("a dead mount could not be removed: {error}"));
             }
         }
     }

@@ -2,15 +2,18 @@
 
 use super::{
     Instance, Looking, control,
+    devices::Devices,
     discovery::Discovery,
+    launch::Children,
     passwords::Passwords,
     preferred::Preferred,
     state::{DEFAULT_DISKSTRING, State},
+    systemd,
     wire::{self, network::Network},
 };
 use crate::{alert::Alert, paths::Paths, process, world::IoChoice};
 use plinth_engine::event::Severity;
-use rustix::fs::Mode;
+use rustix::{fd::OwnedFd, fs::Mode};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs::{self, DirBuilder},
@@ -39,9 +42,11 @@ pub struct Options {
 /// Runs an instance until it is told to end.
 #[must_use]
 pub fn serve(options: Options) -> ExitCode {
+    let stored = systemd::stored();
     process::keep_signals();
-    match start(options) {
+    match start(options, stored) {
         Ok((instance, _lock)) => {
+            systemd::ready();
             println!("plinth: ready, psql -h {}", instance.paths.dir().display());
             process::wait_for_end();
             instance.leave();
@@ -53,7 +58,7 @@ pub fn serve(options: Options) -> ExitCode {
     }
 }
 
-fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
+fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<Instance>, fs::File)> {
     let paths = options.paths;
     let mode = match options.looking {
         Looking::Nobody => 0o700,
@@ -98,6 +103,8 @@ fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
         state.store(&paths.instance())?;
     }
     let alert = Alert::new(paths.alert(), true);
+    let known = state.groups.values().flat_map(|group| group.connections.clone()).collect();
+    let devices = Devices::from_store(stored, &known);
     let instance = Arc::new(Instance {
         paths,
         io: options.io,
@@ -107,7 +114,10 @@ fn start(options: Options) -> io::Result<(Arc<Instance>, fs::File)> {
         state: Mutex::new(state),
         locks: Mutex::default(),
         guarded: Mutex::new(BTreeSet::new()),
-        devices: Mutex::default(),
+        devices,
+        children: Children::default(),
+        launched: Mutex::default(),
+        handed_over: Mutex::default(),
         estimates: Mutex::default(),
         preferring: Mutex::default(),
         ending: AtomicBool::new(false),

@@ -5,6 +5,7 @@
 
 use super::{passwords::Passwords, preferred::Preferred, wire::network::Network};
 use crate::engine::exports::Export;
+use plinth_engine::api::ConnectionId;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -47,6 +48,9 @@ pub struct GroupState {
     /// Directories to mount it on, and the options.
     #[serde(default)]
     pub mount_points: BTreeMap<PathBuf, String>,
+    /// The mounts that there are, or were last, on these directories.
+    #[serde(default)]
+    pub connections: BTreeMap<PathBuf, ConnectionId>,
     /// Files that NBD clients are served.
     #[serde(default)]
     pub exports: Vec<Export>,

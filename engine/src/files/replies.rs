@@ -1,0 +1,254 @@
+//! What was answered: a request that is not idempotent is carried out once, though it is sent twice (R12).
+//!
+//! An engine that dies may have carried out a request and not have answered it. The kernel sends it again, to the next engine.
+//! A second `create` would find the file of the first, a second `unlink` nothing. So each such request leaves a row in the
+//! table `reply`, in the commit of its effect:
+//!
+//!   1. The request takes a slot, the lowest of its connection's that is free ([`Replies::begin`]).
+//!   2. Its job writes the row of the slot, over what an earlier request left there ([`Row::record`]).
+//!   3. The front end answers. From here on nobody asks again.
+//!   4. The slot is free ([`Request`] is dropped).
+//!
+//! A death before 2 leaves neither effect nor row: what is sent again is done anew. After 2 it leaves both, and what is
+//! sent again is answered from the row. After 3 the row is of no use, and some later request writes over it.
+//!
+//! A request that fails has no effect and leaves no row. Sent again it may end otherwise, as if it had come later:
+//! nobody was told how it ended.
+//!
+//! A successor inherits the rows. Their slots are not free before their requests were sent again and answered. Which of
+//! them will not be sent again, because they were answered, nobody can say; of those that stay the oldest go when there are
+//! more than [`INHERITED_MAX`].
+//!
+//! What is simply done again, and why that does no harm: everything that sets a state and does not depend on the one
+//! before. A write says its offset and its bytes (also one with `O_APPEND`: the kernel computes the offset), `truncate`,
+//! `chmod`, `chown`, `utimensat` and `fallocate` their result. Done twice they could undo what was done between the two;
+//! but what changes the same thing in between was under way at the same time as a request that nobody had been told
+//! the end of, and was in no order with it. Through one mount not even that: the kernel holds the file's lock until it
+//! is answered, except for direct writes inside a file, whose order is nobody's. `fsync` makes durable what is
+//! there. Reads, lookups and listings change nothing.
+//!
+//! Invariants:
+//!
+//!   1. The row of a request that has an effect and no answer is in the catalog, and no other request has its slot.
+//!   2. Rows of two connections never meet: a mount has an id of its own, made at random, which its successors keep.
+//!   3. A connection has no more rows than requests were ever under way at one time, and [`INHERITED_MAX`].
+
+use super::{Files, Origin, Result, lock};
+use crate::api::{ConnectionId, Node};
+use rusqlite::{Connection as Sqlite, params};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex},
+};
+
+/// Rows of a connection that a successor takes over: so many as several engines in a row can leave behind that die before they
+/// have answered what they inherited.
+const INHERITED_MAX: usize = 1024;
+
+/// A row that was there when the engine started.
+#[derive(Debug, Clone, Copy)]
+struct Inherited {
+    slot: u32,
+    node: Option<Node>,
+}
+
+#[derive(Default)]
+struct Slots {
+    taken: BTreeSet<u32>,
+    /// By request.
+    inherited: BTreeMap<u64, Inherited>,
+    /// Of the next row.
+    sequence: u64,
+}
+
+/// The slots of all connections.
+#[derive(Default)]
+pub(super) struct Replies(Mutex<BTreeMap<ConnectionId, Slots>>);
+
+/// What a request leaves in the commit of its effect.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    connection: ConnectionId,
+    slot: u32,
+    request: u64,
+    sequence: u64,
+}
+
+impl Row {
+    /// Inside the job. `node`: what was made, or got a name, if the answer says.
+    fn record(&self, sqlite: &Sqlite, node: Option<Node>) -> rusqlite::Result<()> {
+        let sql =
+            "INSERT OR REPLACE INTO reply (connection, slot, request, node, sequence) VALUES (?1, ?2, ?3, ?4, ?5)";
+        sqlite.prepare_cached(sql)?.execute(params![
+            self.connection.0.cast_signed(),
+            self.slot,
+            self.request.cast_signed(),
+            node.map(Node::cast_signed),
+            self.sequence.cast_signed()
+        ])?;
+        Ok(())
+    }
+}
+
+/// Who asks for a change: a front end, perhaps on behalf of a request that may be sent again.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    pub(crate) origin: Origin,
+    pub(crate) row: Option<Row>,
+}
+
+impl From<Origin> for Asked {
+    fn from(origin: Origin) -> Self {
+        Self { origin, row: None }
+    }
+}
+
+impl Asked {
+    /// Inside the job of the effect, see [`Row::record`].
+    pub(super) fn record(&self, sqlite: &Sqlite, node: Option<Node>) -> Result<()> {
+        Ok(self.row.map_or(Ok(()), |row| row.record(sqlite, node))?)
+    }
+}
+
+/// What an earlier engine did for a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DoneBefore {
+    /// What was made, or got a name.
+    pub node: Option<Node>,
+}
+
+/// A request under way. To be kept until it was answered.
+pub struct Request {
+    files: Arc<Files>,
+    row: Row,
+    before: Option<DoneBefore>,
+}
+
+impl Request {
+    pub(crate) fn row(&self) -> Row {
+        self.row
+    }
+
+    /// What to answer, if an engine before this one carried it out.
+    #[must_use]
+    pub fn done_before(&self) -> Option<DoneBefore> {
+        self.before
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(slots) = lock(&self.files.replies.0).get_mut(&self.row.connection) {
+            slots.taken.remove(&self.row.slot);
+            if self.before.is_some() {
+                slots.inherited.remove(&self.row.request);
+            }
+        }
+    }
+}
+
+impl Replies {
+    /// A mount that no engine served before.
+    pub fn start(&self, connection: ConnectionId) {
+        lock(&self.0).entry(connection).or_default();
+    }
+
+    /// Forgets a connection; its rows are the caller's to delete.
+    pub fn end(&self, connection: ConnectionId) {
+        lock(&self.0).remove(&connection);
+    }
+
+    /// Begins a request. `resent`: it may have been carried out before. `None`: the connection has ended.
+    pub fn begin(&self, files: &Arc<Files>, connection: ConnectionId, request: u64, resent: bool) -> Option<Request> {
+        let mut all = lock(&self.0);
+        let slots = all.get_mut(&connection)?;
+        let known = if resent { slots.inherited.get(&request).copied() } else { None };
+        let slot = match known {
+            Some(known) => known.slot,
+            None => {
+                let mut slot = 0;
+                // Ascending: the first gap.
+                for taken in &slots.taken {
+                    if *taken != slot {
+                        break;
+                    }
+                    slot += 1;
+                }
+                slots.taken.insert(slot);
+                slot
+            }
+        };
+        let row = Row { connection, slot, request, sequence: slots.sequence };
+        slots.sequence += 1;
+        let before = known.map(|known| DoneBefore { node: known.node });
+        Some(Request { files: Arc::clone(files), row, before })
+    }
+}
+
+/// A row of the table: connection, slot, request, node.
+type Found = (ConnectionId, u32, u64, Option<Node>, u64);
+
+fn load(sqlite: &Sqlite) -> rusqlite::Result<Vec<Found>> {
+    let mut select = sqlite.prepare("SELECT connection, slot, request, node, sequence FROM reply ORDER BY sequence")?;
+    let rows = select.query_map([], |row| {
+        let unsigned = |at| Ok::<_, rusqlite::Error>(row.get::<_, i64>(at)?.cast_unsigned());
+        let node = row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned);
+        Ok((ConnectionId(unsigned(0)?), row.get(1)?, unsigned(2)?, node, unsigned(4)?))
+    })?;
+    rows.collect()
+}
+
+impl Files {
+    /// Takes over what the engine before left of these connections; what it left of others is deleted.
+    pub(super) async fn inherit_replies(&self, connections: &[ConnectionId]) -> Result<()> {
+        let mut rows = self.catalog.read(|sqlite| Ok(load(sqlite)?)).await?;
+        let mut gone: Vec<(ConnectionId, u32)> = Vec::new();
+        rows.retain(|row| {
+            let wanted = connections.contains(&row.0);
+            if !wanted {
+                gone.push((row.0, row.1));
+            }
+            wanted
+        });
+        for connection in connections {
+            let own: Vec<_> = rows.iter().filter(|row| row.0 == *connection).copied().collect();
+            let surplus = own.len().saturating_sub(INHERITED_MAX);
+            let (old, own) = own.split_at(surplus);
+            gone.extend(old.iter().map(|row| (row.0, row.1)));
+            let slots = Slots {
+                taken: own.iter().map(|row| row.1).collect(),
+                inherited: own.iter().map(|row| (row.2, Inherited { slot: row.1, node: row.3 })).collect(),
+                sequence: own.last().map_or(0, |row| row.4.wrapping_add(1)),
+            };
+            lock(&self.replies.0).insert(*connection, slots);
+        }
+        if !gone.is_empty() {
+            let job = move |sqlite: &Sqlite| {
+                let mut delete = sqlite.prepare_cached("DELETE FROM reply WHERE connection = ?1 AND slot = ?2")?;
+                for (connection, slot) in &gone {
+                    delete.execute(params![connection.0.cast_signed(), slot])?;
+                }
+                Ok(())
+            };
+            self.catalog.release(false, job).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what a connection that is gone has left.
+    pub(super) async fn delete_replies(&self, connection: ConnectionId) -> Result<()> {
+        self.replies.end(connection);
+        let job = move |sqlite: &Sqlite| {
+            let sql = "DELETE FROM reply WHERE connection = ?1";
+            sqlite.prepare_cached(sql)?.execute([connection.0.cast_signed()])?;
+            Ok(())
+        };
+        self.catalog.release(false, job).await.map(|_| ())
+    }
+
+    /// Begins a request of a connection that must not be carried out twice.
+    #[must_use]
+    pub fn begin(&self, connection: ConnectionId, request: u64, resent: bool) -> Option<Request> {
+        self.replies.begin(&self.strong(), connection, request, resent)
+    }
+}

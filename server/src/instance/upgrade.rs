@@ -1,0 +1,63 @@
+//! Another engine takes a group over, on purpose, while it is used: the program was replaced by a newer one.
+//!
+//!   1. A new engine starts beside the old one, and gets as far as it can without the disks.
+//!   2. The old one makes everything durable while it serves. Then it begins no request any more, answers those under way, dismounts the
+//!      group, and ends. From here databases wait.
+//!   3. The new one mounts the group, and takes the mounts over. The kernel sends what waits. Exports are made again; NBD clients
+//!      connect anew.
+//!
+//! If 1 fails, nothing has happened. If 2 is refused, the old one goes on. If 3 fails, or somebody dies, it is as if
+//! the engine had been killed: the guard starts another.
+
+use super::{Instance, Result, lock};
+use crate::engine::protocol::Request;
+use plinth_engine::{
+    admin::{AdminError, Code},
+    event::Severity,
+};
+use std::time::Instant;
+
+impl Instance {
+    /// Replaces the group's engine by one of the program that is installed now. Returns what to tell.
+    ///
+    /// # Errors
+    /// If the group is not mounted, or one of the two engines refuses.
+    pub fn upgrade(&self, group: &str) -> Result<String> {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        let old = self.engine(group)?;
+        let before = old.status()?;
+        if !before.mounted {
+            return Err(AdminError::new(Code::NotMounted, format!("disk group {group} is not mounted"))
+                .hint(format!("ALTER DISKGROUP {group} MOUNT")));
+        }
+        let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
+        self.take_devices(&old, group)?;
+        let new = self.start_successor(group)?;
+        let after = new.status()?;
+        lock(&self.handed_over).insert(before.pid);
+        let began = Instant::now();
+        if let Err(error) = old.ask(&Request::HandOver)
+            && self.engine(group).and_then(|engine| engine.status()).is_ok_and(|status| status.pid == before.pid)
+        {
+            lock(&self.handed_over).remove(&before.pid);
+            return Err(error);
+        }
+        let resume = self.connections(group);
+        new.ask(&Request::Mount { force: false, restricted, resume })
+            .and_then(|()| self.serve_again(&new, group))
+            .map_err(|error| {
+                error.hint("the group is mounted again as if its engine had been killed; see the alert log")
+            })?;
+        let text = format!(
+            "engine {} (plinth {}) has taken over from engine {} (plinth {}), {} ms after that was asked to end",
+            after.pid,
+            after.program,
+            before.pid,
+            before.program,
+            began.elapsed().as_millis()
+        );
+        self.alert.line(Severity::Note, group, &text);
+        Ok(text)
+    }
+}

@@ -1,0 +1,241 @@
+//! Engines die, and are replaced on purpose, under programs that notice nothing.
+
+use plinth_tests::{Blocks, Instance, MIB, Manager, scaled, wait_for};
+use std::{
+    fs::{self, File, OpenOptions},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
+
+/// A fraction of a second that differs from round to round, and not from run to run.
+fn moment(round: u32) -> Duration {
+    Duration::from_millis(400 + u64::from(round.wrapping_mul(2_654_435_761) >> 20) % 600)
+}
+
+/// Makes, links, renames and removes names, each of which says so if it is done twice or not at all.
+fn names(dir: &Path, program: usize, going: &AtomicBool) -> u64 {
+    let path = |name: &str| dir.join(format!("names {program} {name}"));
+    let (made, linked, renamed, directory) = (path("made"), path("linked"), path("renamed"), path("directory"));
+    let mut rounds = 0;
+    while going.load(Ordering::Relaxed) {
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&made).expect("create");
+        file.write_all_at(&[program as u8; 6000], 0).expect("write");
+        fs::hard_link(&made, &linked).expect("link");
+        assert_eq!(file.metadata().expect("fstat").nlink(), 2);
+        fs::rename(&made, &renamed).expect("rename");
+        fs::remove_file(&linked).expect("unlink");
+        std::os::unix::fs::symlink("somewhere", &linked).expect("symlink");
+        fs::create_dir(&directory).expect("mkdir");
+        rustix::fs::setxattr(&renamed, "user.once", b"1", rustix::fs::XattrFlags::CREATE).expect("setxattr");
+        rustix::fs::removexattr(&renamed, "user.once").expect("removexattr");
+        fs::remove_dir(&directory).expect("rmdir");
+        fs::remove_file(&linked).expect("unlink");
+        fs::remove_file(&renamed).expect("unlink");
+        // Without a name it is read and written as before.
+        let mut bytes = [0; 6000];
+        file.read_exact_at(&mut bytes, 0).expect("read");
+        assert_eq!(bytes, [program as u8; 6000]);
+        assert_eq!(file.metadata().expect("fstat").nlink(), 0);
+        rounds += 1;
+    }
+    rounds
+}
+
+/// Writes, syncs, and reads what it wrote, past the page cache.
+fn blocks(dir: &Path, program: usize, going: &AtomicBool) -> u64 {
+    const SIZE: usize = 8192;
+    let path = dir.join(format!("blocks {program}"));
+    let file = OpenOptions::new().write(true).create_new(true).open(&path).expect("create");
+    let direct = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(&path).expect("open");
+    // Aligned memory for what is read past the cache.
+    let mut room = vec![0; SIZE + 4096];
+    let start = room.as_ptr().align_offset(4096);
+    let mut rounds = 0_u64;
+    while going.load(Ordering::Relaxed) {
+        let at = rounds % 64 * SIZE as u64;
+        let bytes: Vec<u8> = (0..SIZE).map(|i| (rounds * 31 + i as u64 * 7 + program as u64) as u8).collect();
+        file.write_all_at(&bytes, at).expect("write");
+        file.sync_data().expect("sync");
+        direct.read_exact_at(&mut room[start..start + SIZE], at).expect("read");
+        assert!(room[start..start + SIZE] == bytes, "block {at} of program {program} in round {rounds}");
+        rounds += 1;
+    }
+    rounds
+}
+
+/// Runs programs on the mount while `story` is told. None of them may see an error.
+fn under_load<T>(dir: &Path, story: impl FnOnce() -> T) -> T {
+    struct Until<'a>(&'a AtomicBool);
+    impl Drop for Until<'_> {
+        fn drop(&mut self) {
+            self.0.store(false, Ordering::Relaxed);
+        }
+    }
+    let going = AtomicBool::new(true);
+    let unlinked = dir.join("unlinked");
+    let temporary = OpenOptions::new().read(true).write(true).create_new(true).open(&unlinked).expect("create");
+    temporary.write_all_at(b"before", 0).expect("write");
+    fs::remove_file(&unlinked).expect("unlink");
+    let (told, done) = thread::scope(|scope| {
+        let until = Until(&going);
+        let going = &going;
+        let programs: Vec<_> = (0..2)
+            .map(|i| scope.spawn(move || names(dir, i, going)))
+            .chain((2..4).map(|i| scope.spawn(move || blocks(dir, i, going))))
+            .collect();
+        let told = story();
+        drop(until);
+        (told, programs.into_iter().map(|program| program.join().expect("a program")).collect::<Vec<_>>())
+    });
+    println!("rounds: {done:?}");
+    assert!(done.iter().all(|rounds| *rounds > 0), "{done:?}");
+    let mut bytes = [0; 6];
+    temporary.read_exact_at(&mut bytes, 0).expect("read");
+    assert_eq!(&bytes, b"before");
+    temporary.write_all_at(b"after!", 0).expect("write");
+    temporary.sync_all().expect("sync");
+    temporary.read_exact_at(&mut bytes, 0).expect("read");
+    assert_eq!(&bytes, b"after!");
+    told
+}
+
+fn group(instance: &Instance) -> std::path::PathBuf {
+    instance.create_group("data", "NORMAL", &[&[512 * MIB], &[512 * MIB]], "");
+    instance.mount("DATA")
+}
+
+fn another_engine(instance: &Instance, before: Option<i32>) {
+    wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != before));
+}
+
+/// What is left when the programs have ended: only what they left, and nothing of it twice.
+fn nothing_is_left_behind(instance: &Instance, mount: &Path, files: usize) {
+    let mut names: Vec<_> = fs::read_dir(mount).expect("list").map(|entry| entry.expect("entry").file_name()).collect();
+    names.sort();
+    assert_eq!(names.len(), files, "{names:?}");
+    let free = || instance.number("SELECT free_mb FROM v$asm_diskgroup");
+    // A file from before the take-overs, and one without a name, are freed when the kernel lets them go.
+    let before = free();
+    let path = mount.join("large");
+    let large = OpenOptions::new().read(true).write(true).create_new(true).open(&path).expect("create");
+    large.set_len(64 * MIB).expect("truncate");
+    for at in 0..64 {
+        large.write_all_at(&vec![1; MIB as usize], at * MIB).expect("write");
+    }
+    large.sync_all().expect("sync");
+    let engine = instance.engine("DATA");
+    instance.kill_engine("DATA");
+    another_engine(instance, engine);
+    let held = before - 100.0;
+    wait_for("the group's space", || free() < held);
+    fs::remove_file(&path).expect("unlink");
+    let mut byte = [0];
+    large.read_exact_at(&mut byte, 63 * MIB).expect("it is open");
+    assert!(free() < held, "the file is open, and its space is free");
+    drop(large);
+    wait_for("the space of a file that nobody has open", || free() >= before - 8.0);
+    instance.check("DATA");
+}
+
+/// The engine is killed again and again.
+#[test]
+fn programs_do_not_notice_the_death_of_engines() {
+    let instance = Instance::new();
+    let mount = group(&instance);
+    under_load(&mount, || {
+        for round in 0..scaled(15, 200) {
+            thread::sleep(moment(round));
+            let engine = instance.engine("DATA");
+            instance.kill_engine("DATA");
+            another_engine(&instance, engine);
+        }
+    });
+    nothing_is_left_behind(&instance, &mount, 2);
+}
+
+/// The instance is killed, and its engine after it has come back: the next instance has the mounts from the engine.
+#[test]
+fn an_instance_that_came_later_keeps_the_mounts_too() {
+    let mut instance = Instance::new();
+    let mount = group(&instance);
+    under_load(&mount, || {
+        for round in 0..scaled(3, 30) {
+            thread::sleep(moment(round));
+            instance.kill_instance();
+            instance.start();
+            let engine = instance.engine("DATA");
+            instance.kill_engine("DATA");
+            another_engine(&instance, engine);
+        }
+    });
+    nothing_is_left_behind(&instance, &mount, 2);
+}
+
+/// A new engine takes over on purpose.
+#[test]
+fn programs_do_not_notice_an_upgrade() {
+    let instance = Instance::new();
+    let mount = group(&instance);
+    let said = under_load(&mount, || {
+        let mut said = Vec::new();
+        for round in 0..scaled(6, 60) {
+            thread::sleep(moment(round));
+            let engine = instance.engine("DATA");
+            said.push(instance.plinth(["upgrade", "data"]).ok());
+            assert_ne!(instance.engine("DATA"), engine);
+        }
+        said
+    });
+    println!("{}", said.concat());
+    let log = instance.alert_log();
+    assert!(!log.contains("unclean") && !log.contains("its engine ended"), "{log}");
+    nothing_is_left_behind(&instance, &mount, 2);
+    assert!(instance.plinth(["upgrade", "nosuch"]).refused().contains("not mounted"));
+}
+
+/// Instance and engine are killed at once. The service manager has the descriptors, and passes them to the next instance.
+#[test]
+fn what_a_service_manager_keeps_outlives_everything() {
+    let manager = Manager::new();
+    let mut instance = Instance::under(&manager);
+    let mount = group(&instance);
+    wait_for("the mount in the store", || manager.stored().len() == 1);
+    under_load(&mount, || {
+        for round in 0..scaled(3, 30) {
+            thread::sleep(moment(round));
+            instance.kill_instance();
+            instance.kill_engine("DATA");
+            instance.start();
+            wait_for("the group to be mounted", || {
+                instance.query("SELECT state FROM v$asm_diskgroup").iter().any(|row| row["state"] == "MOUNTED")
+            });
+        }
+    });
+    let blocks = Blocks::new(mount.join("more"), 1, 500);
+    blocks.must_read_right();
+    nothing_is_left_behind(&instance, &mount, 3);
+    instance.unmount(&mount);
+    wait_for("the store to be empty", || manager.stored().is_empty());
+}
+
+/// An engine that dies of itself again and again may die of what it is asked. What waits is ended with an error then, not kept for ever.
+#[test]
+fn engines_that_die_of_themselves_are_not_fed_for_ever() {
+    let instance = Instance::new();
+    let mount = group(&instance);
+    let file = File::create(mount.join("file")).expect("create");
+    for _ in 0..5 {
+        let engine = instance.engine("DATA");
+        instance.signal_engine("DATA", rustix::process::Signal::ABORT);
+        another_engine(&instance, engine);
+    }
+    wait_for("the alarm", || instance.alert_log().contains("died of themselves 5 times in a row"));
+    let mount = instance.mount_again("DATA");
+    assert!(file.sync_all().is_err(), "the mount on which it was opened is gone");
+    fs::write(mount.join("new"), "works").expect("the new mount works");
+    drop(file);
+    instance.check("DATA");
+}
