@@ -676,13 +676,23 @@ impl Group {
     /// # Errors
     /// If it holds files, or a disk cannot be written.
     pub async fn drop_group(&self, contents: bool) -> Result<()> {
-        let count: i64 = self
+        // A file with several names is one.
+        let counts =
+            "SELECT count(DISTINCT iif(kind = 16384, NULL, node)), count(iif(kind = 16384, 1, NULL)) FROM entry";
+        let (files, directories): (i64, i64) = self
             .catalog
-            .read(|connection| Ok(connection.query_row("SELECT count(*) FROM entry", [], |row| row.get(0))?))
+            .read(|connection| Ok(connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)))?))
             .await
             .map_err(|error| AdminError::new(Code::Io, error))?;
-        if count > 0 && !contents {
-            let text = format!("disk group {} holds {count} files", self.name);
+        if files + directories > 0 && !contents {
+            let several = |count: i64, one: &str, many: &str| match count {
+                0 => None,
+                1 => Some(format!("1 {one}")),
+                _ => Some(format!("{count} {many}")),
+            };
+            let held = [several(files, "file", "files"), several(directories, "directory", "directories")];
+            let held = held.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+            let text = format!("disk group {} holds {held}", self.name);
             return Err(AdminError::new(Code::Busy, text)
                 .hint(format!("DROP DISKGROUP {} INCLUDING CONTENTS drops them too", self.name)));
         }

@@ -13,9 +13,10 @@ use std::{
     io::{Read, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread,
+    time::Duration,
 };
 
 /// Columns with numbers that are others each time.
@@ -431,39 +432,67 @@ fn every_command_speaks_as_the_server_understands() {
     }
 }
 
+/// A program on a terminal of its own.
+struct Terminal {
+    child: Child,
+    keys: ChildStdin,
+    seen: Arc<Mutex<String>>,
+    reader: thread::JoinHandle<()>,
+    /// Each answer is waited for, behind the one before.
+    from: usize,
+}
+
+impl Terminal {
+    fn new(instance: &Instance, arguments: &str) -> Self {
+        let mut command = Command::new("script");
+        command.args(["-qec", &format!("stty rows 40 cols 200; {} {arguments}", binary().display()), "/dev/null"]);
+        command.env("PLINTH_DIR", instance.dir()).env("HOME", instance.path("")).env("TERM", "xterm");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .expect("util-linux has script");
+        let seen = Arc::new(Mutex::new(String::new()));
+        let mut out = child.stdout.take().expect("piped");
+        let shared = Arc::clone(&seen);
+        let reader = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = out.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+                shared.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
+            }
+        });
+        let keys = child.stdin.take().expect("piped");
+        Self { child, keys, seen, reader, from: 0 }
+    }
+
+    /// Types, and waits for an answer.
+    fn step(&mut self, typed: &str, answer: &str) {
+        self.keys.write_all(typed.as_bytes()).and_then(|()| self.keys.flush()).expect("the terminal");
+        wait_for(answer, || {
+            let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+            let found = seen.get(self.from..).and_then(|new| new.find(answer));
+            self.from += found.map_or(0, |at| at + answer.len());
+            found.is_some()
+        });
+    }
+
+    /// Waits until the program has ended by itself.
+    fn ends(mut self) {
+        wait_for("the program to end", || self.child.try_wait().expect("wait").is_some());
+        self.reader.join().expect("the terminal's reader");
+    }
+}
+
 /// On a terminal: names are completed with the tab key, the prompt follows, `exit` ends it; lines are remembered.
 #[test]
 fn a_person_at_a_terminal() {
     let instance = Instance::new();
     instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
     instance.plinth(["mkdir", "+data/Oradata"]).ok();
-    let mut command = Command::new("script");
-    command.args(["-qec", &format!("stty rows 40 cols 200; {} -p", binary().display()), "/dev/null"]);
-    command.env("PLINTH_DIR", instance.dir()).env("HOME", instance.path("")).env("TERM", "xterm");
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0).spawn().expect("util-linux has script");
-    let seen = Arc::new(Mutex::new(String::new()));
-    let mut out = child.stdout.take().expect("piped");
-    let shared = Arc::clone(&seen);
-    let reader = thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(count @ 1..) = out.read(&mut bytes) {
-            let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
-            shared.lock().unwrap_or_else(PoisonError::into_inner).push_str(&text);
-        }
-    });
-    let mut keys = child.stdin.take().expect("piped");
-    // Each answer is waited for, behind the one before.
-    let mut from = 0;
-    let mut step = |typed: &str, answer: &str| {
-        keys.write_all(typed.as_bytes()).and_then(|()| keys.flush()).expect("the terminal");
-        wait_for(answer, || {
-            let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            let found = seen.get(from..).and_then(|new| new.find(answer));
-            from += found.map_or(0, |at| at + answer.len());
-            found.is_some()
-        });
-    };
+    let mut terminal = Terminal::new(&instance, "-p");
+    let mut step = |typed: &str, answer: &str| terminal.step(typed, answer);
     step("", "ASMCMD [+] > ");
     step("mkd\t", "mkd");
     step("\x15cd +da\t", "cd +DATA/");
@@ -484,10 +513,113 @@ fn a_person_at_a_terminal() {
     step("", "Read_MB_s");
     step("q", "ASMCMD [+DATA/Oradata] > ");
     step("exit\r", "exit");
-    wait_for("the shell to end", || child.try_wait().expect("wait").is_some());
-    reader.join().expect("the terminal's reader");
+    terminal.ends();
     let history = instance.read(".plinth_shell_history");
     assert!(history.contains("cd +DATA/Oradata/") && history.contains("pwd"), "{history}");
+}
+
+/// The tab key gives a command that wants a group the group's name alone, of those that it can mean; and disks, and
+/// failure groups.
+#[test]
+fn names_of_groups_and_disks_are_completed() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let disk = instance.add_disk("other", 256 * MIB);
+    instance.sql(&format!("CREATE DISKGROUP away EXTERNAL REDUNDANCY DISK '{}'", disk.display()));
+    instance.sql("ALTER DISKGROUP away DISMOUNT");
+    let mut terminal = Terminal::new(&instance, "-p");
+    terminal.step("", "ASMCMD [+] > ");
+    for (typed, completed) in [
+        ("chkdg d\t", "chkdg DATA "),
+        ("chkdg +d\t", "chkdg +DATA "),
+        ("umount \t", "umount DATA "),
+        ("mount \t", "mount AWAY "),
+        ("mount d\t", "mount DATA "),
+        ("lsdg a\t", "lsdg AWAY "),
+        ("rebal --power 4 \t", "rebal --power 4 DATA "),
+        ("lsdsk -kG \t", "lsdsk -kG DATA "),
+        ("offline -G data -D \t", "offline -G data -D DATA_000"),
+        ("cd d\t", "cd DATA/"),
+    ] {
+        terminal.step(&format!("\x15{typed}"), completed);
+    }
+    terminal.step("\x15exit\r", "exit");
+    terminal.ends();
+}
+
+/// On a terminal a / alone runs the statement before it, as from a pipe; Ctrl-C cancels a statement that runs, and the next one is
+/// carried out.
+#[test]
+fn sql_at_a_terminal() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let mut terminal = Terminal::new(&instance, "sql");
+    terminal.step("", "plinth> ");
+    terminal.step("SELECT name || '_s' AS found\r", " -> ");
+    terminal.step("FROM v$asm_diskgroup\r", " -> ");
+    terminal.step("/\r", "DATA_s");
+    // In a string it is part of it.
+    terminal.step("SELECT 'a\r", " -> ");
+    terminal.step("/\r", " -> ");
+    terminal.step("' || lower('BC') AS x;\r", "bc");
+    terminal.step("", "plinth> ");
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000000) \
+                   SELECT count(*) FROM n;\r";
+    terminal.step(endless, "FROM n;");
+    thread::sleep(Duration::from_millis(500));
+    terminal.step("\x03", "cancel");
+    terminal.step("", "plinth> ");
+    terminal.step("SELECT name || '_t' AS found FROM v$asm_diskgroup;\r", "DATA_t");
+    terminal.step("", "plinth> ");
+    terminal.step("\\q\r", "\\q");
+    terminal.ends();
+}
+
+/// A group, a disk or an AU that is not there is refused by every list; a / behind a group's name is taken, a ; is not.
+#[test]
+fn what_is_not_there_is_refused() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for command in ["lsdg", "lsct", "lsop", "lsdsk -G", "lsattr -G", "iostat -G", "lsof -G"] {
+        for name in ["nosuch", "data;"] {
+            let said = instance.plinth(words(&format!("{command} {name}")));
+            assert_eq!(said.code, Some(1), "{command} {name}: {said}");
+            let wanted = format!("ASMCMD-8001: diskgroup '{}' does not exist", name.to_uppercase());
+            assert!(said.refused().contains(&wanted), "{command} {name}");
+        }
+        instance.plinth(words(&format!("{command} +data/"))).ok();
+    }
+    instance.plinth(["lsdg", "no*"]).ok();
+    for (line, why) in [
+        ("mapau 9 0 0", "diskgroup '9' does not exist"),
+        ("mapau 0 0 0", "diskgroup '0' does not exist"),
+        ("mapau 1 9 0", "disk group DATA has no disk 9"),
+        ("mapau 1 0 1000000", "disk DATA_0000 of disk group DATA has no AU 1000000"),
+    ] {
+        let said = instance.plinth(words(line));
+        assert_eq!(said.code, Some(1), "{line}: {said}");
+        assert!(said.refused().contains(why), "{line}");
+    }
+    instance.plinth(["mapau", "1", "0", "50"]).ok();
+    instance.plinth(["chkdg", "data/"]).ok();
+    instance.plinth(["check", "DATA/"]).ok();
+    instance.plinth(["umount", "DATA/"]).ok();
+    instance.plinth(["mount", "data/"]).ok();
+    instance.plinth(["umount", "+DATA/"]).ok();
+}
+
+/// Without an instance every command says so in the same words, and what can be done.
+#[test]
+fn without_an_instance_every_command_says_so() {
+    let instance = Instance::new();
+    let elsewhere = instance.path("elsewhere");
+    for script in ["\"$1\" lsdg", "echo lsdg | \"$1\"", "\"$1\" sql -c 'SELECT 1'", "\"$1\" shutdown"] {
+        let said = shell(script).arg(binary()).env("PLINTH_DIR", &elsewhere).finish().refused();
+        let socket = elsewhere.join("control.sock");
+        let wanted = format!("ASMCMD-8102: no connection to the instance: {}: No such file", socket.display());
+        assert!(said.starts_with(&wanted) && said.contains("plinth serve"), "{script}: {said}");
+    }
 }
 
 /// The manual page and the completions of other shells name every command that help names, and are understood.

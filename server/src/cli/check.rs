@@ -2,7 +2,7 @@
 
 use super::{
     Result, complain,
-    context::{Context, Run},
+    context::{Context, Run, bare, group_name},
     print, table,
 };
 use crate::{
@@ -31,7 +31,7 @@ pub(super) struct Check {
 impl Run for Check {
     fn run(&self, context: &mut Context) -> Result<()> {
         let report = match &self.what[..] {
-            [group] if !group.contains('/') && !Path::new(group).exists() => mounted(context, group, self.repair),
+            [group] if !bare(group).contains('/') && !Path::new(group).exists() => mounted(context, group, self.repair),
             disks => check_disks(disks, self.repair),
         };
         tell(context, report, self.repair)
@@ -55,7 +55,7 @@ impl Run for Chkdg {
 }
 
 fn mounted(context: &Context, group: &str, repair: bool) -> Result<Report> {
-    context.instance()?.check(&group.trim_start_matches('+').to_uppercase(), repair)
+    context.instance()?.check(&group_name(group)?, repair)
 }
 
 /// Exits with 0: clean, 1: all repaired, 2: something is left, or it could not be checked, 3: mirrors are missing.

@@ -1,11 +1,14 @@
-//! Completion on the tab key: commands, their flags, and what is at a path.
+//! Completion on the tab key: commands, their flags, names of groups and disks where a command wants one, and what is at
+//! a path everywhere else. What an argument wants, its name in the table of commands says.
 
 use super::{
-    context::Context,
+    context::{Context, bare, quoted},
     interactive,
     place::{self, Place},
 };
 use crate::paths::Paths;
+use clap::{Arg, Command};
+use plinth_engine::admin::Value;
 use rustyline::{
     Context as Terminal, Helper,
     completion::{Completer as Complete, Pair},
@@ -13,6 +16,72 @@ use rustyline::{
     hint::Hinter,
     validate::Validator,
 };
+
+/// The names of mounted groups.
+const MOUNTED: &str = "SELECT name FROM v$asm_diskgroup_stat WHERE group_number > 0 ORDER BY name";
+
+/// What an argument wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// A disk group, mounted or not.
+    Group,
+    MountedGroup,
+    /// A disk group that is to be mounted, or a directory of the host.
+    GroupToMount,
+    /// A disk group that is mounted, or a directory of the host.
+    GroupToDismount,
+    Disk,
+    FailureGroup,
+    Path,
+}
+
+impl Wanted {
+    fn by(command: &str, argument: &Arg) -> Self {
+        let name = argument.get_value_names().and_then(<[_]>::first).map_or("", |name| name.as_str());
+        match (command, name) {
+            // A number.
+            ("mapau", _) => Self::Path,
+            // One of unix.
+            (_, "GROUP") if argument.get_id() == "socket_group" => Self::Path,
+            ("lsdg", "PATTERN") | ("dropdg", "GROUP") => Self::Group,
+            ("mount", "GROUP|DIRECTORY") => Self::GroupToMount,
+            ("umount", "GROUP|DIRECTORY") | ("check", "WHAT") => Self::GroupToDismount,
+            ("lsop", "PATTERN") | (_, "GROUP" | "GROUPS") => Self::MountedGroup,
+            (_, "DISK") => Self::Disk,
+            (_, "FAILGROUP") => Self::FailureGroup,
+            _ => Self::Path,
+        }
+    }
+}
+
+/// What the word behind these is for, and the disk group that they name.
+fn wanted(command: &Command, words: &[&str]) -> (Wanted, Option<String>) {
+    let name = command.get_name();
+    let places: Vec<&Arg> = command.get_positionals().collect();
+    let (mut place, mut group) = (0, None);
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let argument = if word.len() > 1 && word.starts_with('-') {
+            let flag = command.get_arguments().find(|flag| match word.strip_prefix("--") {
+                Some(long) => flag.get_long() == Some(long),
+                // Of several letters in a word the last may have a value.
+                None => flag.get_short().is_some_and(|short| word.ends_with(short)),
+            });
+            let Some(flag) = flag.filter(|flag| flag.get_action().takes_values()) else { continue };
+            let Some(value) = words.next() else { return (Wanted::by(name, flag), group) };
+            (flag, value)
+        } else {
+            let Some(argument) = places.get(place).or(places.last()) else { continue };
+            place += 1;
+            (*argument, word)
+        };
+        if matches!(Wanted::by(name, argument.0), Wanted::MountedGroup) {
+            group = Some(bare(argument.1).to_uppercase());
+        }
+    }
+    let last = places.last().filter(|last| last.get_num_args().is_some_and(|count| count.max_values() > 1));
+    (places.get(place).or(last).map_or(Wanted::Path, |argument| Wanted::by(name, argument)), group)
+}
 
 /// Completes for somebody who stands at a place.
 pub(super) struct Completer {
@@ -49,12 +118,60 @@ impl Completer {
         }
         // As it would be read: a backslash keeps a blank.
         let word = word.replace("\\ ", " ");
-        let names = if word.starts_with('/') && command == "cp" { of_host(&word) } else { self.names(&word) };
+        let words: Vec<&str> = before.split_whitespace().skip(1).collect();
+        let (wanted, group) =
+            table.find_subcommand(command).map_or((Wanted::Path, None), |command| wanted(command, &words));
+        let is_directory = word.starts_with('/') && matches!(wanted, Wanted::GroupToMount | Wanted::GroupToDismount);
+        if wanted != Wanted::Path && !is_directory {
+            return self.known(wanted, group.as_deref(), &word);
+        }
+        let names =
+            if is_directory || word.starts_with('/') && command == "cp" { of_host(&word) } else { self.names(&word) };
         let escaped = |name: String| {
             let (name, end) = name.strip_suffix(' ').map_or((name.as_str(), ""), |name| (name, " "));
             format!("{}{end}", name.replace(' ', "\\ "))
         };
         names.into_iter().map(escaped).collect()
+    }
+
+    /// Names that the instance knows.
+    fn known(&self, wanted: Wanted, group: Option<&str>, word: &str) -> Vec<String> {
+        let within = match group {
+            Some(group) => format!(
+                "group_number IN (SELECT group_number FROM v$asm_diskgroup_stat WHERE name = {})",
+                quoted(group)
+            ),
+            None => "group_number > 0".to_owned(),
+        };
+        let (sql, or_else) = match wanted {
+            Wanted::Path => return Vec::new(),
+            Wanted::MountedGroup | Wanted::GroupToDismount => (MOUNTED.to_owned(), None),
+            Wanted::Group => ("SELECT name FROM v$asm_diskgroup ORDER BY name".to_owned(), None),
+            // A mounted one may be meant, too: its files on a directory.
+            Wanted::GroupToMount => {
+                ("SELECT name FROM v$asm_diskgroup WHERE state = 'DISMOUNTED' ORDER BY name".to_owned(), Some(MOUNTED))
+            }
+            Wanted::Disk => (format!("SELECT DISTINCT name FROM v$asm_disk_stat WHERE {within} ORDER BY name"), None),
+            Wanted::FailureGroup => {
+                (format!("SELECT DISTINCT failgroup FROM v$asm_disk_stat WHERE {within} ORDER BY failgroup"), None)
+            }
+        };
+        let context = Context::new(self.paths.clone(), false);
+        let (plus, start) = word.split_at(usize::from(word.starts_with('+')));
+        let fitting = |sql: &str| -> Vec<String> {
+            let rows = context.query(sql).map(|found| found.rows).unwrap_or_default();
+            let names = rows.into_iter().filter_map(|row| match row.into_iter().next() {
+                Some(Value::Text(name)) => Some(name),
+                _ => None,
+            });
+            let start = start.to_uppercase();
+            names.filter(|name| name.starts_with(&start)).map(|name| format!("{plus}{name} ")).collect()
+        };
+        let found = fitting(&sql);
+        match or_else {
+            Some(sql) if found.is_empty() => fitting(sql),
+            _ => found,
+        }
     }
 
     /// Names that a path may end in; who asks for what is not there gets nothing.
@@ -124,3 +241,41 @@ impl Hinter for Completer {
 impl Highlighter for Completer {}
 impl Validator for Completer {}
 impl Helper for Completer {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_what_a_word_is_for() {
+        let table = interactive::commands();
+        for (line, meant, group) in [
+            ("chkdg", Wanted::MountedGroup, None),
+            ("rebal --power 4 -w", Wanted::MountedGroup, None),
+            ("rebal --power", Wanted::Path, None),
+            ("rebal data", Wanted::Path, None),
+            ("dropdg -r", Wanted::Group, None),
+            ("lsdg -g", Wanted::Group, None),
+            ("lsop", Wanted::MountedGroup, None),
+            ("lsct", Wanted::MountedGroup, None),
+            ("mount", Wanted::GroupToMount, None),
+            ("umount -f data", Wanted::GroupToDismount, None),
+            ("lsdsk -kG", Wanted::MountedGroup, None),
+            ("lsdsk -G +data/", Wanted::Path, Some("DATA")),
+            ("offline -G data -D", Wanted::Disk, Some("DATA")),
+            ("online -G data -F", Wanted::FailureGroup, Some("DATA")),
+            ("remap data", Wanted::Disk, Some("DATA")),
+            ("mapau", Wanted::Path, None),
+            ("nbd --socket-group", Wanted::Path, None),
+            ("cp", Wanted::Path, None),
+            ("ls -l", Wanted::Path, None),
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let command = table.find_subcommand(words[0]).expect("a command");
+            assert_eq!(wanted(command, &words[1..]).0, meant, "{line}");
+            if let Some(group) = group {
+                assert_eq!(wanted(command, &words[1..]).1.as_deref(), Some(group), "{line}");
+            }
+        }
+    }
+}

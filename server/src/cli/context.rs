@@ -10,6 +10,7 @@ use crate::{
 use clap::Args;
 use plinth_engine::admin::{Code, Value};
 use plinth_format::is_name;
+use signal_hook::consts::SIGINT;
 use std::{
     fmt,
     io::{self, BufRead, IsTerminal, Write},
@@ -18,6 +19,9 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// What a program exits with that SIGINT has ended, as shells have it.
+const INTERRUPTED: i32 = 130;
 
 /// A command that the shell and `plinth` both have.
 pub(super) trait Run {
@@ -76,9 +80,26 @@ pub(super) fn like_or_all(column: &str, pattern: Option<&str>) -> String {
     pattern.map_or_else(|| "1".to_owned(), |pattern| like(column, pattern))
 }
 
+/// A group's name as people write it, without what stands around it: `data`, `+DATA`, `DATA/`.
+pub(super) fn bare(written: &str) -> &str {
+    written.trim_start_matches('+').trim_end_matches('/')
+}
+
 /// A group's name as people write it: `data`, `+DATA`, `DATA/`. A statement can hold what this returns.
 pub(super) fn group_name(written: &str) -> Result<String> {
-    checked_name(written.trim_start_matches('+').trim_end_matches('/'), "a disk group")
+    let name = bare(written);
+    match name.strip_suffix(';') {
+        // As in SQL.
+        Some(alone) if is_name(&alone.to_uppercase()) => {
+            Err(no_group(name).hint("a command of the shell has no ; at its end"))
+        }
+        _ => checked_name(name, "a disk group"),
+    }
+}
+
+/// The refusal of a group that is not there.
+pub(super) fn no_group(name: &str) -> Refusal {
+    asmcmd(8001, format!("diskgroup '{}' does not exist or is not mounted", name.to_uppercase()))
 }
 
 /// A name that a statement can hold as it is, in upper case.
@@ -112,10 +133,7 @@ impl Context {
     /// The engine of a mounted group.
     pub(super) fn engine(&self, group: &str) -> Result<engine::client::Client> {
         engine::client::Client::connect(&self.paths, group).map_err(|error| match error.code {
-            Code::NotMounted => {
-                let known = asmcmd(8001, format!("diskgroup '{group}' does not exist or is not mounted"));
-                Refusal { code: Some(error.code), ..known.hint(format!("mount {group}")) }
-            }
+            Code::NotMounted => Refusal { code: Some(error.code), ..no_group(group).hint(format!("mount {group}")) },
             _ => error.into(),
         })
     }
@@ -147,7 +165,7 @@ impl Context {
         ))?;
         match found.rows.first().and_then(|row| row.first()) {
             Some(Value::Integer(number)) => Ok(*number),
-            _ => Err(asmcmd(8001, format!("diskgroup '{group}' does not exist or is not mounted"))),
+            _ => Err(no_group(group)),
         }
     }
 
@@ -185,6 +203,19 @@ impl Context {
             .map_err(|error| Refusal::new(state::INTERNAL, format!("the terminal: {error}")))?;
         let _ = io::stdout().flush();
         Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    }
+
+    /// From now on Ctrl-C ends a command that listens, and pressed again before it does, the program. While a line is
+    /// edited the editor has the key.
+    pub(super) fn heed_interrupts(&self) -> Result<()> {
+        static HEEDED: AtomicBool = AtomicBool::new(false);
+        if HEEDED.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let flag = &self.interrupted;
+        let registered = signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(flag))
+            .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(flag)));
+        registered.map(drop).map_err(|error| Refusal::new(state::INTERNAL, format!("signals: {error}")))
     }
 
     /// Whether the command shall end, for those that go on until then.

@@ -2,10 +2,12 @@
 
 use super::{
     Result,
-    context::{Context, Headings, Run, asmcmd},
+    context::{Context, Headings, Run, asmcmd, no_group},
     place,
 };
+use crate::refusal::Refusal;
 use clap::Args;
+use plinth_engine::admin::Value;
 
 /// Say where the mirrors of an extent of a file are.
 #[derive(Debug, Args)]
@@ -52,13 +54,41 @@ pub(super) struct Mapau {
 
 impl Run for Mapau {
     fn run(&self, context: &mut Context) -> Result<()> {
-        context.show_query(
-            &format!(
-                "SELECT number_kffxp AS File_Num, pxn_kffxp AS Extent, xnum_kffxp AS Extent_Set FROM x$kffxp
-                 WHERE group_kffxp = {} AND disk_kffxp = {} AND au_kffxp = {} ORDER BY number_kffxp, pxn_kffxp",
-                self.group, self.disk, self.au
-            ),
-            self.headings,
-        )
+        let listed = context.query(&format!(
+            "SELECT number_kffxp AS File_Num, pxn_kffxp AS Extent, xnum_kffxp AS Extent_Set FROM x$kffxp
+             WHERE group_kffxp = {} AND disk_kffxp = {} AND au_kffxp = {} ORDER BY number_kffxp, pxn_kffxp",
+            self.group, self.disk, self.au
+        ))?;
+        if listed.rows.is_empty() {
+            self.is_there(context)?;
+        }
+        context.show(&listed, self.headings);
+        Ok(())
+    }
+}
+
+impl Mapau {
+    /// Refuses an AU that is not there; one that holds no extent is.
+    fn is_there(&self, context: &Context) -> Result<()> {
+        let Self { group, disk, au, .. } = self;
+        let groups = context.query(&format!(
+            "SELECT name, allocation_unit_size FROM v$asm_diskgroup_stat WHERE group_number = {group} AND {group} > 0"
+        ))?;
+        let Some([Value::Text(name), Value::Integer(unit)]) = groups.rows.first().map(Vec::as_slice) else {
+            return Err(no_group(&group.to_string()).hint("the number is group_number in v$asm_diskgroup"));
+        };
+        let disks = context.query(&format!(
+            "SELECT name, total_mb FROM v$asm_disk_stat WHERE group_number = {group} AND disk_number = {disk}"
+        ))?;
+        let Some([Value::Text(disk), Value::Integer(size)]) = disks.rows.first().map(Vec::as_slice) else {
+            let text = format!("disk group {name} has no disk {disk}");
+            return Err(Refusal::new("22023", text).hint("the number is Disk_Num of lsdsk -p"));
+        };
+        let count = size * (1 << 20) / (*unit).max(1);
+        if i64::from(*au) < count {
+            return Ok(());
+        }
+        let text = format!("disk {disk} of disk group {name} has no AU {au}");
+        Err(Refusal::new("22023", text).hint(format!("the last one is {}", count - 1)))
     }
 }

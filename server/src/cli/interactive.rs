@@ -14,18 +14,15 @@ use super::{
 use crate::refusal::{Refusal, state};
 use clap::{Command, CommandFactory, Parser, error::ErrorKind};
 use rustyline::{Editor, error::ReadlineError, history::DefaultHistory};
-use signal_hook::consts::SIGINT;
 use std::{
     io::{self, BufRead, IsTerminal},
     path::PathBuf,
     process::ExitCode,
-    sync::{Arc, atomic::Ordering},
+    sync::atomic::Ordering,
 };
 
 /// Lines of history that are kept.
 const HISTORY: usize = 1000;
-/// What a program exits with that SIGINT has ended, as shells have it.
-const INTERRUPTED: i32 = 130;
 
 /// A line of the shell.
 #[derive(Debug, Parser)]
@@ -110,10 +107,7 @@ fn refused(error: &clap::Error, words: &[String]) -> Result<()> {
 
 pub(super) fn run(context: &mut Context, manner: Manner) -> Result<ExitCode> {
     // Said at once, not at the first command.
-    drop(context.instance().map_err(|refusal| Refusal {
-        message: format!("ASMCMD-8102: no connection to the instance: {}", refusal.message),
-        ..refusal
-    })?);
+    drop(context.instance()?);
     if io::stdin().is_terminal() { interact(context, manner) } else { follow(context, manner) }
 }
 
@@ -148,11 +142,7 @@ fn interact(context: &mut Context, manner: Manner) -> Result<ExitCode> {
         .auto_add_history(true)
         .completion_type(rustyline::CompletionType::List)
         .build();
-    // Ctrl-C ends a command that listens, another one the shell; while a line is edited the editor has the key.
-    let flag = &context.interrupted;
-    let registered = signal_hook::flag::register_conditional_shutdown(SIGINT, INTERRUPTED, Arc::clone(flag))
-        .and_then(|_| signal_hook::flag::register(SIGINT, Arc::clone(flag)));
-    registered.map_err(|error| Refusal::new(state::INTERNAL, format!("signals: {error}")))?;
+    context.heed_interrupts()?;
     let mut editor: Editor<complete::Completer, DefaultHistory> = Editor::with_config(config).map_err(broken)?;
     let history = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".plinth_shell_history"));
     if let Some(history) = &history {

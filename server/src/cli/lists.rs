@@ -2,7 +2,7 @@
 
 use super::{
     Result,
-    context::{Context, Headings, Run, group_name, like, like_or_all, quoted},
+    context::{Context, Headings, Run, bare, group_name, like, like_or_all, no_group, quoted},
 };
 use crate::{
     instance::{
@@ -16,9 +16,9 @@ use clap::Args;
 use plinth_engine::{admin::Value, group::Group, world::World};
 use std::sync::Arc;
 
-/// A group's name in a pattern, as people write it.
-fn bare(pattern: &str) -> &str {
-    pattern.trim_start_matches('+').trim_end_matches('/')
+/// The one name that a pattern stands for, if it has no wildcards.
+fn only_name(pattern: Option<&str>) -> Option<&str> {
+    pattern.filter(|pattern| !pattern.contains(['*', '%', '?']))
 }
 
 /// List disk groups.
@@ -45,9 +45,8 @@ impl Run for Lsdg {
 pub(super) fn groups(context: &Context, g: bool, headings: Headings, pattern: Option<&str>) -> Result<()> {
     let condition = like_or_all("name", pattern.map(bare));
     let instance = if g { "1 AS Inst_ID, " } else { "" };
-    context.show_query(
-        &format!(
-            "SELECT {instance}state AS State, type AS Type,
+    let listed = context.query(&format!(
+        "SELECT {instance}state AS State, type AS Type,
                 CASE WHEN group_number > 0 AND group_number IN
                     (SELECT group_number FROM v$asm_operation WHERE state IN ('RUN', 'WAIT')) THEN 'Y' ELSE 'N' END
                     AS Rebal,
@@ -56,9 +55,14 @@ pub(super) fn groups(context: &Context, g: bool, headings: Headings, pattern: Op
                 required_mirror_free_mb AS Req_mir_free_MB, usable_file_mb AS Usable_file_MB,
                 offline_disks AS Offline_disks, voting_files AS Voting_files, name || '/' AS Name
              FROM v$asm_diskgroup WHERE {condition} ORDER BY name"
-        ),
-        headings,
-    )
+    ))?;
+    if let Some(name) = only_name(pattern)
+        && listed.rows.is_empty()
+    {
+        return Err(group_name(name).map_or_else(|refusal| refusal, |name| no_group(&name)));
+    }
+    context.show(&listed, headings);
+    Ok(())
 }
 
 /// List operations that take long.
@@ -72,6 +76,9 @@ pub(super) struct Lsop {
 
 impl Run for Lsop {
     fn run(&self, context: &mut Context) -> Result<()> {
+        if let Some(name) = only_name(self.pattern.as_deref()) {
+            context.group_number(&group_name(name)?)?;
+        }
         let condition = like_or_all("g.name", self.pattern.as_deref().map(bare));
         context.show_query(
             &format!(
@@ -86,7 +93,7 @@ impl Run for Lsop {
     }
 }
 
-/// List attributes of disk groups that were set.
+/// List attributes of disk groups.
 #[derive(Debug, Args)]
 pub(super) struct Lsattr {
     #[arg(short = 'G', value_name = "GROUP")]
@@ -149,7 +156,7 @@ pub(super) struct Lsct {
 impl Run for Lsct {
     fn run(&self, context: &mut Context) -> Result<()> {
         let group = match &self.group {
-            Some(group) => format!("g.name = {}", quoted(&group_name(group)?)),
+            Some(group) => format!("g.group_number = {}", context.group_number(&group_name(group)?)?),
             None => "1".to_owned(),
         };
         let instance = if self.g { "1 AS Instance_ID, " } else { "" };

@@ -1,6 +1,7 @@
 //! `mount` and `umount`: of a disk group, as `asmcmd` means it, and of its files on a directory.
 //!
-//! The arguments decide. What has a `/` in it, or is `.` or `..`, is a directory; everything else is a disk group:
+//! The arguments decide. What has a `/` in it, or is `.` or `..`, is a directory; everything else is a disk group, also
+//! `DATA/` as listings have it, where no directory has that name:
 //!
 //! ```text
 //! mount GROUP ... | -a          an engine takes the groups        umount GROUP | -a
@@ -21,6 +22,7 @@ use clap::Args;
 use plinth_fuse::mount::{self, MountOptions};
 use std::{
     ffi::OsString,
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -61,6 +63,11 @@ pub(super) struct Umount {
 
 fn is_directory(word: &Path) -> bool {
     let text = word.to_string_lossy();
+    if text.ends_with('/') && group_name(&text).is_ok() {
+        // One that cannot be looked at is there.
+        let is_nothing = |error: io::Error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+        return !text.starts_with('+') && !word.symlink_metadata().is_err_and(is_nothing);
+    }
     text.contains('/') || text == "." || text == ".."
 }
 
@@ -125,7 +132,7 @@ fn mount_group(paths: &Paths, group: &str, directory: &Path, options: &str) -> R
         .canonicalize()
         .map_err(|error| Refusal::new("22023", format!("mount point {}: {error}", directory.display())))?;
     MountOptions::parse(options).map_err(Refusal::from)?;
-    let group = group.trim_start_matches('+').to_uppercase();
+    let group = group_name(group)?;
     Client::connect(paths)?.mount(&group, &real, options)
 }
 

@@ -5,7 +5,7 @@
 
 use super::{
     Result,
-    context::{Context, asmcmd},
+    context::{Context, asmcmd, no_group},
 };
 use crate::{
     engine::{client::Client, protocol::FileInfo},
@@ -246,7 +246,7 @@ pub(super) fn expand(context: &Context, pattern: &Place) -> Result<Vec<Found>> {
     match pattern.split() {
         _ if !all.is_empty() => Ok(all),
         Some((directory, name)) => Err(no_entry(name, &directory)),
-        None => Err(asmcmd(8001, format!("diskgroup '{name}' does not exist or is not mounted"))),
+        None => Err(no_group(name)),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `sql`: statements from an argument, from a pipe, or from a person.
 //!
-//! A statement ends with `;` at the end of a line. `\q` leaves. An error shows the line and a caret under the place.
+//! A statement ends with `;` at the end of a line, or with a line that is `/`, as in SQL*Plus. `\q` leaves, Ctrl-C
+//! cancels a statement that runs, and pressed twice ends the program. An error shows the line and a caret under the place.
 
 use super::{
     Result, complain,
@@ -12,17 +13,26 @@ use crate::{
     instance::{control::Client, control::Given},
     paths::Paths,
     refusal::{Refusal, state},
-    sql::TEXT_MAX,
+    sql::{TEXT_MAX, sqlplus::plain},
 };
 use clap::Args;
 use rustyline::{DefaultEditor, error::ReadlineError};
 use std::{
     io::{self, IsTerminal, Read},
     path::PathBuf,
+    sync::{
+        atomic::Ordering,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
 };
 
 /// Lines of history that are kept.
 const HISTORY: usize = 1000;
+
+/// How soon Ctrl-C is heeded.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// Run SQL statements, or a shell for them.
 #[derive(Debug, Args)]
@@ -38,7 +48,7 @@ impl Run for Sql {
         let read;
         let text = match &self.command {
             Some(text) => text,
-            None if io::stdin().is_terminal() => return interact(client, &context.paths, context.json),
+            None if io::stdin().is_terminal() => return interact(client, context),
             None => {
                 let mut text = String::new();
                 io::stdin()
@@ -110,7 +120,30 @@ fn caret(text: &str, at: usize) -> Option<String> {
     Some(format!("{prefix}{line}\n{}{indent}^\n", " ".repeat(prefix.len())))
 }
 
-fn interact(mut client: Client, paths: &Paths, json: bool) -> Result<()> {
+/// As [`carry_out`]; Ctrl-C cancels. Then the connection is at its end.
+fn carry_out_or_cancel(client: &Client, context: &Context, text: &str) -> Result<()> {
+    context.interrupted.store(false, Ordering::Relaxed);
+    thread::scope(|scope| {
+        let (end, ended) = mpsc::channel::<()>();
+        let watch = move || {
+            while ended.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout) {
+                if context.is_interrupted() {
+                    client.cancel();
+                    return;
+                }
+            }
+        };
+        let watching = thread::Builder::new().name("cancel".into()).spawn_scoped(scope, watch);
+        watching.map_err(|error| Refusal::new(state::INTERNAL, error))?;
+        let result = carry_out(client, &context.paths, text, context.json);
+        drop(end);
+        result
+    })
+}
+
+fn interact(mut client: Client, context: &Context) -> Result<()> {
+    context.heed_interrupts()?;
+    let paths = &context.paths;
     let broken = |error: ReadlineError| Refusal::new(state::INTERNAL, format!("the terminal: {error}"));
     let config =
         rustyline::Config::builder().max_history_size(HISTORY).map_err(broken)?.auto_add_history(false).build();
@@ -138,21 +171,29 @@ fn interact(mut client: Client, paths: &Paths, json: bool) -> Result<()> {
         if text.is_empty() && word.is_empty() {
             continue;
         }
+        // As from a pipe: what was run is not run again.
+        if word == "/" && text.is_empty() {
+            continue;
+        }
         text.push_str(&line);
         text.push('\n');
-        if !word.ends_with(';') {
+        // In a string or a comment a / is part of it.
+        let is_run = word == "/" && plain(&text).trim_end().ends_with(';');
+        if !word.ends_with(';') && !is_run {
             continue;
         }
         let statement = text.trim_end().to_owned();
         text.clear();
         let _ = editor.add_history_entry(statement.replace('\n', " "));
-        if let Err(refusal) = carry_out(&client, paths, &statement, json) {
+        let result = carry_out_or_cancel(&client, context, &statement);
+        let is_lost = result.as_ref().is_err_and(|refusal| refusal.state.starts_with("08"));
+        if let Err(refusal) = result {
             fail(&refusal, &statement);
-            if refusal.state.starts_with("08") {
-                match Client::connect(paths) {
-                    Ok(again) => client = again,
-                    Err(refusal) => complain(&refusal),
-                }
+        }
+        if is_lost || context.is_interrupted() {
+            match Client::connect(paths) {
+                Ok(again) => client = again,
+                Err(refusal) => complain(&refusal),
             }
         }
     }

@@ -20,14 +20,17 @@ use plinth_engine::{
     admin::{AdminError, Report, Scope},
     rows::{decode_rows, in_parts},
 };
+use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
 use std::{
     io,
+    net::Shutdown,
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     thread,
     time::Duration,
@@ -35,6 +38,8 @@ use std::{
 
 /// The name of the protocol in greetings.
 const NAME: &str = "control";
+/// How soon a client that cancels is heeded.
+const SLICE: Duration = Duration::from_millis(50);
 /// Most connections at one time.
 const CONNECTIONS_MAX: usize = 64;
 
@@ -151,7 +156,7 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
     }
     let told = |result: Result<(), AdminError>| Ok(result.map_err(Refusal::from));
     match request {
-        Request::Sql(text) => sql(context, frames, &text),
+        Request::Sql(text) => unless_cancelled(frames, |cancel| sql(context, frames, &text, cancel)),
         Request::Mount { group, directory, options } => told(instance.mount_directory(&group, &directory, &options)),
         Request::Unmount { directory, force } => told(instance.unmount(&directory, force)),
         Request::Export { group, export } => told(instance.export(&group, &export)),
@@ -182,13 +187,37 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
     }
 }
 
-fn sql(context: &Context, frames: &Frames, text: &str) -> io::Result<Result<(), Refusal>> {
+/// Carries out what a client that says no more cancels: it waits for an answer, and has no other way to say so.
+fn unless_cancelled<T>(frames: &Frames, run: impl FnOnce(&Cancel) -> io::Result<T>) -> io::Result<T> {
+    let cancel = Cancel::default();
+    thread::scope(|scope| {
+        let (end, ended) = mpsc::channel::<()>();
+        let watch = || {
+            let ended = ended;
+            while ended.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout) {
+                let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+                if let Ok((0, _)) = rustix::net::recv(frames.stream(), &mut [0_u8; 1], flags) {
+                    return cancel.cancel();
+                }
+            }
+        };
+        thread::Builder::new().name("cancel".into()).spawn_scoped(scope, watch)?;
+        let result = run(&cancel);
+        drop(end);
+        result
+    })
+}
+
+fn sql(context: &Context, frames: &Frames, text: &str, cancel: &Cancel) -> io::Result<Result<(), Refusal>> {
     let statements = match sql::parse(text) {
         Ok(statements) => statements,
         Err(refusal) => return Ok(Err(refusal)),
     };
     for statement in statements {
-        let reply = execute(context, &statement, &[], &Cancel::default());
+        if cancel.is_cancelled() {
+            return Ok(Err(Refusal::canceled()));
+        }
+        let reply = execute(context, &statement, &[], cancel);
         for Notice { warning, text } in reply.notices {
             frames.send(&Answer::Notice { warning, text }, &[], None)?;
         }
@@ -227,7 +256,8 @@ impl Client {
     pub fn connect(paths: &Paths) -> Result<Self, Refusal> {
         let socket = paths.control();
         Frames::connect(&socket, NAME).map(|frames| Self { frames }).map_err(|error| {
-            let refusal = Refusal::new("08001", format!("{}: {error}", socket.display()));
+            let text = format!("ASMCMD-8102: no connection to the instance: {}: {error}", socket.display());
+            let refusal = Refusal::new("08001", text);
             match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => refusal.hint(format!(
                     "no instance serves {}; start one with 'plinth serve', or say --dir",
@@ -305,6 +335,11 @@ impl Client {
                 }
             }
         }
+    }
+
+    /// Cancels the statement that another thread waits for, which is told so. Nothing else can be asked then.
+    pub fn cancel(&self) {
+        let _ = self.frames.stream().shutdown(Shutdown::Write);
     }
 
     /// # Errors
