@@ -2,7 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod orders;
-mod takeover;
 
 use super::*;
 use crate::{
@@ -157,6 +156,8 @@ macro_rules! refused {
         assert!(matches!(result, Err($error)), "{result:?}");
     };
 }
+
+mod takeover;
 
 #[test]
 fn files_are_made_found_and_removed() {
