@@ -80,7 +80,7 @@ impl Current {
 
 impl Drop for Current {
     fn drop(&mut self) {
-        drop(CURRENT.take());
+        let _ = CURRENT.take();
     }
 }
 

@@ -28,9 +28,12 @@ const START: Duration = Duration::from_secs(30);
 /// How long after its connections ended a process may take to be gone.
 pub(super) const GONE: Duration = Duration::from_secs(2);
 
-/// What has become of our children; `None`: it runs.
+/// How each ended; `None`: it runs.
+type Ends = BTreeMap<u32, Option<ExitStatus>>;
+
+/// What has become of our children.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Children(Arc<(Mutex<BTreeMap<u32, Option<ExitStatus>>>, Condvar)>);
+pub(super) struct Children(Arc<(Mutex<Ends>, Condvar)>);
 
 impl Children {
     /// Waits for the child's end on a thread of its own.
