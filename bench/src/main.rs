@@ -28,6 +28,9 @@ struct Options {
     attributes: Vec<(String, String)>,
 }
 
+/// A number of a round.
+type Of = fn(&Outcome) -> f64;
+
 const USAGE: &str =
     "plinth-io RAW RAW DISK DISK [-t SECONDS] [-r ROUNDS] [-s MIB] [-c CASE,CASE...] [-o ATTRIBUTE=VALUE]...
 a CASE is KIND:BYTES:DEPTH, its KIND one of randread, randwrite, read, write, sync";
@@ -80,13 +83,12 @@ fn run() -> Result<(), String> {
             of_raw.push(raw.run(case, options.time, seed).map_err(|error| error.to_string())?);
             of_engine.push(engine.run(case, options.time, seed)?);
         }
-        let median = |outcomes: &[Outcome], of: fn(&Outcome) -> f64| {
+        let median = |outcomes: &[Outcome], of: Of| {
             let mut values: Vec<f64> = outcomes.iter().map(of).collect();
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
-        let (rate, cpu, wait): (fn(&Outcome) -> f64, fn(&Outcome) -> f64, fn(&Outcome) -> f64) =
-            (|outcome| outcome.rate, |outcome| outcome.cpu, |outcome| outcome.wait);
+        let (rate, cpu, wait): (Of, Of, Of) = (|outcome| outcome.rate, |outcome| outcome.cpu, |outcome| outcome.wait);
         let ratios = of_raw.iter().zip(&of_engine).map(|(raw, engine)| engine.rate / raw.rate);
         let mut ratios: Vec<f64> = ratios.collect();
         ratios.sort_by(f64::total_cmp);

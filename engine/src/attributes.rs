@@ -180,7 +180,12 @@ impl Attributes {
             "content_hardcheck.enabled" => {
                 only(name, value, false, "HARD is about Oracle's blocks; every block here has a checksum")?;
             }
-            "preferred_read.enabled" => only(name, value, false, "there are no sites; reads go round the mirrors")?,
+            "preferred_read.enabled" => only(
+                name,
+                value,
+                false,
+                "there are no sites; ALTER SYSTEM SET asm_preferred_read_failure_groups prefers failure groups",
+            )?,
             "compatible.asm" | "compatible.rdbms" | "compatible.advm" => {
                 let is_version = !value.is_empty() && value.split('.').all(|part| part.parse::<u16>().is_ok());
                 if !is_version {

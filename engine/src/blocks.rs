@@ -5,9 +5,9 @@
 //! current mirror (R5): then the error is this caller's. When every mirror is silent,
 //! the writer waits (R2).
 //!
-//! Reading: one online mirror, checked block by block. Bytes that do not match, or cannot
-//! be read, are looked up on the other mirrors and rewritten. Which of them is right, block by block, is a table:
-//! `blocks/cases.rs`, and docs/format.md, section 8. In short:
+//! Reading: one online mirror, checked block by block: for front ends the one that `read_policy.rs` chooses, for others each in
+//! its turn. Bytes that do not match, or cannot be read, are looked up on the other mirrors and rewritten. Which of them is
+//! right, block by block, is a table: `blocks/cases.rs`, and docs/format.md, section 8. In short:
 //!
 //! ```text
 //!   known in memory, some mirror matches      that one is right
@@ -31,10 +31,11 @@ use crate::{
     counters::IoClient,
     error::FileError,
     event::{Event, Severity},
-    extent::{Extent, Mirror, Mirrors},
+    extent::{Extent, MIRRORS_MAX, Mirror, Mirrors},
     group::Group,
     member::{Member, Settled},
     planted::{self, Bug},
+    read_policy::{self, ReadGauge},
     troubles::Trouble,
     voters::Refusal,
 };
@@ -63,6 +64,15 @@ pub struct Read {
     pub buffer: Buffer,
     /// Another mirror failed or had other bytes: it is to be repaired.
     pub wrong: bool,
+}
+
+/// Which mirror is read first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// As `read_policy.rs` chooses: front ends wait for it.
+    Policy,
+    /// Each takes its turn.
+    Turns,
 }
 
 /// What checksums say of bytes, the worst last.
@@ -203,6 +213,7 @@ impl Group {
         extent: &Extent,
         blocks: Range<usize>,
         client: IoClient,
+        order: Order,
     ) -> Result<Option<Read>, FileError> {
         let candidates: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
         if candidates.is_empty() {
@@ -213,11 +224,30 @@ impl Group {
         let mut silent = Vec::new();
         let mut wrong = false;
         let mut read = None;
+        let length = bytes_of(blocks.len());
+        let gauge = |index: usize| candidates.get(index).map(|(_, member)| &member.gauge);
+        let mut untried: [Option<&ReadGauge>; MIRRORS_MAX] = std::array::from_fn(gauge);
         for step in 0..candidates.len() {
-            let (mirror, member) = candidates[(turn + step) % candidates.len()];
+            let (index, reading) = match order {
+                Order::Turns => ((turn + step) % candidates.len(), None),
+                Order::Policy => {
+                    let now = self.world.monotonic();
+                    let left = &mut untried[..candidates.len()];
+                    let Some(choice) = read_policy::choose(left, turn, length, now) else { break };
+                    if let Some(other) = choice.explore {
+                        let (mirror, member) = candidates[other];
+                        self.explorer.send(&member.gauge, Self::offset(member, mirror, blocks.start), length);
+                    }
+                    let reading = left[choice.index].take().map(|gauge| gauge.begin(length, now, choice.reason));
+                    (choice.index, reading)
+                }
+            };
+            let (mirror, member) = candidates[index];
             let start = Self::offset(member, mirror, blocks.start);
-            let mut flight = member.start_read(start, bytes_of(blocks.len())).of(client);
-            match flight.settle_or_go_on().await {
+            let mut flight = member.start_read(start, length).of(client);
+            let settled = flight.settle_or_go_on().await;
+            let reading = reading.and_then(|one| one.settle(settled.as_ref(), flight.took(), self.world.as_ref()));
+            match settled {
                 Some(Settled::Ok(Some(buffer))) => {
                     let verdict = self.judge(extent, &blocks, &buffer);
                     if verdict == Verdict::Good {
@@ -233,12 +263,12 @@ impl Group {
                     wrong = true;
                 }
                 Some(_) => wrong = true,
-                None => silent.push((member, flight)),
+                None => silent.push((member, flight, reading)),
             }
         }
         if read.is_none() && !wrong && !silent.is_empty() {
             // Every mirror is silent: wait for the first that answers (R2).
-            let waits = silent.iter_mut().map(|(_, flight)| Box::pin(flight.wait()));
+            let waits = silent.iter_mut().map(|(_, flight, _)| Box::pin(flight.wait()));
             return match futures::future::select_all(waits).await.0 {
                 Settled::Ok(Some(buffer)) if self.judge(extent, &blocks, &buffer) == Verdict::Good => {
                     Ok(Some(Read { buffer, wrong: false }))
@@ -246,7 +276,7 @@ impl Group {
                 _ => Ok(None),
             };
         }
-        for (member, _) in &silent {
+        for (member, ..) in &silent {
             self.expel_in_background(member, Settled::Overdue.reason());
         }
         Ok(read.map(|buffer| Read { buffer, wrong }))

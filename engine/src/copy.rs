@@ -5,7 +5,7 @@
 
 use crate::{
     activity::Active,
-    blocks::BLOCKS_PER_PIECE,
+    blocks::{BLOCKS_PER_PIECE, Order},
     buffer::Slice,
     counters::IoClient,
     error::FileError,
@@ -109,7 +109,7 @@ impl Group {
         blocks: Range<usize>,
         active: &Active<'_>,
     ) -> Result<Option<u64>, FileError> {
-        let buffer = match self.try_read(extent, blocks.clone(), IoClient::Copies).await? {
+        let buffer = match self.try_read(extent, blocks.clone(), IoClient::Copies, Order::Turns).await? {
             Some(read) => read.buffer,
             None => match self.repair(extent, blocks.clone(), active).await {
                 Ok(buffer) => buffer,

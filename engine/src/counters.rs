@@ -99,10 +99,13 @@ pub enum IoClient {
     Copies,
     /// Blocks that are compared and mended, by readers, after a crash, or by CHECK.
     Checks,
+    /// Reads that find out how fast a disk is.
+    Exploration,
 }
 
 impl IoClient {
-    pub const ALL: [Self; 6] = [Self::Files, Self::Catalog, Self::Records, Self::Checksums, Self::Copies, Self::Checks];
+    pub const ALL: [Self; 7] =
+        [Self::Files, Self::Catalog, Self::Records, Self::Checksums, Self::Copies, Self::Checks, Self::Exploration];
 }
 
 impl fmt::Display for IoClient {
@@ -114,6 +117,7 @@ impl fmt::Display for IoClient {
             Self::Checksums => "CHECKSUMS",
             Self::Copies => "COPIES",
             Self::Checks => "CHECKS",
+            Self::Exploration => "EXPLORATION",
         })
     }
 }

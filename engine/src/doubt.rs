@@ -25,8 +25,14 @@
 //! What a write pays is some loads, and two stores when the era has changed.
 
 use crate::{
-    blocks::BLOCKS_PER_PIECE, counters::IoClient, error::FileError, event::Severity, extent::Extent, files::File,
-    group::Group, member::Member,
+    blocks::{BLOCKS_PER_PIECE, Order},
+    counters::IoClient,
+    error::FileError,
+    event::Severity,
+    extent::Extent,
+    files::File,
+    group::Group,
+    member::Member,
 };
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
@@ -245,7 +251,7 @@ impl Group {
             }
             let active = self.activate(extent).await?;
             self.load_sums(extent).await?;
-            let buffer = match self.try_read(extent, blocks.clone(), IoClient::Files).await? {
+            let buffer = match self.try_read(extent, blocks.clone(), IoClient::Files, Order::Turns).await? {
                 Some(read) => read.buffer,
                 None => self.repair(extent, blocks.clone(), &active).await?,
             };

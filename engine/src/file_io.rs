@@ -20,7 +20,7 @@ use crate::{
     activity::Active,
     api::{Allocate, Changes, Seek},
     bits::Bits,
-    blocks::BLOCKS_PER_PIECE,
+    blocks::{BLOCKS_PER_PIECE, Order},
     buffer::{Buffer, Slice},
     counters::IoClient,
     doubt::Pending,
@@ -164,7 +164,7 @@ impl Group {
             if extent.is_buried() {
                 return Err(FileError::Stale(extent.file));
             }
-            if let Some(read) = self.try_read(extent, blocks.clone(), IoClient::Files).await? {
+            if let Some(read) = self.try_read(extent, blocks.clone(), IoClient::Files, Order::Policy).await? {
                 if read.wrong {
                     self.repairs.add(extent, blocks);
                 }
@@ -350,7 +350,7 @@ impl Group {
 
     /// Reads one block whose range the caller holds exclusively.
     async fn read_held(&self, extent: &Extent, block: usize, active: &Active<'_>) -> Result<Buffer> {
-        match self.try_read(extent, block..block + 1, IoClient::Files).await? {
+        match self.try_read(extent, block..block + 1, IoClient::Files, Order::Policy).await? {
             Some(read) if !read.wrong => Ok(read.buffer),
             _ => self.repair(extent, block..block + 1, active).await,
         }

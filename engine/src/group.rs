@@ -7,6 +7,7 @@
 //!   - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2)
 //!   - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
 //!   - blocks that a read found wrong on one mirror are rewritten
+//!   - disks that reads pass by are explored
 //!   - the stamp is rewritten every minute
 //!   - after an unclean stop, recovery; for SYNCING disks, resync
 
@@ -20,6 +21,7 @@ use crate::{
     doubt::Doubt,
     error::FileError,
     event::Severity,
+    explore::Explorer,
     extent::Extents,
     file_stats::FileStats,
     files::Files,
@@ -127,6 +129,7 @@ pub struct Group {
     pub(crate) move_waits: MoveWaits,
     pub(crate) file_stats: Arc<FileStats>,
     pub(crate) clients: Clients,
+    pub(crate) explorer: Arc<Explorer>,
     pub(crate) attributes: Mutex<Attributes>,
     /// What was said of disks that went offline.
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
@@ -269,6 +272,7 @@ impl Group {
             move_waits: MoveWaits::default(),
             file_stats: parts.file_stats,
             clients: Clients::default(),
+            explorer: Arc::default(),
             pace: {
                 let pace = Pace::default();
                 pace.promise(parts.attributes.latency_target);
@@ -341,6 +345,7 @@ impl Group {
                 }
             }
         });
+        self.spawn_explorer();
         if self.suspects.left() > 0 {
             let group = Arc::clone(self);
             self.world.spawn("recovery", Box::pin(group.recover_all()));
@@ -382,7 +387,7 @@ impl Group {
     }
 
     /// Runs a task that ends when the group is gone or dismounted.
-    fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
+    pub(crate) fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
     where
         F: Future<Output = Option<()>> + Send + 'static,
     {

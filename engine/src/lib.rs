@@ -43,6 +43,7 @@ mod drop_force;
 pub mod error;
 pub mod event;
 mod explain;
+mod explore;
 mod extent;
 mod extents;
 mod file_io;
@@ -66,8 +67,10 @@ pub mod placement;
 pub mod planted;
 #[cfg(not(feature = "testing"))]
 mod planted;
+mod preferred;
 mod progress;
 mod ranges;
+mod read_policy;
 mod rebalance;
 mod reclaim;
 mod recovery;

@@ -90,6 +90,7 @@ impl Group {
                     logical_sector: disk.as_ref().map_or(0, |disk| disk.sectors().logical),
                     can_discard: disk.as_ref().is_some_and(|disk| disk.can_discard()),
                     hash: hash_of(member.id()),
+                    preferred: member.gauge.preference().to_string(),
                 });
             }
         }

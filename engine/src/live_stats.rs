@@ -2,8 +2,8 @@
 
 use crate::{
     catalog::live_stats::{
-        LiveClient, LiveDiskClient, LiveFile, LivePartner, LiveSpace, LiveStats, LiveTime, LiveTrouble, LiveUnit,
-        Wanted,
+        LiveClient, LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime, LiveTrouble,
+        LiveUnit, Wanted,
     },
     counters::{IoClass, IoClient, Tally},
     file_stats::FileClass,
@@ -11,6 +11,7 @@ use crate::{
     member::Member,
     mirror_sets::mirrors_wanted,
     placement::Placement,
+    read_policy::ReadReason,
     safe_space,
     timings::Bucket,
     world::Timestamp,
@@ -83,6 +84,9 @@ impl Group {
         if wanted.disk_clients {
             stats.disk_clients = self.disk_clients();
         }
+        if wanted.read_policy {
+            stats.read_policy = self.read_policy();
+        }
         if wanted.troubles {
             stats.troubles = self.troubles();
         }
@@ -130,6 +134,15 @@ impl Group {
             IoClient::ALL.map(row)
         };
         self.members.values().flat_map(of_member).collect()
+    }
+
+    fn read_policy(&self) -> Vec<LiveReadPolicy> {
+        let of_member = |member: &Arc<Member>| LiveReadPolicy {
+            disk: member.number.0.into(),
+            counts: ReadReason::ALL.map(|reason| member.gauge.count(reason)),
+            expected: member.gauge.estimates().map(|time| time.map(micros)),
+        };
+        self.members.values().map(of_member).collect()
     }
 
     fn add_files(&self, stats: &mut LiveStats, clocks: &Clocks, with_times: bool) {

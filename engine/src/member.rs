@@ -23,6 +23,7 @@ use crate::{
     error::DiskError,
     members::Members,
     planted::{self, Bug},
+    read_policy::ReadGauge,
     troubles::Trouble,
     world::{Disk, Io, World},
 };
@@ -61,6 +62,8 @@ pub struct Member {
     /// How often it went offline.
     losses: AtomicU64,
     pub counters: Counters,
+    /// How long front ends wait for its reads.
+    pub gauge: ReadGauge,
     clock: Arc<dyn World>,
     in_flight: Mutex<VecDeque<(u64, Expiry)>>,
     /// I/O that was declared overdue and has perhaps not ended.
@@ -101,6 +104,7 @@ pub struct Flight<'a> {
     offset: u64,
     length: usize,
     completion: Completion,
+    took: Option<Took>,
 }
 
 /// How an I/O stands after its deadline or its end.
@@ -132,6 +136,7 @@ impl Member {
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
             counters: Counters::default(),
+            gauge: ReadGauge::default(),
             clock: Arc::clone(clock),
             in_flight: Mutex::default(),
             overdue: Mutex::default(),
@@ -222,6 +227,7 @@ impl Member {
         let before = self.state.swap(state as u8, Ordering::AcqRel);
         if before != state as u8 {
             self.wait_anew();
+            self.gauge.forget();
         }
         if state == DiskState::Offline && before != state as u8 {
             self.losses.fetch_add(1, Ordering::AcqRel);
@@ -370,9 +376,16 @@ impl Member {
             expiry.expire();
             lock(&self.overdue).push(expiry);
         } else {
-            lock(&self.in_flight).push_back((self.ticks.load(Ordering::Relaxed), expiry));
+            let mut in_flight = lock(&self.in_flight);
+            // Those that have ended leave here, two for each that comes, so that their memory is used again while it is warm.
+            for _ in 0..2 {
+                if in_flight.front().is_some_and(|(_, first)| first.is_over()) {
+                    in_flight.pop_front();
+                }
+            }
+            in_flight.push_back((self.ticks.load(Ordering::Relaxed), expiry));
         }
-        Flight { member: self, purpose, client: IoClient::Files, offset, length, completion }
+        Flight { member: self, purpose, client: IoClient::Files, offset, length, completion, took: None }
     }
 
     /// Starts a read of `length` bytes.
@@ -403,7 +416,7 @@ impl Member {
         let late = lock(&self.late_flush).take();
         if let Some(completion) = late {
             let (purpose, client) = (IoClass::Flush, IoClient::Files);
-            let mut flight = Flight { member: self, purpose, client, offset: 0, length: 0, completion };
+            let mut flight = Flight { member: self, purpose, client, offset: 0, length: 0, completion, took: None };
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(_)) => {}
                 Some(failed) => {
@@ -589,8 +602,7 @@ impl Flight<'_> {
     }
 
     /// Counts it, and how long it took.
-    fn note_end(&self) {
-        let Took { at, time } = self.completion.took().unwrap_or_default();
+    fn note_end(&self, Took { at, time }: Took) {
         self.member.counters.timings(self.purpose).note(at, time);
         if matches!(self.purpose, IoClass::Read | IoClass::Write) {
             self.tally().add(self.length as u64, time);
@@ -600,10 +612,18 @@ impl Flight<'_> {
         }
     }
 
-    fn end(&self, done: crate::completion::Done) -> Settled {
+    /// How long it took; `None` while it is under way.
+    #[must_use]
+    pub fn took(&self) -> Option<Took> {
+        self.took
+    }
+
+    fn end(&mut self, done: crate::completion::Done) -> Settled {
         let counters = &self.member.counters;
+        let took = self.completion.took().unwrap_or_default();
+        self.took = Some(took);
         if done.result.is_ok() {
-            self.note_end();
+            self.note_end(took);
         }
         match (done.result, self.purpose) {
             (Ok(()), IoClass::Read) => Settled::Ok(done.buffer),

@@ -4,11 +4,14 @@
 //! that is filled once and never emptied. A member that leaves stays in its place, marked, and is not found any more. Its number
 //! is another disk's only after the next mount.
 
-use crate::member::Member;
+use crate::{member::Member, read_policy::Preference};
 use plinth_format::DiskNumber;
-use std::sync::{
-    Arc, OnceLock,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// Places made at once.
@@ -23,11 +26,17 @@ pub struct Members {
     shelves: Box<[OnceLock<Shelf>]>,
     /// Shelves beyond these are empty.
     used: AtomicUsize,
+    /// The failure groups that reads prefer. Held while a member joins, so that none misses what is preferred.
+    preferred: Mutex<BTreeSet<String>>,
 }
 
 impl Default for Members {
     fn default() -> Self {
-        Self { shelves: std::iter::repeat_with(OnceLock::new).take(SHELVES).collect(), used: AtomicUsize::new(0) }
+        Self {
+            shelves: std::iter::repeat_with(OnceLock::new).take(SHELVES).collect(),
+            used: AtomicUsize::new(0),
+            preferred: Mutex::default(),
+        }
     }
 }
 
@@ -43,10 +52,23 @@ impl Members {
 
     /// Takes a member in. False: its number is or was another's.
     pub fn join(&self, member: Arc<Member>) -> bool {
+        let preferred = self.preferred();
+        member.gauge.prefer(preference(&preferred, &member));
         let (index, place) = Self::place(member.number);
         let shelf = self.shelves[index].get_or_init(|| Box::new([const { OnceLock::new() }; SHELF]));
         self.used.fetch_max(index + 1, Ordering::AcqRel);
         shelf[place].set(member).is_ok()
+    }
+
+    fn preferred(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.preferred.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on reads prefer these failure groups, and no others.
+    pub fn prefer(&self, failure_groups: BTreeSet<String>) {
+        let mut preferred = self.preferred();
+        *preferred = failure_groups;
+        self.values().for_each(|member| member.gauge.prefer(preference(&preferred, member)));
     }
 
     /// Numbers that nobody has or had since the mount, lowest first.
@@ -74,6 +96,14 @@ impl Members {
     #[must_use]
     pub fn len(&self) -> usize {
         self.values().count()
+    }
+}
+
+fn preference(preferred: &BTreeSet<String>, member: &Member) -> Preference {
+    match preferred.is_empty() {
+        true => Preference::Unknown,
+        false if preferred.contains(&member.failure_group) => Preference::Yes,
+        false => Preference::No,
     }
 }
 
@@ -139,6 +169,21 @@ mod tests {
         assert_eq!((numbers(&members), members.len()), (vec![0, 70, u16::MAX], 3));
         assert_eq!(&*members[&DiskNumber(70)].name(), "D70");
         assert!(members.get(&DiskNumber(1)).is_none() && members.get(&DiskNumber(4000)).is_none());
+    }
+
+    /// Whoever joins later is preferred, too, if its failure group is.
+    #[test]
+    fn reads_prefer_what_is_said_until_something_else_is() {
+        let members: Members = [member(0)].into_iter().collect();
+        let said = |members: &Members| members.values().map(|one| one.gauge.preference()).collect::<Vec<_>>();
+        assert_eq!(said(&members), [Preference::Unknown]);
+        members.prefer(BTreeSet::from(["B".to_owned()]));
+        assert_eq!(said(&members), [Preference::No]);
+        members.prefer(BTreeSet::from(["A".to_owned(), "B".to_owned()]));
+        assert!(members.join(member(1)));
+        assert_eq!(said(&members), [Preference::Yes; 2]);
+        members.prefer(BTreeSet::new());
+        assert_eq!(said(&members), [Preference::Unknown; 2]);
     }
 
     #[test]

@@ -258,6 +258,8 @@ pub struct Faults {
     pub latent: Vec<std::ops::Range<u64>>,
     /// Every I/O fails after this many more.
     pub fail_after: Option<u64>,
+    /// Reads take so much longer.
+    pub slow_reads: Duration,
 }
 
 /// How often a [`MemoryDisk`] was asked for each kind of I/O.
@@ -575,7 +577,11 @@ impl Disk for OpenDisk {
             medium.hung.push((io, completer));
             return completion;
         }
+        let slow = if matches!(io, Io::Read { .. }) { medium.faults.slow_reads } else { Duration::ZERO };
         drop(medium);
+        if !slow.is_zero() {
+            thread::sleep(slow);
+        }
         Completion::ready(self.disk.perform(io))
     }
 

@@ -80,7 +80,7 @@ impl Current {
 
 impl Drop for Current {
     fn drop(&mut self) {
-        let _ = CURRENT.take();
+        let _answered = CURRENT.take();
     }
 }
 

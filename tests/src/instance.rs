@@ -1,6 +1,6 @@
 //! An instance of its own for each test: directory, disks, `plinth serve`, mounts.
 
-use crate::{FaultDisk, Finished, LoopDisk, Manager, binary, command, manager::Starter, need_root, wait_for};
+use crate::{FaultDisk, Finished, LoopDisk, Manager, SlowDisk, binary, command, manager::Starter, need_root, wait_for};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -23,6 +23,7 @@ pub struct Instance {
     starter: Option<Starter>,
     faulty: Vec<FaultDisk>,
     loops: Vec<LoopDisk>,
+    slow: Vec<SlowDisk>,
 }
 
 impl Instance {
@@ -72,8 +73,8 @@ impl Instance {
             fs::create_dir(home.path().join(folder)).expect("own directory");
         }
         let environment = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        let mut instance =
-            Self { home, program, environment, server: None, starter, faulty: Vec::new(), loops: Vec::new() };
+        let (faulty, loops, slow) = (Vec::new(), Vec::new(), Vec::new());
+        let mut instance = Self { home, program, environment, server: None, starter, faulty, loops, slow };
         instance.start();
         instance
     }
@@ -178,6 +179,23 @@ impl Instance {
     pub fn faulty(&self, name: &str) -> &FaultDisk {
         let path = self.disk(name);
         self.faulty.iter().find(|disk| disk.path() == path).expect("a fault disk of this name")
+    }
+
+    /// A new disk that can be made slow, for [`Self::slow`].
+    pub fn add_slow_disk(&mut self, name: &str, size: u64) -> PathBuf {
+        let link = self.disk(name);
+        self.slow.push(SlowDisk::new(&self.path("parts"), &link, name, size));
+        link
+    }
+
+    /// The slow disk of this name.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn slow(&self, name: &str) -> &SlowDisk {
+        let path = self.disk(name);
+        self.slow.iter().find(|disk| disk.path() == path).expect("a slow disk of this name")
     }
 
     /// A new block device with the given sector size, seen in the `disks` folder.
@@ -490,6 +508,7 @@ impl Drop for Instance {
         }
         self.faulty.clear();
         self.loops.clear();
+        self.slow.clear();
     }
 }
 

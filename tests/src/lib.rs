@@ -4,6 +4,7 @@
 //!
 //!   [`Instance`]   a directory of its own with `plinth serve` in it, its disks and its mounts
 //!   [`FaultDisk`]  a disk that can be made to fail or to hang, and to recover
+//!   [`SlowDisk`]   a disk whose reads take longer for as long as one likes
 //!   [`LoopDisk`]   a block device over a file, with the sector size one likes
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
 //!   [`Blocks`]     a file whose every 4 KiB block says what it is, so that its mirrors can be found on the disks
@@ -32,6 +33,7 @@ mod network;
 mod postgres;
 pub mod recorder;
 pub mod replay;
+mod slow;
 
 pub use blocks::{Blocks, bytes, header_places, noise, overwrite};
 pub use command::{Finished, Shell, shell, wait_for};
@@ -42,6 +44,7 @@ pub use instance::{Instance, Row};
 pub use manager::Manager;
 pub use network::Authority;
 pub use postgres::{Bench, Postgres, Running};
+pub use slow::SlowDisk;
 
 use std::path::PathBuf;
 

@@ -75,6 +75,8 @@ pub struct LiveDisk {
     pub can_discard: bool,
     /// Of its id.
     pub hash: u32,
+    /// `Y`, `N`, `U`.
+    pub preferred: String,
 }
 
 /// What the views show that is not in the catalog.
@@ -115,7 +117,7 @@ impl Live {
             group.usable,
             group.offline_disks,
         ])?;
-        let values = ["?"; 32].join(",");
+        let values = ["?"; 33].join(",");
         let insert = format!("INSERT INTO temp.live_disk VALUES ({values})");
         for disk in &self.disks {
             connection.prepare_cached(&insert)?.execute(params![
@@ -151,6 +153,7 @@ impl Live {
                 disk.logical_sector,
                 disk.can_discard,
                 disk.hash,
+                disk.preferred,
             ])?;
         }
         for operation in &self.operations {

@@ -17,6 +17,7 @@ pub struct Wanted {
     pub partners: bool,
     pub clients: bool,
     pub disk_clients: bool,
+    pub read_policy: bool,
 }
 
 impl Wanted {
@@ -39,6 +40,7 @@ impl Wanted {
             space: names("v$asm_space") || names("v$asm_filesystem"),
             units: names("x$kfdat"),
             disk_clients: names("v$asm_disk_iostat"),
+            read_policy: names("v$asm_read_policy"),
             partners: names("x$kfdpartner"),
             clients: names("v$asm_client") || names("v$asm_filesystem"),
         }
@@ -83,6 +85,16 @@ pub struct LiveDiskClient {
     /// Of reads and of writes: how many, errors, timeouts, microseconds, bytes.
     pub reads: [u64; 5],
     pub writes: [u64; 5],
+}
+
+/// Why reads went to a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveReadPolicy {
+    pub disk: u32,
+    /// In the order of `ReadReason::ALL`.
+    pub counts: [u64; 6],
+    /// Microseconds, by class of lengths.
+    pub expected: [Option<u64>; 4],
 }
 
 /// What went wrong on a disk.
@@ -155,6 +167,7 @@ pub struct LiveClient {
 pub struct LiveStats {
     pub disk_times: Vec<LiveTime>,
     pub disk_clients: Vec<LiveDiskClient>,
+    pub read_policy: Vec<LiveReadPolicy>,
     pub file_times: Vec<LiveTime>,
     pub files: Vec<LiveFile>,
     pub troubles: Vec<LiveTrouble>,
@@ -200,6 +213,23 @@ impl LiveStats {
             insert.execute(params![
                 row.disk, row.client, reads[0], reads[1], reads[2], reads[3], reads[4], writes[0], writes[1],
                 writes[2], writes[3], writes[4],
+            ])
+        })?;
+        fill(connection, "live_read_policy", 11, &self.read_policy, |insert, row| {
+            let [preferred, faster, equal, only, retry, exploration] = row.counts.map(signed);
+            let [small, medium, large, huge] = row.expected.map(|micros| micros.map(signed));
+            insert.execute(params![
+                row.disk,
+                preferred,
+                faster,
+                equal,
+                only,
+                retry,
+                exploration,
+                small,
+                medium,
+                large,
+                huge,
             ])
         })?;
         fill(connection, "live_file", 11, &self.files, |insert, file| {

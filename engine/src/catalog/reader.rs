@@ -459,6 +459,7 @@ const READABLE: &[&str] = &[
     "live_move_wait",
     "live_disk_time",
     "live_disk_client",
+    "live_read_policy",
     "live_file_time",
     "live_file",
     "live_trouble",

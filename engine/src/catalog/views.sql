@@ -52,7 +52,8 @@ CREATE TEMP TABLE live_disk (
     sector          INTEGER NOT NULL,
     logical_sector  INTEGER NOT NULL,
     can_discard     INTEGER NOT NULL,
-    hash            INTEGER NOT NULL  -- of its id
+    hash            INTEGER NOT NULL, -- of its id
+    preferred       TEXT NOT NULL     -- Y, N, U
 );
 
 CREATE TEMP TABLE live_operation (
@@ -137,7 +138,7 @@ SELECT
     d.write_time / 1e6 AS write_time,
     d.bytes_read AS bytes_read,
     d.bytes_written AS bytes_written,
-    'U' AS preferred_read,
+    d.preferred AS preferred_read,
     d.hash AS hash_value,
     0 AS hot_reads,
     0 AS hot_writes,

@@ -46,6 +46,20 @@ CREATE TEMP TABLE live_disk_client (
     bytes_written  INTEGER NOT NULL
 );
 
+CREATE TEMP TABLE live_read_policy (
+    disk        INTEGER PRIMARY KEY,
+    preferred   INTEGER NOT NULL, -- reads, by why they went there
+    faster      INTEGER NOT NULL,
+    equal       INTEGER NOT NULL,
+    only        INTEGER NOT NULL,
+    retry       INTEGER NOT NULL,
+    exploration INTEGER NOT NULL,
+    micro_16k   INTEGER,          -- what reads up to this length are expected to take
+    micro_64k   INTEGER,
+    micro_256k  INTEGER,
+    micro_1m    INTEGER
+);
+
 CREATE TEMP TABLE live_trouble (
     disk   INTEGER NOT NULL,
     kind   TEXT NOT NULL,
@@ -191,6 +205,28 @@ SELECT
     0 AS con_id,
     d.client AS io_client
 FROM temp.live_disk_client AS d JOIN temp.live_disk AS l ON l.number = d.disk, temp.live_group AS g;
+
+-- Why reads of front ends went where they went, and what is expected of the next.
+CREATE TEMP VIEW v$asm_read_policy AS
+SELECT
+    g.number AS group_number,
+    p.disk AS disk_number,
+    d.name AS name,
+    d.failure_group AS failgroup,
+    d.preferred AS preferred_read,
+    p.preferred AS preferred_reads,
+    p.faster AS faster_reads,
+    p.equal AS equal_reads,
+    p.only AS only_reads,
+    p.retry AS retry_reads,
+    p.exploration AS exploration_reads,
+    p.micro_16k AS read_micro_16k,
+    p.micro_64k AS read_micro_64k,
+    p.micro_256k AS read_micro_256k,
+    p.micro_1m AS read_micro_1m,
+    0 AS con_id
+FROM temp.live_read_policy AS p JOIN temp.live_disk AS d ON d.number = p.disk, temp.live_group AS g
+WHERE d.quorum = 0;
 
 CREATE TEMP VIEW v$asm_client AS
 SELECT

@@ -98,7 +98,7 @@ fn noise_in_every_block_of_a_disk() {
     }
 }
 
-/// Whoever reads often enough meets every mirror: what rotted is found and mended without a check, wherever it is.
+/// Whoever reads often enough meets every mirror that is as fast as the others: what rotted is found and mended without a check, wherever it is.
 #[test]
 fn reading_again_meets_every_mirror() {
     for (redundancy, groups) in [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::High, &["A", "B", "C"])] {
@@ -122,13 +122,14 @@ fn reading_again_meets_every_mirror() {
                 }
             }
             assert!(struck.len() > 40, "the files are on every disk");
-            for _ in groups {
-                for from in (0..bytes.len()).step_by(8192) {
-                    assert_eq!(lab.read(table, from as u64, 8192), bytes[from..bytes.len().min(from + 8192)]);
-                }
-                assert_eq!(lab.read(small, 0, 6000), &bytes[..5000]);
-            }
+            // On a busy host a disk may seem slow for a while, and is not read then.
             lab.wait_for("all of it to be mended", || {
+                for _ in groups {
+                    for from in (0..bytes.len()).step_by(8192) {
+                        assert_eq!(lab.read(table, from as u64, 8192), bytes[from..bytes.len().min(from + 8192)]);
+                    }
+                    assert_eq!(lab.read(small, 0, 6000), &bytes[..5000]);
+                }
                 struck.iter().all(|(place, right)| lab.disks[disk].peek(*place, 4096) == *right)
             });
         }

@@ -33,13 +33,13 @@ use plinth_engine::{
 use plinth_fuse::{BlockOn, End, FrontEnd};
 use rustix::fd::{AsFd, OwnedFd};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     os::unix::net::UnixListener,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Sender, channel},
     },
@@ -81,6 +81,13 @@ struct Served {
     front_end: Arc<FrontEnd>,
 }
 
+/// What reads prefer, and the group that was told so: a mount may take long, and must not hold up who changes it.
+#[derive(Default)]
+struct Preferred {
+    failure_groups: BTreeSet<String>,
+    group: Weak<Group>,
+}
+
 struct Engine {
     options: Options,
     world: Arc<RealWorld>,
@@ -88,6 +95,7 @@ struct Engine {
     /// The sign of the only engine; a successor has none before its predecessor is gone.
     sign: Mutex<Option<fs::File>>,
     group: Mutex<Option<Arc<Group>>>,
+    preferred: Mutex<Preferred>,
     serving: Mutex<BTreeMap<PathBuf, Served>>,
     exporting: Exporting,
     watchers: Mutex<Vec<Sender<Notice>>>,
@@ -204,6 +212,14 @@ fn protect() {
     process::share_memory();
 }
 
+impl Preferred {
+    fn tell(&self) {
+        if let Some(group) = self.group.upgrade() {
+            group.prefer_reads(&self.failure_groups);
+        }
+    }
+}
+
 /// Has the kernel forget the bytes of every file: what the engine before had still to say of changes by other front ends is lost. (Of
 /// names it is told to look at all again.)
 fn forget_bytes(group: &Group, watcher: &dyn Watcher) {
@@ -230,6 +246,7 @@ impl Engine {
             alert,
             sign: Mutex::new(sign),
             group: Mutex::default(),
+            preferred: Mutex::default(),
             serving: Mutex::default(),
             exporting,
             watchers: Mutex::default(),
@@ -269,6 +286,10 @@ impl Engine {
 
     fn group(&self) -> MutexGuard<'_, Option<Arc<Group>>> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn preferred(&self) -> MutexGuard<'_, Preferred> {
+        self.preferred.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn serving(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Served>> {
@@ -477,6 +498,16 @@ impl Engine {
             Request::SetDiskstring(diskstring) => {
                 done(self.world.set_diskstring(&diskstring).map_err(|error| AdminError::new(Code::Invalid, error)))
             }
+            Request::CheckFailureGroups(names) => {
+                let group = self.preferred().group.upgrade();
+                done(group.map_or(Ok(()), |group| group.check_failure_groups(&names)))
+            }
+            Request::PreferReads(failure_groups) => {
+                let mut preferred = self.preferred();
+                preferred.failure_groups = failure_groups;
+                preferred.tell();
+                Answer::Done
+            }
             Request::Operations => match self.mounted() {
                 Ok(group) => Answer::Operations(group.operations()),
                 Err(error) => Answer::Refused(error),
@@ -568,6 +599,11 @@ impl Engine {
                 rows
             })
         });
+        {
+            let mut preferred = self.preferred();
+            preferred.group = Arc::downgrade(&mounted);
+            preferred.tell();
+        }
         *group = Some(mounted);
         Ok(())
     }

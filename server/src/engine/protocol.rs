@@ -10,7 +10,7 @@ use plinth_engine::{
     files::orders::{NameOrder, NewSystemFile},
 };
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::{collections::BTreeSet, path::PathBuf};
 
 /// The name of the protocol in greetings.
 pub const NAME: &str = "engine";
@@ -85,6 +85,10 @@ pub enum Request {
         value: String,
     },
     SetDiskstring(String),
+    /// Refused if the group is mounted and has not all of these failure groups.
+    CheckFailureGroups(BTreeSet<String>),
+    /// Reads prefer these failure groups, from now on and after a mount.
+    PreferReads(BTreeSet<String>),
     Operations,
     /// Answered with `Rows` and their parts, then `Done`.
     Query(String),

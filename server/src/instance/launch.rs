@@ -28,7 +28,7 @@ const START: Duration = Duration::from_secs(30);
 /// How long after its connections ended a process may take to be gone.
 pub(super) const GONE: Duration = Duration::from_secs(2);
 
-/// How each ended; `None`: it runs.
+/// How processes ended; `None`: it runs.
 type Ends = BTreeMap<u32, Option<ExitStatus>>;
 
 /// What has become of our children.
@@ -149,6 +149,7 @@ impl Instance {
                     Ok(status) if status.pid == child.id() => {
                         lock(&self.launched).insert(group.to_owned(), child.id());
                         self.children.watch(child);
+                        self.tell_preferred(&engine, group);
                         return Ok(engine);
                     }
                     _ => None,

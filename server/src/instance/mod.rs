@@ -33,6 +33,7 @@ mod guard;
 pub mod idle;
 mod launch;
 pub mod passwords;
+mod preferred;
 pub mod psql;
 pub mod query;
 pub mod serve;
@@ -123,6 +124,8 @@ pub struct Instance {
     handed_over: Mutex<BTreeSet<u32>>,
     /// What `EXPLAIN WORK` said, the last at the end.
     estimates: Mutex<VecDeque<Estimated>>,
+    /// Held by who tells engines what reads prefer.
+    preferring: Mutex<()>,
     /// The instance shuts down: an engine that ends now is not started again.
     ending: AtomicBool,
 }

@@ -209,6 +209,7 @@ mod tests {
             ("ALTER USER a PASSWORD 'b'", Access::Administer),
             ("DROP USER a", Access::Administer),
             ("ALTER SYSTEM SET asm_diskstring = '/x'", Access::Administer),
+            ("ALTER SYSTEM SET asm_preferred_read_failure_groups = ''", Access::Administer),
         ] {
             let statements = parse(text).expect(text);
             assert_eq!(needed(&statements[0]), least, "{text}");

@@ -6,6 +6,7 @@ use super::{
     discovery::Discovery,
     launch::Children,
     passwords::Passwords,
+    preferred::Preferred,
     state::{DEFAULT_DISKSTRING, State},
     systemd,
     wire::{self, network::Network},
@@ -83,6 +84,7 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
         groups: BTreeMap::new(),
         network: None,
         passwords: Passwords::default(),
+        preferred: Preferred::default(),
     });
     if let Some(diskstring) = options.diskstring {
         state.diskstring = diskstring;
@@ -117,6 +119,7 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
         launched: Mutex::default(),
         handed_over: Mutex::default(),
         estimates: Mutex::default(),
+        preferring: Mutex::default(),
         ending: AtomicBool::new(false),
     });
     let postgres = listen(&instance.paths.postgres(), options.looking)?;

@@ -215,6 +215,10 @@ impl Context {
                 instance.set_diskstring(&diskstring.value).map_err(|error| Refusal::from(error).at(diskstring.at))?;
                 Ok(Outcome::Done)
             }
+            Statement::SetPreferred(list) => {
+                instance.set_preferred(&list.value).map_err(|error| Refusal::from(error).at(list.at))?;
+                Ok(Outcome::Done)
+            }
             Statement::CreateGroup(create) => self.create(create, notices),
             Statement::DropGroup { name, force, contents } => {
                 if *force {
@@ -502,6 +506,7 @@ impl Context {
         let mut settings = settings::defaults();
         for (name, value) in [
             ("asm_diskstring", self.instance.diskstring()),
+            ("asm_preferred_read_failure_groups", self.instance.preferred().to_string()),
             ("is_superuser", if self.access == Access::Administer { "on" } else { "off" }.to_owned()),
             ("plinth.dir", self.instance.paths().dir().display().to_string()),
             ("plinth.state", self.instance.paths().state().display().to_string()),

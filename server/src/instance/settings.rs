@@ -36,9 +36,10 @@ impl Settings {
     }
 }
 
-/// What is as it is: the first is set with ALTER SYSTEM, the others are facts.
-const FIXED: [&str; 9] = [
+/// What is as it is: the first two are set with ALTER SYSTEM, the others are facts.
+const FIXED: [&str; 10] = [
     "asm_diskstring",
+    "asm_preferred_read_failure_groups",
     "client_encoding",
     "is_superuser",
     "plinth.dir",

@@ -3,7 +3,7 @@
 //!
 //! `instance.json` is replaced whole (written beside, synced, renamed), so that a crash leaves the old one or the new.
 
-use super::{passwords::Passwords, wire::network::Network};
+use super::{passwords::Passwords, preferred::Preferred, wire::network::Network};
 use crate::engine::exports::Export;
 use plinth_engine::api::ConnectionId;
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,9 @@ pub struct State {
     pub network: Option<Network>,
     #[serde(default)]
     pub passwords: Passwords,
+    /// The failure groups that reads prefer.
+    #[serde(default)]
+    pub preferred: Preferred,
 }
 
 /// What is remembered of a group.
@@ -111,6 +114,7 @@ mod tests {
             groups: BTreeMap::new(),
             network: None,
             passwords: Passwords::default(),
+            preferred: "DATA.FG1".parse().expect("a list"),
         };
         state.group("DATA").mounted = true;
         state.group("FRA").mount_points.insert("/fra".into(), "ro".into());

@@ -764,16 +764,19 @@ impl Parser<'_> {
             return Err(refusal);
         }
         self.need("SET")?;
-        if !self.take("ASM_DISKSTRING") {
-            return Err(self.expected("asm_diskstring"));
+        let is_preferred = self.take("ASM_PREFERRED_READ_FAILURE_GROUPS");
+        if !is_preferred && !self.take("ASM_DISKSTRING") {
+            return Err(self.expected("asm_diskstring or asm_preferred_read_failure_groups"));
         }
         if !self.take_symbol("=") && !self.take("TO") {
             return Err(self.expected("'='"));
         }
-        let mut value = self.string("paths with wildcards, in single quotes")?;
+        let what =
+            if is_preferred { "GROUP.FAILGROUP, in single quotes" } else { "paths with wildcards, in single quotes" };
+        let mut value = self.string(what)?;
         // ASM's own form is a list of strings.
         while self.take_symbol(",") {
-            let more = self.string("paths with wildcards, in single quotes")?;
+            let more = self.string(what)?;
             value.value = format!("{},{}", value.value, more.value);
         }
         if self.take("SCOPE") {
@@ -784,7 +787,7 @@ impl Parser<'_> {
                 return Err(self.expected("BOTH"));
             }
         }
-        Ok(Statement::SetDiskstring(value))
+        Ok(if is_preferred { Statement::SetPreferred(value) } else { Statement::SetDiskstring(value) })
     }
 
     fn force(&mut self) -> bool {

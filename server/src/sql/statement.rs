@@ -144,6 +144,8 @@ pub enum Statement {
     },
     /// `ALTER SYSTEM SET asm_diskstring`.
     SetDiskstring(At<String>),
+    /// `ALTER SYSTEM SET asm_preferred_read_failure_groups`.
+    SetPreferred(At<String>),
     /// Who may come over the network.
     CreateUser {
         name: At<String>,
@@ -316,7 +318,7 @@ impl Statement {
             | Self::EnableVolumes { .. }
             | Self::SetAttribute { .. } => "ALTER DISKGROUP",
             Self::ExplainWork { .. } => "EXPLAIN WORK",
-            Self::SetDiskstring(_) => "ALTER SYSTEM",
+            Self::SetDiskstring(_) | Self::SetPreferred(_) => "ALTER SYSTEM",
             Self::CreateUser { .. } => "CREATE ROLE",
             Self::AlterUser { .. } => "ALTER ROLE",
             Self::DropUser(_) => "DROP ROLE",

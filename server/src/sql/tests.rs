@@ -167,6 +167,8 @@ fn the_rest() {
     ));
     assert!(matches!(one("ALTER SYSTEM SET asm_diskstring='/a/*','/b/*' SCOPE=BOTH"),
         Statement::SetDiskstring(value) if value.value == "/a/*,/b/*"));
+    assert!(matches!(one("alter system set ASM_PREFERRED_READ_FAILURE_GROUPS = 'DATA.A', 'FRA.A' scope = memory"),
+        Statement::SetPreferred(value) if value.value == "DATA.A,FRA.A"));
     assert!(matches!(one("SHOW TRANSACTION ISOLATION LEVEL"),
         Statement::Show(name) if name.value == "transaction_isolation_level"));
     assert!(matches!(one("show all;"), Statement::ShowAll));
@@ -272,6 +274,7 @@ fn errors_point_at_their_place() {
         ("ALTER DISKGROUP a, <b CHECK", "several disk groups"),
         ("ALTER DISKGROUP a MOUNT <FORCED", "expected the end"),
         ("ALTER SYSTEM SET <memory_target = 5", "expected asm_diskstring"),
+        ("ALTER SYSTEM SET asm_preferred_read_failure_groups = <data.a", "in single quotes"),
         ("DROP DISKGROUP d <CASCADE", "expected INCLUDING"),
         ("DROP DISKGROUP d FORCE<", "expected INCLUDING CONTENTS"),
         ("select 1; <nonsense", "expected CREATE"),

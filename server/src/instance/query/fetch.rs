@@ -304,6 +304,7 @@ fn of_no_group(disk: &Survey, at: usize, column: &str) -> Value {
         "logical_sector_size" => number(u64::from(disk.logical_sector)),
         "failgroup_type" => word(if disk.quorum { "QUORUM" } else { "REGULAR" }),
         "thin_provision_capable" => word(if disk.can_discard { "Y" } else { "N" }),
+        "preferred_read" => word("U"),
         "voting_file" => word("N"),
         "remark" => text(&disk.remark),
         _ => Value::Null,

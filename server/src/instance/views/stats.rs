@@ -103,6 +103,28 @@ pub(super) const VIEWS: &[View] = &[
         has_twin: false,
     },
     View {
+        name: "v$asm_read_policy",
+        columns: &[
+            ("group_number", Integer),
+            ("disk_number", Integer),
+            ("name", Text),
+            ("failgroup", Text),
+            ("preferred_read", Text),
+            ("preferred_reads", Integer),
+            ("faster_reads", Integer),
+            ("equal_reads", Integer),
+            ("only_reads", Integer),
+            ("retry_reads", Integer),
+            ("exploration_reads", Integer),
+            ("read_micro_16k", Integer),
+            ("read_micro_64k", Integer),
+            ("read_micro_256k", Integer),
+            ("read_micro_1m", Integer),
+            ("con_id", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
         name: "v$asm_client",
         columns: &[
             ("group_number", Integer),

@@ -1,0 +1,127 @@
+//! Which mirror is read: the faster one, or the preferred one. What the policy makes of disks of all kinds is in `read_policy/tests.rs`; these
+//! are whole groups.
+
+use super::*;
+use std::collections::BTreeSet;
+
+/// Of one disk, as `v$asm_read_policy` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Reads {
+    preferred: u64,
+    faster: u64,
+    equal: u64,
+    only: u64,
+    retry: u64,
+    exploration: u64,
+}
+
+impl Reads {
+    fn all(self) -> u64 {
+        self.preferred + self.faster + self.equal + self.only + self.retry + self.exploration
+    }
+}
+
+impl Lab {
+    fn reads(&self) -> [Reads; 2] {
+        let rows = self.rows(
+            "SELECT preferred_reads, faster_reads, equal_reads, only_reads, retry_reads, exploration_reads
+             FROM v$asm_read_policy ORDER BY disk_number",
+        );
+        let of = |row: &Vec<String>| {
+            let number = |column: usize| row[column].parse().expect("a count");
+            let [preferred, faster, equal, only, retry, exploration] = std::array::from_fn(number);
+            Reads { preferred, faster, equal, only, retry, exploration }
+        };
+        assert_eq!(rows.len(), 2, "quorum disks have no data");
+        [of(&rows[0]), of(&rows[1])]
+    }
+
+    /// Reads blocks of a file; how many reads each disk had of it.
+    fn read_blocks(&self, node: Node, count: u64) -> [u64; 2] {
+        let before = self.reads();
+        for block in 0..count {
+            let offset = (block * 7919 % 128) * 8192;
+            assert_eq!(self.read(node, offset, 8192)[0], 7, "block {block}");
+        }
+        let after = self.reads();
+        [after[0].all() - before[0].all(), after[1].all() - before[1].all()]
+    }
+
+    fn prefer(&self, failure_groups: &[&str]) {
+        self.group().prefer_reads(&failure_groups.iter().map(|name| (*name).to_owned()).collect());
+    }
+
+    fn with_table() -> (Self, Node) {
+        let lab = Self::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &vec![7; MIB as usize]);
+        lab.sync(node);
+        (lab, node)
+    }
+}
+
+/// Each disk in turn becomes slow. Reads go to the other one, but for the few that find out whether it still is; and to both when it is not.
+#[test]
+fn a_slow_mirror_is_read_no_more_until_it_is_fast() {
+    let (lab, node) = Lab::with_table();
+    let both = |what: &str| {
+        let fair = |went: [u64; 2]| went.iter().all(|one| *one >= 25);
+        assert!((0..500).any(|_| fair(lab.read_blocks(node, 100))), "{what}: {:?}", lab.reads());
+    };
+    both("at first");
+    for slow in 0..2 {
+        let before = lab.reads();
+        lab.disks[slow].faults(|faults| faults.slow_reads = Duration::from_millis(2));
+        // On a host that does something else for a moment the fast one is slow, too.
+        let is_aside = |went: [u64; 2]| went[slow] * 50 <= went[0] + went[1];
+        assert!((0..20).any(|_| is_aside(lab.read_blocks(node, 500))), "disk {slow}: {:?}", lab.reads());
+        lab.wait_for("an exploration", || {
+            lab.read_blocks(node, 500);
+            lab.reads()[slow].exploration > before[slow].exploration
+        });
+        let after = lab.reads();
+        assert!(after[1 - slow].faster > before[1 - slow].faster + 400, "{after:?}");
+        let of_clients = "SELECT sum(reads) FROM v$asm_disk_iostat WHERE io_client = 'EXPLORATION'";
+        assert!(lab.rows(of_clients)[0][0].parse::<u64>().expect("a count") > 0);
+        lab.disks[slow].heal();
+        both(&format!("disk {slow} is fast again"));
+    }
+}
+
+/// What is near is read, and nothing else, while it can be; what a statement says counts at once, and also for a disk that has been away.
+#[test]
+fn what_is_preferred_is_read() {
+    let (lab, node) = Lab::with_table();
+    lab.disks[0].faults(|faults| faults.slow_reads = Duration::from_micros(100));
+    lab.prefer(&["A"]);
+    let before = lab.reads();
+    assert_eq!(lab.read_blocks(node, 300), [300, 0]);
+    assert_eq!(lab.reads()[0].preferred, before[0].preferred + 300);
+    assert_eq!(lab.rows("SELECT preferred_read FROM v$asm_disk ORDER BY disk_number"), [["Y"], ["N"]]);
+    lab.prefer(&["B", "NOT_THERE"]);
+    assert_eq!(lab.read_blocks(node, 300), [0, 300]);
+    // Comparing reads every mirror, and is not asked why.
+    let before = lab.reads();
+    lab.check();
+    assert_eq!(lab.reads(), before);
+    // The preferred mirror cannot be read: the other one is, and the reader does not notice.
+    lab.disks[1].faults(|faults| faults.fail_reads = true);
+    assert_eq!(lab.read_blocks(node, 1), [1, 1]);
+    assert_eq!(lab.reads()[0].retry, before[0].retry + 1);
+    lab.disks[1].heal();
+    // It is away, and comes back.
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("A has everything");
+    assert_eq!(lab.read_blocks(node, 10), [10, 0]);
+    assert_eq!(lab.reads()[0].only, before[0].only + 10);
+    lab.online_all();
+    assert_eq!(lab.read_blocks(node, 10), [0, 10]);
+    lab.prefer(&[]);
+    assert_eq!(lab.rows("SELECT DISTINCT preferred_read FROM v$asm_disk"), [["U"]]);
+    let known = |names: &[&str]| {
+        let names: BTreeSet<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        lab.group().check_failure_groups(&names)
+    };
+    assert!(known(&["A", "B"]).is_ok());
+    let error = known(&["A", "C"]).expect_err("there is none");
+    assert_eq!((error.code, error.hint.as_deref()), (Code::NoSuchDisk, Some("its failure groups are A, B")));
+}

@@ -1,0 +1,71 @@
+//! Disks whose reads take longer for as long as one likes.
+//!
+//! A FUSE file system in a process of its own (`bin/plinth-slow.rs`) shows a file as a disk, and waits before it answers a
+//! read. The engine sees a disk that is far away; how far can be changed while it is used.
+
+use crate::{beside_this_test, command};
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::Mutex,
+    time::Duration,
+};
+
+/// A disk that can be slow. Dropped, it is unmounted.
+pub struct SlowDisk {
+    path: PathBuf,
+    mount: PathBuf,
+    server: Child,
+    /// What it is told, and what it says to that. The end of the first ends it.
+    words: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
+}
+
+impl SlowDisk {
+    /// A disk of `size` bytes named `name`; `link` is where it is seen, `home` where its parts are kept.
+    pub(crate) fn new(home: &Path, link: &Path, name: &str, size: u64) -> Self {
+        let (data, mount) = (home.join(format!("{name}.data")), home.join(format!("{name}.d")));
+        fs::File::create(&data).and_then(|file| file.set_len(size)).expect("disk file");
+        fs::create_dir(&mount).expect("mount point");
+        let mut command = Command::new(beside_this_test("plinth-slow"));
+        command.arg(&mount).arg(&data).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut server = command.spawn().expect("plinth-slow");
+        let input = server.stdin.take().expect("piped");
+        let mut output = BufReader::new(server.stdout.take().expect("piped"));
+        let mut ready = String::new();
+        let said = output.read_line(&mut ready);
+        assert!(said.is_ok() && ready == "ready\n", "the slow disk did not come up");
+        std::os::unix::fs::symlink(mount.join("disk"), link).expect("link to the disk");
+        Self { path: link.to_owned(), mount, server, words: Mutex::new(Some((input, output))) }
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// From now on every read takes so much longer.
+    ///
+    /// # Panics
+    /// If the disk is gone.
+    pub fn delay(&self, by: Duration) {
+        let mut words = self.words.lock().expect("nobody panicked");
+        let (input, output) = words.as_mut().expect("until it is dropped");
+        writeln!(input, "{}", by.as_micros()).and_then(|()| input.flush()).expect("the slow disk lives");
+        let mut heard = String::new();
+        let said = output.read_line(&mut heard);
+        assert!(said.is_ok() && heard.trim() == by.as_micros().to_string(), "the slow disk says {heard:?}");
+    }
+}
+
+impl Drop for SlowDisk {
+    fn drop(&mut self) {
+        if let Ok(mut words) = self.words.lock() {
+            words.take();
+        }
+        let _ = command::finish(Command::new("umount").arg("-l").arg(&self.mount));
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
