@@ -122,6 +122,11 @@ async fn find_trouble(disk: &dyn Disk) -> Option<FormatError> {
     None
 }
 
+/// Whether its beginning can be read, in time.
+async fn can_be_read(world: &dyn World, disk: &dyn Disk) -> bool {
+    disk.size() < BLOCK_SIZE as u64 || in_time(world, read(disk, HEADER_PLACE, BLOCK_SIZE)).await.is_some()
+}
+
 /// All that the mount decision wants to know of a disk whose header is valid.
 pub async fn sight(world: &dyn World, found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
     let records = in_time(world, async { Some(read_records(disk, &header).await) }).await;
@@ -204,6 +209,8 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
             survey.remark = Some(error.to_string());
         }
         Some(error) => survey.remark = Some(format!("its header is damaged: {error}")),
+        // What cannot be read is nobody else's for that.
+        None if !can_be_read(&**world, &**disk).await => survey.remark = Some("it cannot be read".to_owned()),
         None => match disk.occupant() {
             Some(occupant) => {
                 survey.header = HeaderStatus::Foreign;

@@ -43,9 +43,11 @@ fn a_scrub_finds_and_mends_rot() {
     assert!(said.contains("6 problems that are not repaired") && said.contains("f0d0"), "{said}");
     assert_eq!(right(), 0, "nothing was said of repairs");
     let operation = "SELECT operation || ' ' || pass || ' ' || state FROM v$asm_operation WHERE pass = 'SCRUBBING'";
-    assert_eq!(instance.text(operation), "SCRUB SCRUBBING DONE");
+    let ended = operation.replace("v$asm_operation", "v$asm_operation_ended");
+    assert_eq!(instance.text(&ended), "SCRUB SCRUBBING DONE");
+    assert_eq!(instance.number("SELECT count(*) FROM v$asm_operation"), 0.0);
     assert_eq!(
-        instance.number("SELECT sofar = est_work AND sofar > 10 FROM v$asm_operation WHERE pass = 'SCRUBBING'"),
+        instance.number("SELECT sofar = est_work AND sofar > 10 FROM v$asm_operation_ended WHERE pass = 'SCRUBBING'"),
         1.0
     );
     assert!(instance.alert_log().contains("6 problems found, 0 repaired, 6 left"));
@@ -56,7 +58,7 @@ fn a_scrub_finds_and_mends_rot() {
     instance.sql("ALTER DISKGROUP data SCRUB POWER LOW");
     assert!(instance.refused("ALTER DISKGROUP data SCRUB").contains("is being scrubbed"));
     instance.sql("ALTER DISKGROUP data SCRUB STOP");
-    wait_for("the scrub to end", || instance.text(operation).ends_with("DONE"));
+    wait_for("the scrub to end", || instance.number("SELECT count(*) FROM v$asm_operation") == 0.0);
     file.must_read_right();
     instance.check("DATA");
 }

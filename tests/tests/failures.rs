@@ -105,6 +105,9 @@ fn a_disk_that_fails_while_only_read_serves_from_the_other() {
     instance.faulty("f1d0").fail();
     instance.faulty("f1d1").fail();
     blocks.must_read_right();
+    instance.sql("ALTER DISKGROUP data OFFLINE DISKS IN FAILGROUP f1");
+    let seen = instance.disk_row(&instance.disk("f1d0"));
+    assert_eq!(seen["header_status"], "UNKNOWN", "nobody knows what lies there: {seen:?}");
     instance.faulty("f1d0").heal();
     instance.faulty("f1d1").heal();
     instance.plinth(["sql", "-c", "ALTER DISKGROUP data ONLINE ALL"]);

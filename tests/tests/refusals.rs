@@ -60,6 +60,21 @@ fn what_does_not_exist_is_named() {
     says(&instance.plinth(["mount", "NIX", "/tmp"]).refused(), &["NIX"]);
 }
 
+/// A discovery string that hides a disk of a mounted group is refused and changes nothing: the next mount would miss the disk.
+#[test]
+fn what_is_mounted_stays_in_sight() {
+    let instance = group();
+    let shown = || instance.text("SELECT count(*) FROM v$asm_disk WHERE mode_status = 'ONLINE'");
+    let (before, string) = (shown(), instance.query("SHOW asm_diskstring"));
+    let nowhere = "ALTER SYSTEM SET asm_diskstring = '/nosuch/*'";
+    says(&instance.refused(nowhere), &["/nosuch/*", "does not show", "f0d0", "DATA", "ORA-15014"]);
+    let one = format!("ALTER SYSTEM SET asm_diskstring = '{}'", instance.disk("f0d0").display());
+    says(&instance.refused(&one), &["does not show", "DATA"]);
+    assert_eq!((shown(), instance.query("SHOW asm_diskstring")), (before, string));
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    instance.sql(nowhere);
+}
+
 /// Disks that are somebody's, or no use: a member of a mounted group, one of a dismounted
 /// group, an ext4, an LVM volume, one that is too small, one that is open elsewhere.
 #[test]

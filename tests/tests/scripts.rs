@@ -158,10 +158,7 @@ impl Story {
                 assert!(bytes >= self.files.values().sum::<u64>() as f64, "{rows:?}");
             }
             "operations" => {
-                for row in rows {
-                    assert_eq!((row[0].as_str(), row[2].as_str()), ("1", "DONE"), "{row:?}");
-                    assert!(row[7].chars().next().is_some_and(char::is_uppercase), "{row:?}");
-                }
+                assert!(rows.iter().all(|row| row[0] == "1" && row[2] != "DONE"), "{rows:?}");
                 assert_eq!(rows.len() as f64, self.instance.number("SELECT count(*) FROM v$asm_operation"));
             }
             "attributes" => {

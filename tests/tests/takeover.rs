@@ -228,6 +228,9 @@ fn engines_that_die_of_themselves_are_not_fed_for_ever() {
     let mount = group(&instance);
     let file = File::create(mount.join("file")).expect("create");
     for _ in 0..5 {
+        wait_for("the group to be mounted", || {
+            instance.query("SELECT state FROM v$asm_diskgroup").iter().any(|row| row["state"] == "MOUNTED")
+        });
         let engine = instance.engine("DATA");
         instance.signal_engine("DATA", rustix::process::Signal::ABORT);
         another_engine(&instance, engine);

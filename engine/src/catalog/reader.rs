@@ -439,6 +439,7 @@ fn authorize(context: AuthContext<'_>) -> Authorization {
 const READABLE: &[&str] = &[
     "file_types",
     "entries",
+    "operation",
     "file",
     "entry",
     "xattr",

@@ -295,7 +295,8 @@ SELECT
     0 AS con_id
 FROM main.template AS t, temp.live_group AS g;
 
-CREATE TEMP VIEW v$asm_operation AS
+-- What takes long, and how the last of each pass ended.
+CREATE TEMP VIEW operation AS
 SELECT
     g.number AS group_number,
     iif(o.pass = 'SCRUBBING', 'SCRUB', 'REBAL') AS operation,
@@ -312,15 +313,23 @@ SELECT
     o.bytes AS bytes
 FROM temp.live_operation AS o, temp.live_group AS g;
 
+-- What is under way, and beside it what has ended meanwhile. Scripts wait until there are no rows; what failed stays.
+CREATE TEMP VIEW v$asm_operation AS
+SELECT * FROM operation
+WHERE state <> 'DONE' OR EXISTS (SELECT 1 FROM temp.live_operation WHERE state IN ('WAIT', 'RUN'));
+
+CREATE TEMP VIEW v$asm_operation_ended AS SELECT * FROM operation WHERE state IN ('DONE', 'ERRS');
+
 -- How long front ends waited for extents on the move, as v$event_histogram_micro says it.
 CREATE TEMP VIEW v$asm_move_wait_histogram AS
 SELECT
     g.number AS group_number,
     w.micros AS wait_time_micro,
     w.count AS wait_count,
-    CASE WHEN w.micros < 1000 THEN w.micros || ' microseconds'
-        WHEN w.micros < 1000000 THEN (w.micros / 1000) || ' milliseconds ' || (w.micros % 1000) || ' microseconds'
-        ELSE (w.micros / 1000000) || ' seconds ' || (w.micros / 1000 % 1000) || ' milliseconds' END AS wait_time_format,
+    CASE WHEN w.micros < 1000 THEN w.micros || iif(w.micros = 1, ' microsecond', ' microseconds')
+        WHEN w.micros < 1000000 THEN (w.micros / 1000) || iif(w.micros / 1000 = 1, ' millisecond', ' milliseconds')
+        WHEN w.micros < 60000000 THEN (w.micros / 1000000) || iif(w.micros / 1000000 = 1, ' second', ' seconds')
+        ELSE (w.micros / 60000000) || iif(w.micros / 60000000 = 1, ' minute', ' minutes') END AS wait_time_format,
     0 AS con_id
 FROM temp.live_move_wait AS w, temp.live_group AS g;
 

@@ -123,9 +123,10 @@ SELECT
     t.class AS io_class,
     t.below AS wait_time_micro,
     t.count AS wait_count,
-    CASE WHEN t.below < 1000 THEN t.below || ' microseconds'
-        WHEN t.below < 1000000 THEN (t.below / 1000) || ' milliseconds ' || (t.below % 1000) || ' microseconds'
-        ELSE (t.below / 1000000) || ' seconds ' || (t.below / 1000 % 1000) || ' milliseconds' END AS wait_time_format,
+    CASE WHEN t.below < 1000 THEN t.below || iif(t.below = 1, ' microsecond', ' microseconds')
+        WHEN t.below < 1000000 THEN (t.below / 1000) || iif(t.below / 1000 = 1, ' millisecond', ' milliseconds')
+        WHEN t.below < 60000000 THEN (t.below / 1000000) || iif(t.below / 1000000 = 1, ' second', ' seconds')
+        ELSE (t.below / 60000000) || iif(t.below / 60000000 = 1, ' minute', ' minutes') END AS wait_time_format,
     strftime('%Y-%m-%d %H:%M:%S', t.last / 1000000000, 'unixepoch') AS last_update_time,
     0 AS con_id
 FROM temp.live_disk_time AS t, temp.live_group AS g;
@@ -137,9 +138,10 @@ SELECT
     t.class AS io_class,
     t.below AS wait_time_micro,
     t.count AS wait_count,
-    CASE WHEN t.below < 1000 THEN t.below || ' microseconds'
-        WHEN t.below < 1000000 THEN (t.below / 1000) || ' milliseconds ' || (t.below % 1000) || ' microseconds'
-        ELSE (t.below / 1000000) || ' seconds ' || (t.below / 1000 % 1000) || ' milliseconds' END AS wait_time_format,
+    CASE WHEN t.below < 1000 THEN t.below || iif(t.below = 1, ' microsecond', ' microseconds')
+        WHEN t.below < 1000000 THEN (t.below / 1000) || iif(t.below / 1000 = 1, ' millisecond', ' milliseconds')
+        WHEN t.below < 60000000 THEN (t.below / 1000000) || iif(t.below / 1000000 = 1, ' second', ' seconds')
+        ELSE (t.below / 60000000) || iif(t.below / 60000000 = 1, ' minute', ' minutes') END AS wait_time_format,
     strftime('%Y-%m-%d %H:%M:%S', t.last / 1000000000, 'unixepoch') AS last_update_time,
     0 AS con_id
 FROM temp.live_file_time AS t, temp.live_group AS g;
@@ -272,9 +274,10 @@ WITH
         SELECT 'extent move', micros, count, NULL FROM temp.live_move_wait)
 SELECT
     e.event AS event,
-    CASE WHEN e.micros < 1000 THEN e.micros || ' microseconds'
-        WHEN e.micros < 1000000 THEN (e.micros / 1000) || ' milliseconds ' || (e.micros % 1000) || ' microseconds'
-        ELSE (e.micros / 1000000) || ' seconds ' || (e.micros / 1000 % 1000) || ' milliseconds' END AS wait_time_format,
+    CASE WHEN e.micros < 1000 THEN e.micros || iif(e.micros = 1, ' microsecond', ' microseconds')
+        WHEN e.micros < 1000000 THEN (e.micros / 1000) || iif(e.micros / 1000 = 1, ' millisecond', ' milliseconds')
+        WHEN e.micros < 60000000 THEN (e.micros / 1000000) || iif(e.micros / 1000000 = 1, ' second', ' seconds')
+        ELSE (e.micros / 60000000) || iif(e.micros / 60000000 = 1, ' minute', ' minutes') END AS wait_time_format,
     e.micros AS wait_time_micro,
     sum(e.count) AS wait_count,
     strftime('%Y-%m-%d %H:%M:%S', max(e.last) / 1000000000, 'unixepoch') AS last_update_time,

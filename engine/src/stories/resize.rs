@@ -215,7 +215,7 @@ fn disks_are_made_compact() {
     let moved = lab.rebalanced();
     assert!(moved <= u64::from(before), "{moved} moved, {before} lay behind");
     assert_eq!((behind(&lab), lab.held()), (0, held));
-    let shown = lab.rows("SELECT state, sofar FROM v$asm_operation WHERE pass = 'COMPACT'");
+    let shown = lab.rows("SELECT state, sofar FROM v$asm_operation_ended WHERE pass = 'COMPACT'");
     assert_eq!(shown, [["DONE".to_owned(), moved.to_string()]]);
     for kill in [true, false] {
         assert!(lab.read(lab.find("table"), 0, 24 << 20) == pattern(2, 24 << 20));

@@ -336,7 +336,7 @@ fn what_is_safe_to_write_survives_the_loss_of_any_failure_group() {
                 .unwrap_or_else(|error| panic!("{sizes:?}, {name} lost, {} MiB: {error}", promised[0] >> 20));
             lab.rebalanced();
             let rebuilt =
-                lab.rows("SELECT state, sofar = est_work, sofar > 0 FROM v$asm_operation WHERE pass = 'REBUILD'");
+                lab.rows("SELECT state, sofar = est_work, sofar > 0 FROM v$asm_operation_ended WHERE pass = 'REBUILD'");
             assert_eq!(rebuilt, [["DONE", "1", "1"]]);
             assert_eq!(lab.number("SELECT count(*) FROM v$asm_missing_mirror"), 0, "{sizes:?}, {name} lost");
             let fewest = "SELECT min(n) FROM (SELECT count(*) AS n FROM x$kffxp GROUP BY number_kffxp, xnum_kffxp)";

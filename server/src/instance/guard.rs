@@ -169,11 +169,10 @@ impl Instance {
                     }
                 }
             }
-            if end.is_none()
-                && let Some(pid) = lock(&self.launched).get(group)
-            {
+            if end.is_none() && !first {
                 // It died before it could be watched.
-                end = self.children.end_of(*pid, Duration::ZERO);
+                let pid = lock(&self.launched).get(group).copied();
+                end = pid.and_then(|pid| self.children.end_of(pid, GONE));
             }
             if end.is_some_and(died_of_itself) {
                 faults = if is_long { 1 } else { faults + 1 };

@@ -60,6 +60,11 @@ impl Children {
         }
     }
 
+    /// A child has ended before it was watched.
+    fn note(&self, pid: u32, status: ExitStatus) {
+        lock(&self.0.0).insert(pid, Some(status));
+    }
+
     /// How a process ended, within this time; `None`: it is no child of ours, or has not.
     pub fn end_of(&self, pid: u32, patience: Duration) -> Option<ExitStatus> {
         let began = Instant::now();
@@ -152,6 +157,8 @@ impl Instance {
                 Err(error) => Some(error),
             };
             if let Ok(Some(status)) = child.try_wait() {
+                lock(&self.launched).insert(group.to_owned(), child.id());
+                self.children.note(child.id(), status);
                 return Err(failed(format!("it ended with {status}; see {}", log.display())));
             }
             // Another version's messages will not become ours.

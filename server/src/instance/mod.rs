@@ -63,7 +63,7 @@ use devices::{Device, Devices, new_connection};
 use discovery::Discovery;
 use launch::Children;
 use plinth_engine::{
-    admin::{AdminError, Code, NewGroup},
+    admin::{AdminError, Code, NewGroup, Survey, Value},
     event::Severity,
 };
 use plinth_fuse::mount::{self, MountError, MountOptions};
@@ -236,15 +236,44 @@ impl Instance {
     /// Sets the discovery string, here and in every engine.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is none, or does not show a disk that a mounted group uses: the next mount would miss it.
     pub fn set_diskstring(&self, diskstring: &str) -> Result<()> {
+        let before = self.diskstring();
         self.discovery.set_diskstring(diskstring)?;
+        if let Err(refusal) = self.shows_mounted_disks(diskstring) {
+            // It was one before.
+            let _ = self.discovery.set_diskstring(&before);
+            return Err(refusal);
+        }
         self.remember(|state| diskstring.clone_into(&mut state.diskstring))?;
         for group in self.groups().into_keys() {
             if let Ok(engine) = Client::connect(&self.paths, &group)
                 && let Err(error) = engine.ask(&Request::SetDiskstring(diskstring.to_owned()))
             {
                 self.alert.line(Severity::Warning, &group, &format!("keeps the old discovery string: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether discovery shows every disk that is ONLINE, by whatever path.
+    fn shows_mounted_disks(&self, diskstring: &str) -> Result<()> {
+        // One that hangs, and is to be taken out of the string, must not be in the way of that.
+        let Ok(seen) = self.discovery.survey() else { return Ok(()) };
+        for group in self.groups().into_keys() {
+            let Ok(engine) = self.engine(&group) else { continue };
+            for row in engine.rows("SELECT name, path FROM v$asm_disk WHERE mode_status = 'ONLINE'")? {
+                let [Value::Text(name), Value::Text(path)] = &row[..] else { continue };
+                let is_it = |disk: &Survey| {
+                    disk.path == *path || (disk.group.as_ref() == Some(&group) && disk.name.as_ref() == Some(name))
+                };
+                if !seen.iter().any(is_it) {
+                    let text = format!(
+                        "asm_diskstring '{diskstring}' does not show {path}, disk {name} of {group}, which is mounted"
+                    );
+                    let hint = format!("'{diskstring},{path}' does; or dismount {group} first");
+                    return Err(AdminError::new(Code::UnknownDisk, text).hint(hint));
+                }
             }
         }
         Ok(())

@@ -200,7 +200,7 @@ impl Instance {
     pub(super) fn leave(&self) -> ! {
         let _ = fs::remove_file(self.paths.postgres());
         let _ = fs::remove_file(self.paths.control());
-        self.alert.line(Severity::Note, "instance", "ends; engines go on");
+        self.alert.line(Severity::Note, "instance", "ends; engines that run go on");
         self.alert.flush();
         std::process::exit(0)
     }

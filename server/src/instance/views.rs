@@ -231,6 +231,25 @@ const VIEWS: &[View] = &[
         has_twin: false,
     },
     View {
+        name: "v$asm_operation_ended",
+        columns: &[
+            ("group_number", Integer),
+            ("operation", Text),
+            ("pass", Text),
+            ("state", Text),
+            ("power", Integer),
+            ("actual", Integer),
+            ("sofar", Integer),
+            ("est_work", Integer),
+            ("est_rate", Integer),
+            ("est_minutes", Integer),
+            ("error_code", Text),
+            ("con_id", Integer),
+            ("bytes", Integer),
+        ],
+        has_twin: false,
+    },
+    View {
         name: "v$asm_move_wait_histogram",
         columns: &[
             ("group_number", Integer),
