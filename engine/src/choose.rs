@@ -633,8 +633,11 @@ impl<'a> Sight<'a> {
         may_mount(history.voters, history.holders)
     }
 
+    /// In order: disk ids are random.
     fn paths(&self) -> Vec<String> {
-        self.disks.values().flatten().map(|index| self.sightings[*index].path.clone()).collect()
+        let paths: BTreeSet<&String> =
+            self.disks.values().flatten().map(|index| &self.sightings[*index].path).collect();
+        paths.into_iter().cloned().collect()
     }
 
     /// Step 3: the memberships of the highest generation in sight.

@@ -92,7 +92,8 @@ fn without_a_membership_nothing_mounts() {
     for disk in 0..2 {
         MEMBERSHIP_PLACES.into_iter().for_each(|place| world.corrupt(disk, place, &pattern(place, 4096)));
     }
-    assert!(world.refused(true).contains("holds a readable membership (/disk0, /disk1)"));
+    let refusal = world.refused(true);
+    assert!(refusal.contains("holds a readable membership (/disk0, /disk1)"), "{refusal}");
     world.restore(&whole);
     world.mount();
     world.ends_well();
