@@ -13,7 +13,7 @@ use crate::{
     admin::{NewDisk, NewGroup},
     completion::{Completer, Completion, Done, completion},
     event::Event,
-    world::{Disk, Found, Identity, Io, Sectors, Task, Timestamp, World},
+    world::{Disk, Found, Identity, Io, Sectors, Stage, Task, Timestamp, World},
 };
 use plinth_format::Redundancy;
 use std::{
@@ -718,6 +718,7 @@ pub struct TestWorld {
     disks: Mutex<BTreeMap<String, (Identity, MemoryDisk)>>,
     events: Mutex<Vec<Event>>,
     running: Arc<AtomicU64>,
+    stages: Mutex<BTreeMap<Stage, u64>>,
 }
 
 impl TestWorld {
@@ -749,7 +750,14 @@ impl TestWorld {
             disks: Mutex::default(),
             events: Mutex::default(),
             running: Arc::default(),
+            stages: Mutex::default(),
         })
+    }
+
+    /// How often code at that stage was ready to give way.
+    #[must_use]
+    pub fn gave_way(&self, stage: Stage) -> u64 {
+        lock(&self.stages).get(&stage).copied().unwrap_or(0)
     }
 
     /// Makes a disk visible to discovery; its path is its identity.
@@ -862,6 +870,10 @@ impl World for TestWorld {
 
     fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
         block_on(task);
+    }
+
+    fn give_way(&self, stage: Stage) {
+        *lock(&self.stages).entry(stage).or_default() += 1;
     }
 
     fn discover(&self) -> Task<'static, Vec<Found>> {

@@ -97,6 +97,17 @@ pub struct Found {
     pub disk: Result<Arc<dyn Disk>, Arc<io::Error>>,
 }
 
+/// Where code is that nobody is in a hurry for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// It has not begun, and keeps nobody waiting.
+    Begins,
+    /// It holds something that others will want before long.
+    GoesOn,
+    /// Others wait for its end.
+    IsWaitedFor,
+}
+
 /// The world around an engine.
 pub trait World: Send + Sync {
     /// The wall clock, for times that people see. May jump.
@@ -118,7 +129,7 @@ pub trait World: Send + Sync {
     /// Opens every disk that the discovery string matches, in a stable order.
     fn discover(&self) -> Task<'static, Vec<Found>>;
     /// Called every now and then by synchronous code that nobody is in a hurry for: may sleep a little, so that others go first.
-    fn give_way(&self) {}
+    fn give_way(&self, _stage: Stage) {}
     /// Tells the operator. Never blocks.
     fn event(&self, event: Event);
 }

@@ -1,16 +1,35 @@
 //! Work that nobody is in a hurry for gives way by itself.
 //!
-//! A low priority is not enough. It ranks a thread among those of its own process or control group, and the kernel divides
-//! processors between such groups first (autogroups, `cpu.weight`): a query at the lowest priority still takes its engine's share
-//! of a processor, from databases and from the engine's own front ends. So who works in the background looks how long it was
-//! kept waiting for a processor, and whether others work on this host at a usual priority. Where both are so, others want what it
-//! takes, and it sleeps [`PAUSE`] times as long as it has worked; where processors are to be had it goes on at full speed.
+//! A low priority is not enough, and can be too much. It ranks a thread among those of its own process or control group, and the
+//! kernel divides processors between such groups first (autogroups, `cpu.weight`): a query at the lowest priority still takes its
+//! engine's share of a processor, from databases and from the engine's own front ends. And a thread of low priority that is
+//! interrupted while it holds a lock is not let on, nor is whoever waits for the lock.
+//!
+//! So who works in the background looks whether others want what it takes:
+//!
+//!   - the rest of its own process works, for whoever asks it to ([`Others::Front`]);
+//!   - or it was kept waiting for a processor, and others work on this host at a usual priority.
+//!
+//! Where they do, all that work in the background of a process together take a [`PART`]th of the processors, and a little more
+//! now and then. What one has worked is slept by it and the others, one after the other:
+//!
+//!   - who would keep nobody waiting sleeps until all has been slept ([`Stage::Begins`]);
+//!   - who is in the middle of something takes up to a [`PART_WITHIN`]th, so that it ends before others want it to, and those
+//!     who come next sleep for it ([`Stage::GoesOn`]);
+//!   - who is waited for does not sleep, nor does anybody who waits for it ([`Stage::IsWaitedFor`]).
+//!
+//! Where nobody wants it they go on at full speed.
 
+use plinth_engine::world::Stage;
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     cell::RefCell,
     fs::File,
     os::unix::fs::FileExt,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,9 +39,16 @@ use std::{
 const SLICE: Duration = Duration::from_micros(250);
 /// It was kept waiting if it waited for this part of what it worked, or longer.
 const KEPT: u32 = 10;
-const PAUSE: u32 = 4;
-/// Longest pause: somebody waits for the work to end.
-const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Which part of the processors all of this process's work in the background takes where others want them.
+const PART: u32 = 32;
+/// What it takes at most while it is in the middle of something.
+const PART_WITHIN: u32 = 8;
+/// For how long it may have taken less, and take it now: who asks now and then is answered at once.
+const SAVED_MAX: Duration = Duration::from_secs(1);
+/// For how long it may have taken more: who comes next does not wait longer.
+const OWED_MAX: Duration = Duration::from_secs(1);
+/// Longest pause, before it looks again whether others still work.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// What the kernel says of a thread since it began.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,67 +65,143 @@ impl Record {
         Some(Self { worked: numbers.next()?.ok()?, waited: numbers.next()?.ok()? })
     }
 
-    /// How long to sleep, given what it was at the last look; `None`: it is too early to say.
-    fn pause(&self, last: &Self) -> Option<Duration> {
-        let (worked, waited) = (self.worked.saturating_sub(last.worked), self.waited.saturating_sub(last.waited));
-        if worked < SLICE {
-            return None;
-        }
-        let kept_waiting = waited >= worked / KEPT;
-        Some(if kept_waiting { (worked * PAUSE).min(PAUSE_MAX) } else { Duration::ZERO })
+    /// What was worked and waited since the last look; `None`: it is too early to say.
+    fn since(&self, last: &Self) -> Option<Self> {
+        let worked = self.worked.saturating_sub(last.worked);
+        (worked >= SLICE).then(|| Self { worked, waited: self.waited.saturating_sub(last.waited) })
+    }
+
+    fn is_kept_waiting(&self) -> bool {
+        self.waited >= self.worked / KEPT
     }
 }
 
-/// What all processors did at a usual priority, outside the kernel.
-struct Host {
-    /// `None`: the kernel does not tell, which is taken for work.
-    told: Option<File>,
-    looked: Option<Instant>,
-    ticks: u64,
-    others_work: bool,
+/// What work in the background may take: a part of the processors.
+struct Share {
+    part: u32,
+    saved_max: Duration,
+    /// When what was taken has been slept; `None`: long ago.
+    even: Option<Instant>,
 }
 
-impl Host {
+impl Share {
+    const fn new(part: u32, saved_max: Duration) -> Self {
+        Self { part, saved_max, even: None }
+    }
+
+    /// How long is to be slept after that much work, where there are so many processors.
+    fn take(&mut self, worked: Duration, processors: u32, now: Instant) -> Duration {
+        let cost = worked * self.part / processors.max(1);
+        let saved_up = now.checked_sub(self.saved_max).unwrap_or(now);
+        let even = self.even.map_or(saved_up, |even| even.max(saved_up)) + cost;
+        self.even = Some(even.min(now + OWED_MAX));
+        self.owed(now)
+    }
+
+    fn owed(&self, now: Instant) -> Duration {
+        self.even.map_or(Duration::ZERO, |even| even.saturating_duration_since(now))
+    }
+}
+
+static ALL: Mutex<Share> = Mutex::new(Share::new(PART, SAVED_MAX));
+static WITHIN: Mutex<Share> = Mutex::new(Share::new(PART_WITHIN, Duration::ZERO));
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long a thread sleeps that has worked so long and is at that stage.
+fn pause(worked: Duration, stage: Stage) -> Duration {
+    // Asking for it reads files.
+    static PROCESSORS: OnceLock<u32> = OnceLock::new();
+    let processors = *PROCESSORS.get_or_init(|| {
+        thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+    });
+    let now = Instant::now();
+    let owed = lock(&ALL).take(worked, processors, now);
+    let owed = match stage {
+        Stage::Begins => owed,
+        Stage::GoesOn if owed.is_zero() => owed,
+        Stage::GoesOn => lock(&WITHIN).take(worked, processors, now),
+        Stage::IsWaitedFor => Duration::ZERO,
+    };
+    owed.min(PAUSE_MAX)
+}
+
+/// Looks now and then whether others work: whether what they have worked by now has grown by a part of the time of one
+/// processor, or more.
+struct Watch {
+    part: u32,
+    looked: Option<Instant>,
+    worked: Duration,
+    do_work: bool,
+}
+
+impl Watch {
     /// How long before it is looked again: the kernel counts in hundredths of a second.
     const WINDOW: Duration = Duration::from_millis(100);
-    /// Others work if they did so for this part of the time of one processor, or longer.
-    const PART: u32 = 5;
 
-    const fn new() -> Self {
-        Self { told: None, looked: None, ticks: 0, others_work: true }
+    const fn new(part: u32) -> Self {
+        Self { part, looked: None, worked: Duration::ZERO, do_work: true }
     }
 
-    /// Hundredths of a second in the first line of `/proc/stat`: `cpu  USER NICE SYSTEM ...`. Whoever gives way has a lower
-    /// priority, and is counted as NICE.
-    fn parse(text: &[u8]) -> Option<u64> {
-        let line = text.split(|byte| *byte == b'\n').next()?;
-        std::str::from_utf8(line).ok()?.strip_prefix("cpu ")?.split_ascii_whitespace().next()?.parse().ok()
-    }
-
-    fn do_others_work(&mut self) -> bool {
-        let elapsed = self.looked.map(|looked| looked.elapsed());
+    /// `worked` is asked only when it is time. `None`: the kernel does not tell, which is taken for work.
+    fn do_others_work(&mut self, now: Instant, worked: impl FnOnce() -> Option<Duration>) -> bool {
+        let elapsed = self.looked.map(|looked| now.saturating_duration_since(looked));
         if elapsed.is_some_and(|elapsed| elapsed < Self::WINDOW) {
-            return self.others_work;
+            return self.do_work;
         }
-        if self.told.is_none() {
-            self.told = File::open("/proc/stat").ok();
-        }
-        let mut text = [0; 128];
-        let read = self.told.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
-        let ticks = read.and_then(|length| Self::parse(&text[..length]));
-        self.others_work = match (ticks, elapsed) {
-            (Some(ticks), Some(elapsed)) => {
-                Duration::from_millis(10 * ticks.saturating_sub(self.ticks)) >= elapsed / Self::PART
-            }
+        let worked = worked();
+        self.do_work = match (worked, elapsed) {
+            (Some(worked), Some(elapsed)) => worked.saturating_sub(self.worked) >= elapsed / self.part,
             _ => true,
         };
-        self.looked = Some(Instant::now());
-        self.ticks = ticks.unwrap_or(0);
-        self.others_work
+        self.looked = Some(now);
+        self.worked = worked.unwrap_or_default();
+        self.do_work
     }
 }
 
-static HOST: Mutex<Host> = Mutex::new(Host::new());
+/// Everyone on this host, at a usual priority, outside the kernel.
+static HOST: Mutex<Watch> = Mutex::new(Watch::new(5));
+/// This process, but for what it does in the background.
+static FRONT: Mutex<Watch> = Mutex::new(Watch::new(10));
+/// Nanoseconds this process's threads have worked in the background.
+static BACKGROUND: AtomicU64 = AtomicU64::new(0);
+
+/// Hundredths of a second in the first line of `/proc/stat`: `cpu  USER NICE SYSTEM ...`. Whoever gives way has a lower priority
+/// ([`crate::process::step_back`]), and is counted as NICE.
+fn parse_user_ticks(text: &[u8]) -> Option<u64> {
+    let line = text.split(|byte| *byte == b'\n').next()?;
+    std::str::from_utf8(line).ok()?.strip_prefix("cpu ")?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn worked_by_host() -> Option<Duration> {
+    static STAT: OnceLock<Option<File>> = OnceLock::new();
+    let mut text = [0; 128];
+    let stat = STAT.get_or_init(|| File::open("/proc/stat").ok()).as_ref()?;
+    let length = stat.read_at(&mut text, 0).ok()?;
+    Some(Duration::from_millis(10 * parse_user_ticks(&text[..length])?))
+}
+
+fn worked_in_front() -> Option<Duration> {
+    let all = clock_gettime(ClockId::ProcessCPUTime);
+    let all = Duration::new(all.tv_sec.unsigned_abs(), u32::try_from(all.tv_nsec).ok()?);
+    Some(all.saturating_sub(Duration::from_nanos(BACKGROUND.load(Ordering::Relaxed))))
+}
+
+fn do_others_work(watch: &Mutex<Watch>, worked: impl FnOnce() -> Option<Duration>) -> bool {
+    lock(watch).do_others_work(Instant::now(), worked)
+}
+
+/// For whom a thread gives way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Others {
+    /// Everyone on this host who keeps it waiting.
+    Host,
+    /// They, and all else that this process does.
+    Front,
+}
 
 /// A thread's.
 struct Manners {
@@ -114,21 +216,22 @@ impl Manners {
         Self { told: File::open("/proc/thread-self/schedstat").ok(), looked: Instant::now(), last: Record::default() }
     }
 
-    fn look(&mut self) {
+    /// Whether others want what this thread takes, and what it has worked since it was last asked; `None`: it is too early to say.
+    fn look(&mut self, others: Others) -> Option<(bool, Duration)> {
         // Asking the kernel costs more than asking the clock.
         if self.looked.elapsed() < SLICE {
-            return;
+            return None;
         }
         self.looked = Instant::now();
         let mut text = [0; 64];
-        let read = self.told.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
-        let Some(now) = read.and_then(|length| Record::parse(&text[..length])) else { return };
-        if let Some(pause) = now.pause(&self.last) {
-            self.last = now;
-            if !pause.is_zero() && HOST.lock().unwrap_or_else(PoisonError::into_inner).do_others_work() {
-                thread::sleep(pause);
-            }
-        }
+        let length = self.told.as_ref()?.read_at(&mut text, 0).ok()?;
+        let now = Record::parse(&text[..length])?;
+        let record = now.since(&self.last)?;
+        self.last = now;
+        BACKGROUND.fetch_add(u64::try_from(record.worked.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        let is_wanted = (others == Others::Front && do_others_work(&FRONT, worked_in_front))
+            || (record.is_kept_waiting() && do_others_work(&HOST, worked_by_host));
+        Some((is_wanted, record.worked))
     }
 }
 
@@ -136,9 +239,21 @@ thread_local! {
     static MANNERS: RefCell<Manners> = RefCell::new(Manners::new());
 }
 
-/// Sleeps a little if this thread, whose priority is low, takes what others want. For code that can wait, every some hundred microseconds of its work.
-pub fn give_way() {
-    MANNERS.with_borrow_mut(Manners::look);
+/// Sleeps a little if this thread, which works in the background, takes what others want. For code that can wait, every some hundred
+/// microseconds of its work, and when it begins with something.
+pub fn give_way(others: Others, stage: Stage) {
+    let looked = MANNERS.with_borrow_mut(|manners| manners.look(others));
+    let mut wait = match looked {
+        Some((true, worked)) => pause(worked, stage),
+        _ if stage == Stage::Begins => pause(Duration::ZERO, stage),
+        _ => Duration::ZERO,
+    };
+    let until = Instant::now() + OWED_MAX;
+    while !wait.is_zero() {
+        thread::sleep(wait);
+        let goes_on = stage == Stage::Begins && Instant::now() < until && do_others_work(&FRONT, worked_in_front);
+        wait = if goes_on { pause(Duration::ZERO, stage) } else { Duration::ZERO };
+    }
 }
 
 #[cfg(test)]
@@ -150,13 +265,49 @@ mod tests {
     }
 
     #[test]
-    fn who_is_kept_waiting_pauses() {
+    fn who_is_kept_waiting() {
         let last = record(5_000, 700);
-        assert_eq!(record(5_200, 9_000).pause(&last), None, "too early");
-        assert_eq!(record(7_000, 700).pause(&last), Some(Duration::ZERO), "nobody else");
-        assert_eq!(record(7_000, 850).pause(&last), Some(Duration::ZERO), "hardly anybody");
-        assert_eq!(record(7_000, 900).pause(&last), Some(Duration::from_millis(8)));
-        assert_eq!(record(90_000, 90_000).pause(&last), Some(PAUSE_MAX));
+        let since = |worked, waited| record(worked, waited).since(&last);
+        assert_eq!(since(5_200, 9_000), None, "too early");
+        assert_eq!(since(7_000, 900), Some(record(2_000, 200)));
+        for (waited, is_kept) in [(700, false), (850, false), (900, true), (90_000, true)] {
+            assert_eq!(since(7_000, waited).map(|record| record.is_kept_waiting()), Some(is_kept), "{waited}");
+        }
+    }
+
+    /// It is looked once in a while, and what counts is what was worked since the last look.
+    #[test]
+    fn others_work_for_a_part_of_the_time() {
+        let (mut watch, began, ms) = (Watch::new(5), Instant::now(), Duration::from_millis);
+        let mut at = |time, worked: Option<u64>| watch.do_others_work(began + ms(time), || worked.map(ms));
+        assert!(at(0, Some(7_000)), "nothing is known");
+        assert!(at(99, Some(7_000)), "too early");
+        assert!(!at(100, Some(7_019)));
+        assert!(!at(199, Some(9_000)), "too early");
+        assert!(at(200, Some(7_039)));
+        assert!(at(300, None), "the kernel does not tell");
+        assert!(at(400, Some(7_100)));
+        assert!(!at(900, Some(7_199)));
+    }
+
+    /// However many there are, together they take their part.
+    #[test]
+    fn what_was_taken_is_slept() {
+        let (began, ms) = (Instant::now() + 2 * SAVED_MAX, Duration::from_millis);
+        let mut share = Share::new(16, ms(1000));
+        let mut take = |worked, processors, time| share.take(ms(worked), processors, began + ms(time));
+        // What was saved up.
+        assert_eq!(take(100, 2, 0), ms(0));
+        assert_eq!(take(25, 2, 0), ms(0));
+        assert_eq!(take(2, 2, 0), ms(16));
+        assert_eq!(take(2, 2, 0), ms(32));
+        assert_eq!(take(10, 20, 10), ms(30));
+        assert_eq!(take(2, 2, 50), ms(6));
+        // Half a second's part is there half a second after.
+        assert_eq!(take(60, 2, 556), ms(0));
+        assert_eq!(take(5, 2, 556), ms(20));
+        assert_eq!(take(900, 1, 556), OWED_MAX);
+        assert_eq!(take(0, 1, 656), OWED_MAX - ms(100));
     }
 
     #[test]
@@ -168,16 +319,16 @@ mod tests {
         for text in [&b""[..], b"12", b"x 1 2", b"1 -1 2", b"\xff"] {
             assert_eq!(Record::parse(text), None);
         }
-        assert_eq!(Host::parse(b"cpu  1234 56 789 1 2 3\ncpu0 1 2"), Some(1234));
+        assert_eq!(parse_user_ticks(b"cpu  1234 56 789 1 2 3\ncpu0 1 2"), Some(1234));
         for text in [&b""[..], b"cpu", b"cpu  ", b"intr 1 2", b"\xff"] {
-            assert_eq!(Host::parse(text), None);
+            assert_eq!(parse_user_ticks(text), None);
         }
         // This thread has worked.
         let mut manners = Manners::new();
         let mut sum = 0_u64;
         while manners.told.is_some() && manners.last == Record::default() {
             sum = (0..100_000).fold(sum, |sum, number| sum.wrapping_mul(31).wrapping_add(number));
-            manners.look();
+            let _ = manners.look(Others::Host);
         }
         assert!(manners.told.is_none() || manners.last.worked >= SLICE, "{sum}");
     }

@@ -9,6 +9,7 @@
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
 //!   [`Blocks`]     a file whose every 4 KiB block says what it is, so that its mirrors can be found on the disks
 //!   [`Manager`]    a service manager that keeps an instance's descriptors over its end
+//!   [`fuse_disks`] disks made by a program of ours: what [`SlowDisk`] and the recorder are made of
 //!   [`Host`]       mounts and a boot of its own, to lose power on
 //!   [`recorder::Recorder`], [`replay::Replay`]   disks that record what they are told, and what they may hold after
 //!                  a loss of power at any point of that; [`loads`] is what is written meanwhile
@@ -24,6 +25,7 @@ mod blocks;
 mod command;
 pub mod crash;
 mod disks;
+pub mod fuse_disks;
 mod host;
 mod image;
 mod instance;

@@ -3,7 +3,8 @@
 //! A read never waits for a write, nor a write for a read, with one exception: the
 //! log is capped, and it cannot be restarted while a reader needs a frame of it.
 //! When it is half full the writer holds statements of people back, and goes on; when
-//! those that are under way have ended, which is nearly always soon, it restarts the log.
+//! those that are under way have ended, which is nearly always soon, it restarts the log. Those that take longer than others
+//! should wait for do not give way any more: who is waited for is in a hurry.
 //! If the log runs full before that it closes the gate: all new reads wait, those under way
 //! get a moment to end, and then end with "snapshot too old".
 //!
@@ -26,8 +27,9 @@ use crate::{
     attributes,
     error::FileError,
     rows::{self, Piece},
-    world::{World, wait_for},
+    world::{Stage, World, wait_for},
 };
+use futures::future::{Either, select};
 use rusqlite::{
     Connection,
     hooks::{AuthAction, AuthContext, Authorization},
@@ -36,6 +38,7 @@ use rusqlite::{
 use std::{
     collections::BTreeMap,
     future::poll_fn,
+    pin::pin,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -63,8 +66,11 @@ const STEPS: i32 = 2_000;
 const VALUE_MAX: i32 = 16 << 20;
 
 /// What the progress handler of a reader's connection looks at.
+#[derive(Default)]
 pub(super) struct Snapshot {
     too_old: AtomicBool,
+    /// Somebody waits for the end.
+    hurries: AtomicBool,
     /// Nanoseconds of [`World::monotonic`]; 0 if there is no limit.
     deadline: AtomicI64,
     started: Mutex<Duration>,
@@ -95,7 +101,10 @@ struct Inside {
     held: Option<Quiet>,
     active: BTreeMap<u64, (Who, Arc<Snapshot>)>,
     count: u64,
-    waiting: Vec<Waker>,
+    /// Those who wait outside.
+    outside: Vec<Waker>,
+    /// Who waits until nobody is inside.
+    closing: Option<Waker>,
 }
 
 impl Inside {
@@ -113,27 +122,18 @@ impl Gate {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Inside) -> T) -> T {
-        let (value, waiting) = {
-            let mut inside = self.lock();
-            let value = change(&mut inside);
-            (value, std::mem::take(&mut inside.waiting))
-        };
-        waiting.into_iter().for_each(Waker::wake);
-        value
-    }
-
     async fn enter(&self, who: Who, snapshot: &Arc<Snapshot>, world: &dyn World) -> u64 {
         poll_fn(|context| {
             let mut inside = self.lock();
             if inside.closed || (inside.held.is_some() && who == Who::Statement) {
-                inside.waiting.push(context.waker().clone());
+                inside.outside.push(context.waker().clone());
                 return Poll::Pending;
             }
             inside.count += 1;
             let id = inside.count;
             *snapshot.started.lock().unwrap_or_else(PoisonError::into_inner) = world.monotonic();
             snapshot.too_old.store(false, Ordering::Relaxed);
+            snapshot.hurries.store(false, Ordering::Relaxed);
             inside.active.insert(id, (who, Arc::clone(snapshot)));
             Poll::Ready(id)
         })
@@ -141,10 +141,16 @@ impl Gate {
     }
 
     fn leave(&self, id: u64) {
-        let quiet = self.change(|inside| {
+        let (quiet, closing) = {
+            let mut inside = self.lock();
             inside.active.remove(&id);
-            inside.held.clone().filter(|_| inside.is_quiet())
-        });
+            let quiet = inside.held.clone().filter(|_| inside.is_quiet());
+            let is_empty = inside.active.is_empty();
+            (quiet, inside.closing.take_if(|_| is_empty))
+        };
+        if let Some(closing) = closing {
+            closing.wake();
+        }
         if let Some(quiet) = quiet {
             quiet();
         }
@@ -174,41 +180,54 @@ impl Gate {
 
     /// Ends reads that began before `limit` ago.
     pub(super) fn expire(&self, world: &dyn World, limit: Duration) {
+        self.mark(world, limit, |snapshot| &snapshot.too_old);
+    }
+
+    /// Reads that began before `limit` ago stop to give way.
+    pub(super) fn hurry(&self, world: &dyn World, limit: Duration) {
+        self.mark(world, limit, |snapshot| &snapshot.hurries);
+    }
+
+    fn mark(&self, world: &dyn World, limit: Duration, mark: impl Fn(&Snapshot) -> &AtomicBool) {
         let now = world.monotonic();
         for (_, snapshot) in self.lock().active.values() {
             let started = *snapshot.started.lock().unwrap_or_else(PoisonError::into_inner);
             if now.saturating_sub(started) >= limit {
-                snapshot.too_old.store(true, Ordering::Relaxed);
+                mark(snapshot).store(true, Ordering::Relaxed);
             }
         }
     }
 
     /// Lets nobody in, and waits until nobody is inside; those who stay longer than `grace` are ended.
     pub(super) async fn close(&self, world: &dyn World, grace: Duration) {
-        self.change(|inside| inside.closed = true);
-        let mut left = grace;
-        while !left.is_zero() && !self.lock().active.is_empty() {
-            let pause = left.min(Duration::from_millis(5));
-            world.sleep(pause).await;
-            left -= pause;
+        self.lock().closed = true;
+        self.hurry(world, Duration::ZERO);
+        if let Either::Right(_) = select(pin!(self.until_empty()), world.sleep(grace)).await {
+            self.expire(world, Duration::ZERO);
+            self.until_empty().await;
         }
-        self.expire(world, Duration::ZERO);
+    }
+
+    /// Waits until nobody is inside. For one at a time.
+    async fn until_empty(&self) {
         poll_fn(|context| {
             let mut inside = self.lock();
             if inside.active.is_empty() {
                 return Poll::Ready(());
             }
-            inside.waiting.push(context.waker().clone());
+            inside.closing = Some(context.waker().clone());
             Poll::Pending
         })
         .await;
     }
 
     pub(super) fn open(&self) {
-        self.change(|inside| {
-            inside.closed = false;
-            inside.held = None;
-        });
+        let outside = {
+            let mut inside = self.lock();
+            (inside.closed, inside.held) = (false, None);
+            std::mem::take(&mut inside.outside)
+        };
+        outside.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -234,11 +253,13 @@ pub(super) fn start(
     let inside = Arc::clone(world);
     let run = move || {
         let world = inside;
-        let snapshot = Snapshot { too_old: false.into(), deadline: 0.into(), started: Mutex::default() };
-        let snapshot = Arc::new(snapshot);
+        let snapshot = Arc::<Snapshot>::default();
         let mut reader = None;
         while let Some(read) = wait_for(&*world, queue.take()) {
             let who = if views { Who::Statement } else { Who::Engine };
+            if views {
+                world.give_way(Stage::Begins);
+            }
             let id = wait_for(&*world, gate.enter(who, &snapshot, &*world));
             let open = match &mut reader {
                 Some(reader) => Ok(reader),
@@ -259,7 +280,8 @@ impl Reader {
         let (seen, clock) = (Arc::clone(snapshot), Arc::clone(world));
         let handler = move || {
             if views {
-                clock.give_way();
+                let is_waited_for = seen.hurries.load(Ordering::Relaxed);
+                clock.give_way(if is_waited_for { Stage::IsWaitedFor } else { Stage::GoesOn });
             }
             seen.is_over(&*clock)
         };

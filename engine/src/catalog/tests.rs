@@ -4,6 +4,7 @@
 use super::{memory_store::MemoryStore, *};
 use crate::admin::Operation;
 use crate::testing::{Numbers, TestWorld, block_on};
+use crate::world::Stage;
 use futures::future::{Either, select};
 use rusqlite::params;
 use std::{
@@ -382,6 +383,43 @@ fn statements_wait_for_the_log_and_commits_do_not() {
     assert!(matches!(block_on(late.next()), Some(crate::rows::Piece::Part { rows: 1, .. })));
     assert!(position() < MIB / 2);
     assert_eq!(all(&catalog).unwrap().len(), 500);
+}
+
+/// A statement gives way before it begins and on its way, until the log is so full that commits would have to wait for its end.
+#[test]
+fn who_is_waited_for_does_not_give_way() {
+    let world = TestWorld::new();
+    let catalog = block_on(Catalog::create(&(Arc::clone(&world) as Arc<dyn World>), small_log())).unwrap();
+    let endless =
+        "WITH RECURSIVE n(i) AS (SELECT count(*) FROM attribute UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+    let statement = catalog.query(endless, Live::default(), QueryLimits::default()).unwrap();
+    let wait = |stage, least| {
+        for _ in 0..12_000 {
+            if world.gave_way(stage) >= least {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("{stage:?} did not come {least} times");
+    };
+    wait(Stage::GoesOn, 10);
+    assert_eq!(world.gave_way(Stage::Begins), 1);
+    let mut value = 0;
+    while !catalog.gate.is_held() {
+        assert_eq!(world.gave_way(Stage::IsWaitedFor), 0);
+        block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
+        value += 1;
+    }
+    // Nobody else would tell it: the log does not grow here, and is not full.
+    while world.gave_way(Stage::IsWaitedFor) == 0 && catalog.vfs.image().log_position() < MIB / 4 * 3 {
+        block_on(catalog.write(false, set(value % 500, value, 0))).unwrap();
+        value += 1;
+    }
+    wait(Stage::IsWaitedFor, 1);
+    let before = world.gave_way(Stage::GoesOn);
+    wait(Stage::IsWaitedFor, 20);
+    assert_eq!(world.gave_way(Stage::GoesOn), before);
+    drop(statement);
 }
 
 fn small_log() -> Arc<MemoryStore> {

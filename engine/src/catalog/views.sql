@@ -256,8 +256,8 @@ SELECT coalesce(f.type, 'DATAFILE') AS type FROM main.file AS f WHERE f.kind = 3
 -- Names of files and directories, as a tree: a row's parent_index is its directory's
 -- reference_index, and MOD(parent_index, POWER(2, 24)) is 0 at the root only. A file's
 -- reference_index is no directory's. Up to 2^24 directories the numbers are ASM's:
--- the group's number, then 24 bits. NOT INDEXED: in the order of the names, which is that of the table; along another
--- index each row would have to be looked up.
+-- the group's number, then 24 bits. INDEXED BY the table's own order: along entry_node, which SQLite would choose, each
+-- row would have to be looked up. (NOT INDEXED means nothing for a table WITHOUT ROWID.)
 CREATE TEMP VIEW v$asm_alias AS
 SELECT
     CAST(e.name AS TEXT) AS name,

@@ -504,6 +504,8 @@ impl Writer {
         let capacity = self.log_capacity();
         if position > capacity / 2 {
             self.gate.expire(&*self.world, SNAPSHOT_AGE_MAX);
+            let is_late = position > capacity / 8 * 5;
+            self.gate.hurry(&*self.world, if is_late { Duration::ZERO } else { SNAPSHOT_AGE_MAX / 5 });
             if !self.gate.is_held() {
                 let queue = Arc::clone(&self.queue);
                 self.gate.hold(Arc::new(move || drop(queue.put(Request::Quiet))));

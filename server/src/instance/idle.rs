@@ -13,7 +13,8 @@
 //! The thread is one of its own: only root may raise a priority again.
 
 use super::query::Cancel;
-use crate::manners::give_way;
+use crate::manners::{Others, give_way};
+use plinth_engine::world::Stage;
 use rustix::time::{ClockId, clock_gettime};
 use std::{
     num::NonZeroUsize,
@@ -141,7 +142,7 @@ impl Pace {
     /// Goes to idle priority when it is time.
     pub fn look(&mut self) {
         if self.is_idle {
-            give_way();
+            give_way(Others::Host, Stage::GoesOn);
             return;
         }
         let worked = clock_gettime(ClockId::ThreadCPUTime);

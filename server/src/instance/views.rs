@@ -47,6 +47,23 @@ pub const GROUP: [&str; 4] = ["group_number", "group_kffxp", "group_kfdat", "grp
 pub const COMPOUND: [&str; 6] =
     ["compound_index", "parent_index", "reference_index", "compound_kffxp", "compound_kfdat", "compound"];
 
+/// What is said of an operation, under way or ended.
+const OPERATION: &[(&str, Type)] = &[
+    ("group_number", Integer),
+    ("operation", Text),
+    ("pass", Text),
+    ("state", Text),
+    ("power", Integer),
+    ("actual", Integer),
+    ("sofar", Integer),
+    ("est_work", Integer),
+    ("est_rate", Integer),
+    ("est_minutes", Integer),
+    ("error_code", Text),
+    ("con_id", Integer),
+    ("bytes", Integer),
+];
+
 /// The views of what a group is and has.
 const VIEWS: &[View] = &[
     View {
@@ -211,44 +228,8 @@ const VIEWS: &[View] = &[
         ],
         has_twin: false,
     },
-    View {
-        name: "v$asm_operation",
-        columns: &[
-            ("group_number", Integer),
-            ("operation", Text),
-            ("pass", Text),
-            ("state", Text),
-            ("power", Integer),
-            ("actual", Integer),
-            ("sofar", Integer),
-            ("est_work", Integer),
-            ("est_rate", Integer),
-            ("est_minutes", Integer),
-            ("error_code", Text),
-            ("con_id", Integer),
-            ("bytes", Integer),
-        ],
-        has_twin: false,
-    },
-    View {
-        name: "v$asm_operation_ended",
-        columns: &[
-            ("group_number", Integer),
-            ("operation", Text),
-            ("pass", Text),
-            ("state", Text),
-            ("power", Integer),
-            ("actual", Integer),
-            ("sofar", Integer),
-            ("est_work", Integer),
-            ("est_rate", Integer),
-            ("est_minutes", Integer),
-            ("error_code", Text),
-            ("con_id", Integer),
-            ("bytes", Integer),
-        ],
-        has_twin: false,
-    },
+    View { name: "v$asm_operation", columns: OPERATION, has_twin: false },
+    View { name: "v$asm_operation_ended", columns: OPERATION, has_twin: false },
     View {
         name: "v$asm_move_wait_histogram",
         columns: &[

@@ -28,11 +28,12 @@ mod tests;
 pub use discover::BadDiskstring;
 pub use executor::{block_on, sleep};
 
+use crate::manners::{Others, give_way};
 use disk::RealDisk;
 use plinth_engine::{
     catalog::STATEMENTS,
     event::Event,
-    world::{Disk, Found, Task, Timestamp, World},
+    world::{Disk, Found, Stage, Task, Timestamp, World},
 };
 use std::{
     future::Future,
@@ -232,8 +233,8 @@ impl World for RealWorld {
         Box::pin(async { told.await.unwrap_or_default() })
     }
 
-    fn give_way(&self) {
-        crate::manners::give_way();
+    fn give_way(&self, stage: Stage) {
+        give_way(Others::Front, stage);
     }
 
     fn event(&self, event: Event) {
