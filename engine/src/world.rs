@@ -106,6 +106,8 @@ pub enum Stage {
     GoesOn,
     /// Others wait for its end.
     IsWaitedFor,
+    /// It has ended what it had begun, and holds nothing.
+    Ended,
 }
 
 /// The world around an engine.

@@ -13,7 +13,8 @@
 //! Where they do, all that work in the background of a process together take a [`PART`]th of the processors, and a little more
 //! now and then. What one has worked is slept by it and the others, one after the other:
 //!
-//!   - who would keep nobody waiting sleeps until all has been slept ([`Stage::Begins`]);
+//!   - who would keep nobody waiting sleeps until all has been slept, and until whoever is in the middle of something has ended
+//!     ([`Stage::Begins`]): one at a time holds for a short time what many would hold for long;
 //!   - who is in the middle of something takes up to a [`PART_WITHIN`]th, so that it ends before others want it to, and those
 //!     who come next sleep for it ([`Stage::GoesOn`]);
 //!   - who is waited for does not sleep, nor does anybody who waits for it ([`Stage::IsWaitedFor`]).
@@ -27,10 +28,10 @@ use std::{
     fs::File,
     os::unix::fs::FileExt,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    thread,
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -47,6 +48,8 @@ const PART_WITHIN: u32 = 8;
 const SAVED_MAX: Duration = Duration::from_secs(1);
 /// For how long it may have taken more: who comes next does not wait longer.
 const OWED_MAX: Duration = Duration::from_secs(1);
+/// For how long who is in the middle of something has others wait before they begin.
+const TURN_MAX: Duration = Duration::from_secs(2);
 /// Longest pause, before it looks again whether others still work.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
@@ -110,6 +113,50 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// One at a time is in the middle of something, where others work.
+struct Turns {
+    /// Who, and since when.
+    taken: Mutex<Option<(ThreadId, Instant)>>,
+    ended: Condvar,
+}
+
+impl Turns {
+    const fn new() -> Self {
+        Self { taken: Mutex::new(None), ended: Condvar::new() }
+    }
+
+    /// Waits until this thread may begin.
+    fn take(&self, do_others_work: impl Fn() -> bool) {
+        let me = thread::current().id();
+        let mut taken = lock(&self.taken);
+        while let Some((who, since)) = *taken
+            && who != me
+            && since.elapsed() < TURN_MAX
+            && do_others_work()
+        {
+            taken = self.ended.wait_timeout(taken, PAUSE_MAX).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *taken = Some((me, Instant::now()));
+    }
+
+    /// What this thread has slept until now is nothing that others waited for.
+    fn begin(&self) {
+        let me = thread::current().id();
+        if let Some((_, since)) = lock(&self.taken).as_mut().filter(|(who, _)| *who == me) {
+            *since = Instant::now();
+        }
+    }
+
+    fn end(&self) {
+        let me = thread::current().id();
+        if lock(&self.taken).take_if(|(who, _)| *who == me).is_some() {
+            self.ended.notify_one();
+        }
+    }
+}
+
+static TURNS: Turns = Turns::new();
+
 /// How long a thread sleeps that has worked so long and is at that stage.
 fn pause(worked: Duration, stage: Stage) -> Duration {
     // Asking for it reads files.
@@ -123,7 +170,7 @@ fn pause(worked: Duration, stage: Stage) -> Duration {
         Stage::Begins => owed,
         Stage::GoesOn if owed.is_zero() => owed,
         Stage::GoesOn => lock(&WITHIN).take(worked, processors, now),
-        Stage::IsWaitedFor => Duration::ZERO,
+        Stage::IsWaitedFor | Stage::Ended => Duration::ZERO,
     };
     owed.min(PAUSE_MAX)
 }
@@ -240,8 +287,13 @@ thread_local! {
 }
 
 /// Sleeps a little if this thread, which works in the background, takes what others want. For code that can wait, every some hundred
-/// microseconds of its work, and when it begins with something.
+/// microseconds of its work, and when it begins with something and has ended it.
 pub fn give_way(others: Others, stage: Stage) {
+    match stage {
+        Stage::Begins => TURNS.take(|| do_others_work(&FRONT, worked_in_front)),
+        Stage::Ended => TURNS.end(),
+        Stage::GoesOn | Stage::IsWaitedFor => {}
+    }
     let looked = MANNERS.with_borrow_mut(|manners| manners.look(others));
     let mut wait = match looked {
         Some((true, worked)) => pause(worked, stage),
@@ -253,6 +305,9 @@ pub fn give_way(others: Others, stage: Stage) {
         thread::sleep(wait);
         let goes_on = stage == Stage::Begins && Instant::now() < until && do_others_work(&FRONT, worked_in_front);
         wait = if goes_on { pause(Duration::ZERO, stage) } else { Duration::ZERO };
+    }
+    if stage == Stage::Begins {
+        TURNS.begin();
     }
 }
 
@@ -308,6 +363,31 @@ mod tests {
         assert_eq!(take(5, 2, 556), ms(20));
         assert_eq!(take(900, 1, 556), OWED_MAX);
         assert_eq!(take(0, 1, 656), OWED_MAX - ms(100));
+    }
+
+    /// Who begins waits for the end of who has begun, where others work.
+    #[test]
+    fn one_at_a_time() {
+        let turns = Turns::new();
+        turns.take(|| true);
+        thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            let turns = &turns;
+            scope.spawn(move || {
+                turns.take(|| true);
+                let _ = tell.send(());
+                turns.begin();
+                turns.end();
+            });
+            assert!(told.recv_timeout(Duration::from_millis(50)).is_err());
+            turns.end();
+            assert!(told.recv().is_ok());
+        });
+        turns.take(|| true);
+        thread::scope(|scope| scope.spawn(|| turns.take(|| false)).join()).expect("it began");
+        // Nothing of this thread's.
+        turns.end();
+        assert!(lock(&turns.taken).is_some());
     }
 
     #[test]

@@ -267,6 +267,9 @@ pub(super) fn start(
             };
             read(open.map_err(FileError::from));
             gate.leave(id);
+            if views {
+                world.give_way(Stage::Ended);
+            }
         }
     };
     world.spawn_synchronous(name, Box::new(run));
