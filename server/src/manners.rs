@@ -295,15 +295,17 @@ pub fn give_way(others: Others, stage: Stage) {
         Stage::GoesOn | Stage::IsWaitedFor => {}
     }
     let looked = MANNERS.with_borrow_mut(|manners| manners.look(others));
+    // Only while others work does it sleep for what was taken before.
+    let sleeps_for_all = || stage == Stage::Begins && do_others_work(&FRONT, worked_in_front);
     let mut wait = match looked {
         Some((true, worked)) => pause(worked, stage),
-        _ if stage == Stage::Begins => pause(Duration::ZERO, stage),
+        _ if sleeps_for_all() => pause(Duration::ZERO, stage),
         _ => Duration::ZERO,
     };
     let until = Instant::now() + OWED_MAX;
     while !wait.is_zero() {
         thread::sleep(wait);
-        let goes_on = stage == Stage::Begins && Instant::now() < until && do_others_work(&FRONT, worked_in_front);
+        let goes_on = Instant::now() < until && sleeps_for_all();
         wait = if goes_on { pause(Duration::ZERO, stage) } else { Duration::ZERO };
     }
     if stage == Stage::Begins {
