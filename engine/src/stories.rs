@@ -182,14 +182,16 @@ impl Lab {
     }
 
     fn wait_for(&self, what: &str, ready: impl Fn() -> bool) {
-        for _ in 0..600 {
+        // A host may be busy with much else.
+        let patience = std::time::Instant::now() + Duration::from_secs(180);
+        while std::time::Instant::now() < patience {
             if ready() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         let events: Vec<_> = self.world.events().iter().map(ToString::to_string).collect();
-        panic!("{what} did not happen in 12 s\n{}", events.join("\n"));
+        panic!("{what} did not happen in three minutes\n{}", events.join("\n"));
     }
 
     fn state(&self, disk: usize) -> DiskState {
