@@ -94,6 +94,12 @@ impl Ranges {
         }
     }
 
+    /// How many wait.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -615,7 +615,7 @@ fn waits_for_extents_on_the_move_are_counted() {
         let held = block_on(extent.ranges.hold(0..256, true));
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| lab.read(node, 0, 4096));
-            std::thread::sleep(Duration::from_millis(20));
+            lab.wait_for("a reader that waits", || extent.ranges.waiting() > 0);
             drop(held);
             assert!(reading.join().expect("no panic") == pattern(1, 4096));
         });

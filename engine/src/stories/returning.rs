@@ -6,7 +6,9 @@ use std::{collections::BTreeSet, sync::PoisonError};
 impl Lab {
     fn offline(&self, disk: usize) {
         let name = self.group().members.values().nth(disk).expect("there is such a disk").name().to_string();
-        block_on(self.group().offline(Selection::Disks(vec![name]), None)).expect("it can be spared");
+        // Not before it is known where all mirrors are, and the catalog has those that it lacks.
+        let goes = || block_on(self.group().offline(Selection::Disks(vec![name.clone()]), None)).is_ok();
+        self.wait_for("a disk that can be spared", goes);
     }
 
     fn online(&self, disk: usize) {
