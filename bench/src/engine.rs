@@ -5,8 +5,10 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_engine::{
     admin::{NewDisk, NewGroup},
     api::{Caller, NewFile, ROOT},
+    buffer::Buffer,
     group::Group,
     session::Session,
+    transfer::Source,
     world::World,
 };
 use plinth_format::Redundancy;
@@ -67,18 +69,19 @@ impl File {
         let meter = Meter::start(time);
         let (state, begun, done) = (RefCell::new(seed.wrapping_mul(1 << 32)), Cell::new(0_u64), Cell::new(0_u64));
         let one = || async {
-            let mut bytes = vec![7_u8; usize::try_from(case.block).unwrap_or(0)];
+            let length = usize::try_from(case.block).unwrap_or(0);
+            let bytes = Source::Shared(Buffer::copy_of(&vec![7; length]).share());
             while !meter.is_over() {
                 let offset = case.offset(self.size, begun.get(), &mut state.borrow_mut());
                 begun.set(begun.get() + 1);
                 if case.kind.reads() {
-                    let read = self.session.read(self.node, offset, &mut bytes).await;
-                    let read = read.map_err(|error| error.to_string())?;
-                    if read != bytes.len() {
-                        return Err(format!("{read} bytes were read at {offset}, of {}", bytes.len()));
+                    let found = self.session.find(self.node, offset, length).await;
+                    let found = found.map_err(|error| error.to_string())?;
+                    if found.len() != length {
+                        return Err(format!("{} bytes were read at {offset}, of {length}", found.len()));
                     }
                 } else {
-                    let written = self.session.write(self.node, offset, &bytes, false).await;
+                    let written = self.session.write_from(self.node, offset, bytes.clone(), false).await;
                     written.map_err(|error| error.to_string())?;
                     if case.kind == Kind::Sync {
                         self.session.sync(self.node, true).await.map_err(|error| error.to_string())?;

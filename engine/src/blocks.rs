@@ -33,7 +33,7 @@ use crate::{
     event::{Event, Severity},
     extent::{Extent, MIRRORS_MAX, Mirror, Mirrors},
     group::Group,
-    member::{Member, Settled},
+    member::{Flight, Member, Settled},
     planted::{self, Bug},
     read_policy::{self, ReadGauge},
     troubles::Trouble,
@@ -47,9 +47,12 @@ use plinth_format::{
     layout::PIECE_SIZE,
     lost,
 };
+use smallvec::SmallVec;
 use std::{
+    future::poll_fn,
     ops::Range,
     sync::{Arc, atomic::Ordering},
+    task::Poll,
     time::Duration,
 };
 
@@ -57,6 +60,10 @@ use std::{
 pub const BLOCKS_PER_PIECE: usize = PIECE_SIZE as usize / BLOCK_SIZE;
 /// Blocks read and compared at once: 1 MiB.
 const STEP: usize = 256;
+/// Blocks whose checksums are copied at once to be compared.
+const JUDGED: usize = 64;
+/// What is written at once: every mirror, and the place that one moves to.
+const TARGETS: usize = MIRRORS_MAX + 1;
 
 /// Bytes that match their checksums.
 #[derive(Debug)]
@@ -96,6 +103,22 @@ pub struct Compared {
 
 fn bytes_of(blocks: usize) -> usize {
     blocks * BLOCK_SIZE
+}
+
+/// How each of some writes stands after its end or its deadline; `None`: it goes on.
+async fn settle_all(flights: &mut [Flight<'_>]) -> SmallVec<[Option<Settled>; TARGETS]> {
+    let awaited = if planted::has(Bug::AcknowledgedEarly) { 1 } else { flights.len() };
+    let mut settled: SmallVec<[Poll<Option<Settled>>; TARGETS]> = flights.iter().map(|_| Poll::Pending).collect();
+    settled.iter_mut().skip(awaited).for_each(|end| *end = Poll::Ready(Some(Settled::Ok(None))));
+    poll_fn(|context| {
+        for (flight, end) in flights.iter_mut().zip(&mut settled).filter(|(_, end)| end.is_pending()) {
+            *end = flight.poll_settle(context);
+        }
+        if settled.iter().any(Poll::is_pending) { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    let known = |end| if let Poll::Ready(end) = end { end } else { None };
+    settled.into_iter().map(known).collect()
 }
 
 impl Group {
@@ -215,7 +238,8 @@ impl Group {
         client: IoClient,
         order: Order,
     ) -> Result<Option<Read>, FileError> {
-        let candidates: Vec<_> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
+        let candidates: SmallVec<[_; MIRRORS_MAX]> =
+            self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
         if candidates.is_empty() {
             return Err(self.lost(extent, 0));
         }
@@ -284,18 +308,24 @@ impl Group {
 
     /// What the checksums in memory say of bytes.
     fn judge(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> Verdict {
-        // A copy, so that readers of one extent do not wait for each other's arithmetic.
-        let sums = match &extent.state().sums {
-            Some(sums) => sums[blocks.clone()].to_vec(),
-            None => return Verdict::Unproved,
-        };
-        let verdicts = buffer.chunks_exact(BLOCK_SIZE).zip(sums).map(|(block, sum)| match sum {
-            UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
-            UNKNOWN => Verdict::Unproved,
-            sum if sum == of_block(block) => Verdict::Good,
-            _ => Verdict::Refuted,
-        });
-        verdicts.max().unwrap_or(Verdict::Good)
+        let mut worst = Verdict::Good;
+        let mut copy = [UNKNOWN; JUDGED];
+        for (first, part) in blocks.clone().step_by(JUDGED).zip(buffer.chunks(bytes_of(JUDGED))) {
+            let sums = &mut copy[..part.len() / BLOCK_SIZE];
+            // A copy, so that readers of one extent do not wait for each other's arithmetic.
+            match &extent.state().sums {
+                Some(all) => sums.copy_from_slice(&all[first..first + sums.len()]),
+                None => return Verdict::Unproved,
+            }
+            let verdicts = part.chunks_exact(BLOCK_SIZE).zip(sums).map(|(block, sum)| match *sum {
+                UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
+                UNKNOWN => Verdict::Unproved,
+                sum if sum == of_block(block) => Verdict::Good,
+                _ => Verdict::Refuted,
+            });
+            worst = verdicts.max().unwrap_or(Verdict::Good).max(worst);
+        }
+        worst
     }
 
     /// Finds the right bytes of blocks among all mirrors, and rewrites the wrong ones.
@@ -529,22 +559,19 @@ impl Group {
         _active: &Active<'_>,
     ) -> Result<(), FileError> {
         debug_assert!(extent.state().sums.is_some(), "sums are loaded before the first write");
-        let sums: Vec<u32> = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
+        let sums: SmallVec<[u32; BLOCKS_PER_PIECE]> = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
         let (mirrors, guest) = extent.places();
-        let mut targets: Vec<_> = self.members_of(mirrors).filter(|(_, member)| member.is_writable()).collect();
+        let mut targets: SmallVec<[_; TARGETS]> =
+            self.members_of(mirrors).filter(|(_, member)| member.is_writable()).collect();
         let mirrors = targets.len();
         let guest = guest.and_then(|guest| Some((guest, self.members.get(&guest.disk)?)));
         let is_written = |member: &Member| member.is_writable() && !planted::has(Bug::GuestNotWritten);
         targets.extend(guest.filter(|(_, member)| is_written(member)));
-        let mut flights: Vec<_> = targets
+        let mut flights: SmallVec<[_; TARGETS]> = targets
             .iter()
             .map(|(mirror, member)| member.start_write(Self::offset(member, *mirror, first), data.clone()))
             .collect();
-        let ends = flights.iter_mut().enumerate().map(|(index, flight)| async move {
-            let is_awaited = index == 0 || !planted::has(Bug::AcknowledgedEarly);
-            if is_awaited { flight.settle_or_go_on().await } else { Some(Settled::Ok(None)) }
-        });
-        let mut settled: Vec<Option<Settled>> = futures::future::join_all(ends).await;
+        let mut settled = settle_all(&mut flights).await;
         loop {
             let has_current = |settled: &[Option<Settled>]| {
                 targets[..mirrors]

@@ -13,12 +13,14 @@
 
 mod large;
 
+use crate::pooled::{self, Pooled, Reuse};
 use large::Large;
 use std::{
     cell::RefCell,
     fmt,
     ops::{Deref, DerefMut, Range},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread::LocalKey,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -133,6 +135,19 @@ impl Buffer {
         buffer
     }
 
+    /// The same; `None` where there is not so much memory.
+    #[must_use]
+    pub fn try_unfilled(length: usize) -> Option<Self> {
+        match Self::used_before(length) {
+            Some(buffer) => Some(buffer),
+            None if is_large(length) => Some(Self::fresh(length)),
+            None => {
+                let pages = Page::new_vec_zeroed(length.div_ceil(ALIGNMENT)).ok()?;
+                Some(Self { memory: Memory::Small(pages), length })
+            }
+        }
+    }
+
     /// A buffer that somebody had.
     fn used_before(length: usize) -> Option<Self> {
         if !is_large(length) {
@@ -171,7 +186,7 @@ impl Buffer {
     #[must_use]
     pub fn share(self) -> Slice {
         let range = 0..self.length;
-        Slice { buffer: Arc::new(self), range }
+        Slice { buffer: Pooled::new(|shared: &mut Shared| shared.0 = self), range }
     }
 }
 
@@ -222,10 +237,33 @@ impl fmt::Debug for Buffer {
     }
 }
 
+/// What the shares of a buffer have in common.
+struct Shared(Buffer);
+
+thread_local! {
+    static SPARE_SHARED: pooled::Spare<Shared> = RefCell::default();
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self(Buffer { memory: Memory::Small(Vec::new()), length: 0 })
+    }
+}
+
+impl Reuse for Shared {
+    fn spare() -> &'static LocalKey<pooled::Spare<Self>> {
+        &SPARE_SHARED
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
 /// An immutable share of a [`Buffer`].
 #[derive(Clone)]
 pub struct Slice {
-    buffer: Arc<Buffer>,
+    buffer: Pooled<Shared>,
     range: Range<usize>,
 }
 
@@ -238,14 +276,14 @@ impl Slice {
     pub fn part(&self, range: Range<usize>) -> Self {
         assert!(range.start <= range.end && range.end <= self.range.len());
         let start = self.range.start + range.start;
-        Self { buffer: Arc::clone(&self.buffer), range: start..start + range.len() }
+        Self { buffer: self.buffer.clone(), range: start..start + range.len() }
     }
 }
 
 impl Deref for Slice {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.buffer[self.range.clone()]
+        &self.buffer.0[self.range.clone()]
     }
 }
 

@@ -13,14 +13,20 @@
 //! A completion is awaited on the thread that submitted it: a real disk's ring is
 //! driven by that thread alone.
 
-use crate::{buffer::Buffer, world::World};
+use crate::{
+    buffer::Buffer,
+    pooled::{Pooled, Reuse, Spare},
+    world::World,
+};
 use std::{
+    cell::RefCell,
     fmt,
     future::Future,
     io,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll, Waker},
+    thread::LocalKey,
     time::Duration,
 };
 
@@ -42,6 +48,15 @@ struct State {
     waker: Option<Waker>,
     change: Option<Change>,
     timer: Timer,
+}
+
+impl State {
+    fn wake_by(&mut self, waker: &Waker) {
+        match &mut self.waker {
+            Some(known) => known.clone_from(waker),
+            none => *none = Some(waker.clone()),
+        }
+    }
 }
 
 /// How long the I/O takes, whoever waits for it, and whenever.
@@ -75,12 +90,29 @@ impl Timer {
 /// What is made of the end of an I/O before anybody sees it.
 type Change = Box<dyn FnOnce(Done) -> Done + Send>;
 
-#[derive(Clone, Default)]
-struct Slot(Arc<Mutex<State>>);
+#[derive(Default)]
+struct Shared(Mutex<State>);
+
+thread_local! {
+    static SPARE: Spare<Shared> = RefCell::default();
+}
+
+impl Reuse for Shared {
+    fn spare() -> &'static LocalKey<Spare<Self>> {
+        &SPARE
+    }
+
+    fn clear(&mut self) {
+        *self.0.get_mut().unwrap_or_else(PoisonError::into_inner) = State::default();
+    }
+}
+
+#[derive(Clone)]
+struct Slot(Pooled<Shared>);
 
 impl Slot {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -97,7 +129,7 @@ pub struct Expiry(Slot);
 /// A completion and the means to end it.
 #[must_use]
 pub fn completion() -> (Completion, Completer) {
-    let slot = Slot::default();
+    let slot = Slot(Pooled::new(|_| ()));
     (Completion(slot.clone()), Completer(slot))
 }
 
@@ -159,18 +191,20 @@ impl Completion {
     /// Waits until the I/O has ended (`Some`) or was declared overdue (`None`).
     /// After `None` the I/O goes on, and the completion can be awaited again.
     pub async fn or_overdue(&mut self) -> Option<Done> {
-        std::future::poll_fn(|context| {
-            let mut state = self.0.lock();
-            if let Some(done) = state.done.take() {
-                return Poll::Ready(Some(done));
-            }
-            if state.overdue && !state.ended {
-                return Poll::Ready(None);
-            }
-            state.waker = Some(context.waker().clone());
-            Poll::Pending
-        })
-        .await
+        std::future::poll_fn(|context| self.poll_or_overdue(context)).await
+    }
+
+    /// [`Self::or_overdue`], polled.
+    pub fn poll_or_overdue(&mut self, context: &mut Context<'_>) -> Poll<Option<Done>> {
+        let mut state = self.0.lock();
+        if let Some(done) = state.done.take() {
+            return Poll::Ready(Some(done));
+        }
+        if state.overdue && !state.ended {
+            return Poll::Ready(None);
+        }
+        state.wake_by(context.waker());
+        Poll::Pending
     }
 }
 
@@ -181,7 +215,7 @@ impl Future for Completion {
         match state.done.take() {
             Some(done) => Poll::Ready(done),
             None => {
-                state.waker = Some(context.waker().clone());
+                state.wake_by(context.waker());
                 Poll::Pending
             }
         }
@@ -230,7 +264,7 @@ impl Expiry {
     #[must_use]
     pub fn is_over(&self) -> bool {
         // A disk that drops its completer has given the I/O up for good.
-        self.0.lock().ended || Arc::strong_count(&self.0.0) == 1
+        self.0.lock().ended || self.0.0.is_alone()
     }
 }
 

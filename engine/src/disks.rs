@@ -267,7 +267,17 @@ impl Group {
                 "disk group {} has too little space on the disks that would stay: {missing} AUs too few",
                 self.name
             );
-            AdminError::new(Code::NoSpace, text).hint("add disks in the same statement, or remove files")
+            let away = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && disk.state != DiskState::Online;
+            let away: Vec<&str> = next.disks.iter().filter(away).map(|disk| disk.name.as_str()).collect();
+            let error = AdminError::new(Code::NoSpace, text);
+            if away.is_empty() {
+                return error.hint("add disks in the same statement, or remove files");
+            }
+            error.hint(format!(
+                "disks that are not ONLINE take nothing ({}): bring them ONLINE first and wait for their resync in V$ASM_OPERATION, add disks in \
+                 the same statement, or remove files",
+                away.join(", ")
+            ))
         })
     }
 

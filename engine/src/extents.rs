@@ -21,9 +21,11 @@ use crate::{
     reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
     stripes::Stripes,
+    transfer::Source,
 };
 use plinth_format::layout::PIECE_SIZE;
 use rusqlite::{Connection, OptionalExtension, params};
+use smallvec::SmallVec;
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -127,25 +129,18 @@ impl Part {
 
     /// What of a request's bytes goes into the extent.
     #[must_use]
-    pub fn gather<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    pub fn gather<'a>(&self, bytes: &Source<'a>) -> Source<'a> {
         if self.more.is_empty() {
-            return Cow::Borrowed(&bytes[self.range.clone()]);
+            return bytes.part(self.range.clone());
         }
         let mut gathered = Vec::with_capacity(self.ranges().map(|range| range.len()).sum());
         self.ranges().for_each(|range| gathered.extend_from_slice(&bytes[range]));
-        Cow::Owned(gathered)
-    }
-
-    /// Puts what the extent has where the request wants it.
-    pub fn scatter(&self, from: &[u8], into: &mut [u8]) {
-        let mut at = 0;
-        for range in self.ranges() {
-            let length = range.len();
-            into[range].copy_from_slice(&from[at..at + length]);
-            at += length;
-        }
+        Source::Bytes(Cow::Owned(gathered))
     }
 }
+
+/// The parts of a request: hardly ever more than two.
+pub type Parts = SmallVec<[Part; 2]>;
 
 /// What the files ask of the data path.
 pub struct Releaser {
@@ -189,8 +184,8 @@ impl Layout {
 
     /// Cuts bytes `offset .. offset + length` of the file along its extents; each extent has one part at most.
     #[must_use]
-    pub fn parts(&self, offset: u64, length: usize, au_size: u64) -> Vec<Part> {
-        let mut parts = Vec::new();
+    pub fn parts(&self, offset: u64, length: usize, au_size: u64) -> Parts {
+        let mut parts = Parts::new();
         let end = offset.saturating_add(length as u64);
         let mut from = offset;
         if let Some(slot) = &self.slot

@@ -31,9 +31,11 @@ use crate::{
     group::Group,
     planted::{self, Bug},
     ranges::RangeGuard,
+    transfer::{Found, Source},
 };
 use plinth_format::{BLOCK_SIZE, layout::PIECE_SIZE};
 use rusqlite::params;
+use smallvec::SmallVec;
 use std::{ops::Range, sync::Arc};
 
 /// Largest file, in bytes: offsets are signed 64 bit, and ends are rounded up to AUs.
@@ -107,52 +109,56 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
 }
 
 impl Group {
-    /// Fills `into` from `offset` of a file; fewer bytes only at its end.
-    pub(crate) async fn read_file(&self, file: &Arc<File>, offset: u64, into: &mut [u8]) -> Result<usize> {
+    /// Bytes from `offset` of a file; fewer than `length` only at its end.
+    pub(crate) async fn read_file(&self, file: &Arc<File>, offset: u64, length: usize) -> Result<Found> {
         let layout = self.loaded_layout(file).await?;
         let size = file.attributes().size;
-        let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(into.len());
-        for part in layout.parts(offset, length, self.au_size) {
-            if part.more.is_empty() {
-                self.read_part(&part, &mut into[part.range.clone()]).await?;
-            } else {
-                let length = usize::try_from(part.inside.end - part.inside.start).expect("inside an extent");
-                let mut bytes = vec![0; length];
-                self.read_part(&part, &mut bytes).await?;
-                part.scatter(&bytes, into);
-            }
+        let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(length);
+        let parts = layout.parts(offset, length, self.au_size);
+        if let [part] = &parts[..] {
+            return self.read_part(part).await;
         }
-        Ok(length)
+        let all = futures::future::try_join_all(parts.iter().map(|part| self.read_part(part))).await?;
+        // Parts are in the order of extents, which is not that of the file where it is striped.
+        if parts.iter().all(|part| part.more.is_empty()) && parts.is_sorted_by_key(|part| part.range.start) {
+            let mut whole = Found::default();
+            all.into_iter().for_each(|found| whole.append(found));
+            return Ok(whole);
+        }
+        Ok(Found::interleaved(all.into_iter().zip(parts.iter().map(|part| part.ranges().collect()))))
     }
 
-    async fn read_part(&self, part: &Part, into: &mut [u8]) -> Result<()> {
+    async fn read_part(&self, part: &Part) -> Result<Found> {
+        let bytes = |length: u64| usize::try_from(length).expect("inside an extent");
+        let mut found = Found::default();
         let Some(extent) = &part.extent else {
-            into.fill(0);
-            return Ok(());
+            found.push_zeros(bytes(part.inside.end - part.inside.start));
+            return Ok(found);
         };
         self.recover_extent(extent).await?;
         let mut at = part.inside.start;
         while at < part.inside.end {
             // A run of pieces that all hold data, or all do not.
-            let has = extent.has_piece(piece_of(at));
-            let mut end = at;
-            while end < part.inside.end && extent.has_piece(piece_of(end)) == has && end - at < READ_MAX {
-                end = ((end / PIECE_SIZE) + 1) * PIECE_SIZE;
-            }
-            let end = end.min(part.inside.end);
-            let index = |offset: u64| usize::try_from(offset - part.inside.start).expect("inside the request");
-            let target = &mut into[index(at)..index(end)];
+            let (has, end) = {
+                let state = extent.state();
+                let has = state.has(piece_of(at));
+                let mut end = at;
+                while end < part.inside.end && state.has(piece_of(end)) == has && end - at < READ_MAX {
+                    end = ((end / PIECE_SIZE) + 1) * PIECE_SIZE;
+                }
+                (has, end.min(part.inside.end))
+            };
             if has {
                 let blocks = blocks_of(&(at..end));
-                let skip = usize::try_from(at).expect("inside an extent") - blocks.start * BLOCK_SIZE;
+                let skip = bytes(at) - blocks.start * BLOCK_SIZE;
                 let buffer = self.read_checked(extent, blocks).await?;
-                target.copy_from_slice(&buffer[skip..skip + target.len()]);
+                found.push(buffer.share().part(skip..skip + bytes(end - at)));
             } else {
-                target.fill(0);
+                found.push_zeros(bytes(end - at));
             }
             at = end;
         }
-        Ok(())
+        Ok(found)
     }
 
     /// Reads blocks. What is wrong on a mirror is repaired: behind the caller's back if
@@ -185,7 +191,7 @@ impl Group {
         &self,
         file: &Arc<File>,
         offset: u64,
-        bytes: &[u8],
+        bytes: &Source<'_>,
         kill_set_id: bool,
     ) -> Result<()> {
         let end =
@@ -208,7 +214,7 @@ impl Group {
             }
         };
         let parts = layout.parts(offset, bytes.len(), self.au_size);
-        let mut ready = Vec::with_capacity(parts.len());
+        let mut ready: SmallVec<[Ready<'_>; 2]> = SmallVec::with_capacity(parts.len());
         for part in &parts {
             let extent = part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
             ready.push(self.ready_part(extent, part.inside.clone(), &part.gather(bytes)).await?);
@@ -298,12 +304,17 @@ impl Group {
     }
 
     /// Writes bytes into one extent on all mirrors; marks are the caller's to commit.
-    async fn write_part(&self, extent: &Arc<Extent>, inside: Range<u64>, bytes: &[u8]) -> Result<()> {
+    async fn write_part(&self, extent: &Arc<Extent>, inside: Range<u64>, bytes: &Source<'_>) -> Result<()> {
         self.write_ready(&[self.ready_part(extent, inside, bytes).await?]).await
     }
 
     /// Makes bytes ready to be written into one extent; marks are the caller's to commit.
-    async fn ready_part<'a>(&'a self, extent: &'a Arc<Extent>, inside: Range<u64>, bytes: &[u8]) -> Result<Ready<'a>> {
+    async fn ready_part<'a>(
+        &'a self,
+        extent: &'a Arc<Extent>,
+        inside: Range<u64>,
+        bytes: &Source<'_>,
+    ) -> Result<Ready<'a>> {
         self.recover_extent(extent).await?;
         let (first, last) = (piece_of(inside.start), piece_of(inside.end - 1));
         let (range, blocks, marked) = loop {
@@ -329,6 +340,12 @@ impl Group {
         self.load_sums(extent).await?;
         let start = blocks.start * BLOCK_SIZE;
         let skip = usize::try_from(inside.start).expect("inside an extent") - start;
+        let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
+        let first_block = blocks.start;
+        let as_it_is = if bytes.len() == blocks.len() * BLOCK_SIZE { bytes.for_disks() } else { None };
+        if let Some(buffer) = as_it_is {
+            return Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer, fresh });
+        }
         let mut buffer = Buffer::unfilled(blocks.len() * BLOCK_SIZE);
         let tail = skip + bytes.len();
         buffer[..skip].fill(0);
@@ -343,8 +360,6 @@ impl Group {
             buffer[at..].copy_from_slice(&old);
         }
         buffer[skip..tail].copy_from_slice(bytes);
-        let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
-        let first_block = blocks.start;
         Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer: buffer.share(), fresh })
     }
 
@@ -362,16 +377,15 @@ impl Group {
         if !extent.has_piece(piece_of(part.inside.start)) {
             return Ok(false);
         }
-        let mut bytes = vec![0; part.range.len()];
-        let dirty = match self.read_part(part, &mut bytes).await {
-            Ok(()) => bytes.iter().any(|byte| *byte != 0),
+        let dirty = match self.read_part(part).await {
+            Ok(found) => found.slices().flatten().any(|byte| *byte != 0),
             // Nobody misses what is overwritten.
             Err(FileError::ExtentLost { .. }) => true,
             Err(error) => return Err(error),
         };
         if dirty {
-            bytes.fill(0);
-            self.write_part(extent, part.inside.clone(), &bytes).await?;
+            let length = usize::try_from(part.inside.end - part.inside.start).expect("inside an extent");
+            self.write_part(extent, part.inside.clone(), &Source::Shared(Buffer::zeroed(length).share())).await?;
         }
         Ok(true)
     }
@@ -384,7 +398,7 @@ impl Group {
         self.recover_extent(&slot.extent).await?;
         let blocks = slot.piece * BLOCKS_PER_PIECE..(slot.piece + 1) * BLOCKS_PER_PIECE;
         let buffer = self.read_checked(&slot.extent, blocks).await?;
-        self.write_part(to, 0..PIECE_SIZE, &buffer).await?;
+        self.write_part(to, 0..PIECE_SIZE, &Source::Shared(buffer.share())).await?;
         Ok(true)
     }
 
@@ -628,8 +642,8 @@ impl Group {
         let has_slot_freed = slot.is_some();
         freed.slots.extend(slot);
         for (extent, inside) in edges.iter().filter(|_| !planted::has(Bug::TailLeft)) {
-            let zeros = vec![0; usize::try_from(inside.end - inside.start).expect("64 KiB at most")];
-            self.write_part(extent, inside.clone(), &zeros).await?;
+            let zeros = Buffer::zeroed(usize::try_from(inside.end - inside.start).expect("64 KiB at most")).share();
+            self.write_part(extent, inside.clone(), &Source::Shared(zeros)).await?;
         }
         if cleared.is_empty() && freed.extents.is_empty() && freed.slots.is_empty() {
             return Ok(());

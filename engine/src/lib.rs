@@ -67,6 +67,7 @@ pub mod placement;
 pub mod planted;
 #[cfg(not(feature = "testing"))]
 mod planted;
+mod pooled;
 mod preferred;
 mod progress;
 mod ranges;
@@ -94,6 +95,7 @@ mod stripes;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod timings;
+pub mod transfer;
 mod troubles;
 mod volume;
 mod voters;

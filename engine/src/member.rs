@@ -35,11 +35,14 @@ use plinth_format::{
 };
 use std::{
     collections::VecDeque,
-    fmt, io,
+    fmt,
+    future::poll_fn,
+    io,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -574,7 +577,12 @@ impl Flight<'_> {
 
     /// As [`Self::settle`], but `None` at the deadline, and the flight can still be waited for.
     pub async fn settle_or_go_on(&mut self) -> Option<Settled> {
-        match self.completion.or_overdue().await {
+        poll_fn(|context| self.poll_settle(context)).await
+    }
+
+    /// [`Self::settle_or_go_on`], polled.
+    pub fn poll_settle(&mut self, context: &mut Context<'_>) -> Poll<Option<Settled>> {
+        Poll::Ready(match ready!(self.completion.poll_or_overdue(context)) {
             Some(done) => Some(self.end(done)),
             None => {
                 let counters = &self.member.counters;
@@ -587,7 +595,7 @@ impl Flight<'_> {
                 self.note(trouble, Settled::Overdue.reason());
                 None
             }
-        }
+        })
     }
 
     /// Waits for the end of the I/O, however long it takes.

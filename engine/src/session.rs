@@ -19,6 +19,7 @@ use crate::{
     },
     group::Group,
     mirror_sets::failure_groups,
+    transfer::{Found, Source},
 };
 use std::sync::Arc;
 
@@ -236,12 +237,23 @@ impl Session {
     /// # Errors
     /// `ExtentLost` if no mirror has the right bytes.
     pub async fn read(&self, node: Node, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let found = self.find(node, offset, into.len()).await?;
+        found.copy_to(into);
+        Ok(found.len())
+    }
+
+    /// The same, without a copy: the bytes stay where the disks put them.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn find(&self, node: Node, offset: u64, length: usize) -> Result<Found> {
         let file = self.regular(node).await?;
         let group = self.group();
         let began = group.world.monotonic();
-        let length = group.read_file(&file, offset, into).await?;
-        group.note_request(&file, FileClass::read(length as u64), length as u64, began);
-        Ok(length)
+        let found = group.read_file(&file, offset, length).await?;
+        let length = found.len() as u64;
+        group.note_request(&file, FileClass::read(length), length, began);
+        Ok(found)
     }
 
     /// Writes all of `bytes`, or fails. `kill_set_id`: the kernel asks that set-id bits go.
@@ -249,11 +261,19 @@ impl Session {
     /// # Errors
     /// `NoSpace`, `TooLarge`; a disk's error where redundancy does not cover it.
     pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
+        self.write_from(node, offset, bytes.into(), kill_set_id).await
+    }
+
+    /// The same, without a copy where `bytes` are shared and whole blocks.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub async fn write_from(&self, node: Node, offset: u64, bytes: Source<'_>, kill_set_id: bool) -> Result<()> {
         let file = self.regular(node).await?;
         self.check_size(&file, offset.saturating_add(bytes.len() as u64))?;
         let group = self.group();
         let began = group.world.monotonic();
-        let result = group.write_file(&file, offset, bytes, kill_set_id).await;
+        let result = group.write_file(&file, offset, &bytes, kill_set_id).await;
         if result.is_ok() {
             group.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
         }

@@ -10,8 +10,10 @@
 use crate::protocol::Refused;
 use plinth_engine::{
     api::{Allocate, Kind, Node},
+    buffer::Slice,
     error::FileError,
     session::Session,
+    transfer::{Found, Source},
 };
 use std::{
     collections::BTreeMap,
@@ -73,11 +75,11 @@ pub trait Export: Send + Sync {
 
     /// # Errors
     /// If it cannot be read.
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+    fn read(&self, offset: u64, length: usize) -> Result<Found>;
 
     /// # Errors
     /// If it cannot be written.
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    fn write(&self, offset: u64, bytes: Slice) -> Result<()>;
 
     /// Makes durable whatever was acknowledged before, to whomever.
     ///
@@ -293,14 +295,14 @@ impl Export for Device {
         format!("a file of disk group {}", self.session().group_name())
     }
 
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        let read = self.run(self.session().read(self.held.node, offset, into))?;
-        into.get_mut(read..).unwrap_or_default().fill(0);
-        Ok(())
+    fn read(&self, offset: u64, length: usize) -> Result<Found> {
+        let mut found = self.run(self.session().find(self.held.node, offset, length))?;
+        found.push_zeros(length.saturating_sub(found.len()));
+        Ok(found)
     }
 
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.run(self.session().write(self.held.node, offset, bytes, false))
+    fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
+        self.run(self.session().write_from(self.held.node, offset, Source::Shared(bytes), false))
     }
 
     fn flush(&self) -> Result<()> {

@@ -5,6 +5,10 @@ use crate::{
     export::{Export, Exports, Failure, NotOpened, Result},
     protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
 };
+use plinth_engine::{
+    buffer::{Buffer, Slice},
+    transfer::Found,
+};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned,
     pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
@@ -63,21 +67,22 @@ impl Export for Memory {
     fn description(&self) -> String {
         "memory".to_owned()
     }
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+    fn read(&self, offset: u64, length: usize) -> Result<Found> {
         if offset >= GATED {
             let mut open = self.gate.0.lock().unwrap();
             while !*open {
                 open = self.gate.1.wait(open).unwrap();
             }
         }
-        into.copy_from_slice(&self.bytes.lock().unwrap()[offset as usize..][..into.len()]);
-        Ok(())
+        let mut found = Found::default();
+        found.push(Buffer::copy_of(&self.bytes.lock().unwrap()[offset as usize..][..length]).share());
+        Ok(found)
     }
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        if bytes == b"full" {
+    fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
+        if &bytes[..] == b"full" {
             return Err(Failure::new(Refused::NoSpace, "no space left in the disk group"));
         }
-        self.bytes.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(bytes);
+        self.bytes.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
         Ok(())
     }
     fn flush(&self) -> Result<()> {

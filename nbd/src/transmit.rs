@@ -11,8 +11,9 @@
 //!
 //! Invariants:
 //!
-//!   1. Bytes from the client or for it are held only by who has taken them from both budgets, the connection's and everybody's. What a worker
-//!      keeps of its memory between two requests is [`KEPT_MAX`] at most.
+//!   1. Bytes from the client or for it are held only by who has taken them from both budgets, the connection's and everybody's. They lie where
+//!      the disks read and write them: nothing is copied in between. What a worker keeps of that memory between two requests is what any
+//!      thread keeps (`buffer.rs`).
 //!   2. Who began to send a request ends it, and who is sent a reply takes it, within [`PATIENCE`], or the connection is cut: a client that
 //!      stands still holds its part of everybody's budget no longer than that.
 //!   3. A request is carried out only if `check` has seen it: what it names lies within the export.
@@ -25,6 +26,7 @@ use crate::{
     protocol::{REQUEST_HEADER, Refused, Request, command, data_chunk, error_chunk, flag, simple_reply, status_chunk},
     stream::{Incoming, Stream},
 };
+use plinth_engine::{buffer::Buffer, transfer::Found};
 use std::{
     io,
     sync::{
@@ -41,8 +43,6 @@ const WORKERS_MAX: usize = 16;
 const IDLE_MAX: usize = 4;
 /// Bytes of one connection's requests, at most: two of the largest.
 const CONNECTION_MAX: usize = 64 << 20;
-/// Memory that a worker keeps for its next request.
-const KEPT_MAX: usize = 256 << 10;
 /// How long the rest of a request, or a reply, may be on its way: 280 KiB/s for the largest.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Ranges in one answer about data and holes.
@@ -123,6 +123,8 @@ fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
 struct Job {
     request: Request,
     task: Result<Task, Failure>,
+    /// What is to be written.
+    payload: Option<Buffer>,
     _taken: Option<(Taken, Taken)>,
 }
 
@@ -150,15 +152,6 @@ pub(crate) struct Connection {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Memory of so many bytes, for who writes them before anybody reads them. `None`: there is not so much.
-fn room(memory: &mut Vec<u8>, length: usize) -> Option<&mut [u8]> {
-    if length > memory.len() {
-        memory.try_reserve_exact(length - memory.len()).ok()?;
-        memory.resize(length, 0);
-    }
-    memory.get_mut(..length)
 }
 
 impl Connection {
@@ -193,14 +186,13 @@ impl Connection {
     }
 
     fn work(self: &Arc<Self>) {
-        let mut memory = Vec::new();
         loop {
             let received = {
                 let mut incoming = locked(&self.incoming);
                 if self.ended.load(Ordering::SeqCst) {
                     break;
                 }
-                let received = self.receive(&mut incoming, &mut memory);
+                let received = self.receive(&mut incoming);
                 if !matches!(received, Ok(Some(_))) {
                     self.ended.store(true, Ordering::SeqCst);
                 }
@@ -209,21 +201,17 @@ impl Connection {
             match received {
                 Ok(Some(job)) => {
                     self.took_one();
-                    if self.carry_out(&job, &mut memory).is_err() {
+                    if self.carry_out(job).is_err() {
                         // Nobody takes replies any more: whoever reads or writes hears of it.
                         self.ended.store(true, Ordering::SeqCst);
                         self.stream.cut();
                     }
-                    drop(job);
                 }
                 Ok(None) => break,
                 Err(_) => {
                     self.stream.cut();
                     break;
                 }
-            }
-            if memory.len() > KEPT_MAX {
-                memory = Vec::new();
             }
             let mut workers = locked(&self.workers);
             if workers.idle >= IDLE_MAX {
@@ -270,8 +258,8 @@ impl Connection {
         Some((own, self.limits.bytes.take(bytes, is_in_vain)?))
     }
 
-    /// The next request; a write's bytes are in `memory`. `None`: the client leaves in good order.
-    fn receive(&self, incoming: &mut Incoming, memory: &mut Vec<u8>) -> io::Result<Option<Job>> {
+    /// The next request, with a write's bytes. `None`: the client leaves in good order.
+    fn receive(&self, incoming: &mut Incoming) -> io::Result<Option<Job>> {
         let mut header = [0; REQUEST_HEADER];
         let (first, rest) = header.split_at_mut(1);
         if incoming.read_exact(first, None)?.is_none() {
@@ -291,37 +279,43 @@ impl Connection {
             if taken.is_none() {
                 return Ok(None);
             }
-            if room(memory, length).is_none() {
-                task = Err(Failure::new(Refused::NoMemory, "no memory"));
-            }
         }
+        let mut payload = None;
         if request.kind == command::WRITE && length > 0 {
-            match &task {
-                Ok(_) => {
+            if task == Ok(Task::Write) {
+                payload = Buffer::try_unfilled(length);
+            }
+            match &mut payload {
+                Some(payload) => {
                     // What waited for room was not the client's delay.
                     let deadline = Some(Instant::now() + PATIENCE);
-                    let payload = memory.get_mut(..length).unwrap_or_default();
                     incoming.read_exact(payload, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
                 }
-                Err(_) => incoming.skip(request.length.into(), deadline)?,
+                None => {
+                    if task.is_ok() {
+                        task = Err(Failure::new(Refused::NoMemory, "no memory"));
+                    }
+                    incoming.skip(request.length.into(), deadline)?;
+                }
             }
         }
-        Ok(Some(Job { request, task, _taken: taken }))
+        Ok(Some(Job { request, task, payload, _taken: taken }))
     }
 
     /// Carries a request out and answers it.
-    fn carry_out(&self, job: &Job, memory: &mut [u8]) -> io::Result<()> {
-        let Request { flags, cookie, offset, length, kind } = job.request;
-        let done = job.task.clone().and_then(|task| {
-            let bytes = usize::try_from(length).unwrap_or(0);
+    fn carry_out(&self, job: Job) -> io::Result<()> {
+        let Job { request, task, payload, _taken } = job;
+        let Request { flags, cookie, offset, length, kind } = request;
+        let mut found = Found::default();
+        let done = task.and_then(|task| {
             match task {
-                Task::Read => {
-                    let into = memory.get_mut(..bytes).unwrap_or_default();
-                    if !into.is_empty() {
-                        self.export.read(offset, into)?;
+                Task::Read if length == 0 => {}
+                Task::Read => found = self.export.read(offset, usize::try_from(length).unwrap_or(0))?,
+                Task::Write => {
+                    if let Some(payload) = payload {
+                        self.export.write(offset, payload.share())?;
                     }
                 }
-                Task::Write => self.export.write(offset, memory.get(..bytes).unwrap_or_default())?,
                 Task::Flush => self.export.flush()?,
                 Task::Trim => self.export.trim(offset, length.into())?,
                 Task::Zero { may_punch } => self.export.zero(offset, length.into(), may_punch)?,
@@ -335,18 +329,19 @@ impl Connection {
             }
             Ok(None)
         });
-        let read = memory.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
         let structured = self.terms.structured;
         let deadline = Instant::now() + PATIENCE;
+        let with_data = |header: &[u8]| {
+            let parts: Vec<&[u8]> = std::iter::once(header).chain(found.slices()).collect();
+            self.stream.send(&parts, deadline)
+        };
         match done {
             Ok(Some(ranges)) => {
                 let ranges = ranges.iter().filter_map(|(length, data)| Some((u32::try_from(*length).ok()?, *data)));
                 self.stream.send(&[&status_chunk(cookie, ranges)], deadline)
             }
-            Ok(None) if kind == command::READ && structured => {
-                self.stream.send(&[&data_chunk(cookie, offset, read.len()), read], deadline)
-            }
-            Ok(None) if kind == command::READ => self.stream.send(&[&simple_reply(cookie, 0), read], deadline),
+            Ok(None) if kind == command::READ && structured => with_data(&data_chunk(cookie, offset, found.len())),
+            Ok(None) if kind == command::READ => with_data(&simple_reply(cookie, 0)),
             Ok(None) => self.stream.send(&[&simple_reply(cookie, 0)], deadline),
             Err(failure) if structured => {
                 self.stream.send(&[&error_chunk(cookie, failure.error, &failure.text)], deadline)

@@ -55,6 +55,8 @@ fn a_file_of_three_mirrors_in_a_normal_group() {
     lab.cut_power(3);
     lab.mount();
     assert_eq!(lab.twos_and_threes(), (7, 9));
+    // What a disk lost with the power it gets back; until then it takes nothing.
+    lab.online_all();
     let path = lab.spare(96 * MIB);
     lab.exchange(&[(&path, "E")], &[], false).expect("it is added");
     lab.rebalanced();
