@@ -27,7 +27,7 @@ pub struct File {
 }
 
 impl File {
-    /// Makes a group on two disks, and a file in it of which every block is written and durable.
+    /// Makes a group on one disk or two, and a file in it of which every block is written, durable, and read back.
     pub fn create(paths: &[String], size: u64, attributes: &[(String, String)]) -> Result<Self, String> {
         let world = RealWorld::new(IoChoice::from_environment().map_err(|error| error.to_string())?, |event| {
             eprintln!("{event:?}");
@@ -45,7 +45,7 @@ impl File {
         };
         let new = NewGroup {
             name: "BENCH".into(),
-            redundancy: Redundancy::Normal,
+            redundancy: if paths.len() == 1 { Redundancy::External } else { Redundancy::Normal },
             au_size: 4 << 20,
             attributes: attributes.to_vec(),
             disks: paths.iter().map(disk).collect(),
@@ -62,6 +62,13 @@ impl File {
             block_on(file.session.write(node, offset, &chunk, false)).map_err(|error| error.to_string())?;
         }
         block_on(file.session.sync(node, false)).map_err(|error| error.to_string())?;
+        let mut found = vec![0; chunk.len()];
+        for offset in (0..size).step_by(1 << 20) {
+            let read = block_on(file.session.read(node, offset, &mut found)).map_err(|error| error.to_string())?;
+            if read != chunk.len() || found != chunk {
+                return Err(format!("the file does not hold at {offset} what was written there"));
+            }
+        }
         Ok(file)
     }
 

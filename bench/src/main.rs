@@ -2,21 +2,26 @@
 //!
 //! `plinth-io RAW RAW DISK DISK [-t SECONDS] [-r ROUNDS] [-s MIB] [-c CASE,CASE...] [-o ATTRIBUTE=VALUE]...`
 //!
-//! Four block devices of equal size and kind, all of which are overwritten: two stay raw, two become a group of NORMAL
-//! redundancy. Each case is a block size, a kind and a depth:
+//! Block devices of equal size and kind, all of which are overwritten. Of four, two stay raw and two become a group of NORMAL
+//! redundancy; of two, one stays raw and one becomes a group of EXTERNAL redundancy. Each case is a block size, a kind and
+//! a depth:
 //!
-//! - raw: one thread, one io_uring, `O_DIRECT`. A write is two, of the same place on both devices, and has ended when both have.
+//! - raw: one thread, one io_uring, `O_DIRECT`. A write is one on each device, of the same place, and has ended when all have.
 //! - engine: the same thread, through `Session`, on a file of MIB whose blocks were all written before. What is read is
 //!   checked against checksums; what is written is on both disks, checksummed.
 //!
+//! Before anything is measured both have been written whole, and read back.
+//!
 //! Rounds alternate. The table gives the medians of I/Os per second and of the processor time of this process for each I/O.
+//! With `-c -` somebody else leads: each line of standard input is a case, run for a round when it comes, and answered with
+//! two lines, `raw RATE CPU LATENCY` and `engine RATE CPU LATENCY`, each when it has ended.
 
 mod engine;
 mod load;
 mod raw;
 
 use load::{Case, Outcome};
-use std::{env, process::ExitCode, time::Duration};
+use std::{env, io, process::ExitCode, time::Duration};
 
 /// The command line.
 struct Options {
@@ -24,7 +29,8 @@ struct Options {
     time: Duration,
     rounds: usize,
     size: u64,
-    cases: Vec<Case>,
+    /// None if they come on standard input.
+    cases: Option<Vec<Case>>,
     attributes: Vec<(String, String)>,
 }
 
@@ -32,8 +38,8 @@ struct Options {
 type Of = fn(&Outcome) -> f64;
 
 const USAGE: &str =
-    "plinth-io RAW RAW DISK DISK [-t SECONDS] [-r ROUNDS] [-s MIB] [-c CASE,CASE...] [-o ATTRIBUTE=VALUE]...
-a CASE is KIND:BYTES:DEPTH, its KIND one of randread, randwrite, read, write, sync";
+    "plinth-io {RAW DISK | RAW RAW DISK DISK} [-t SECONDS] [-r ROUNDS] [-s MIB] [-c CASE,CASE... | -c -] [-o ATTRIBUTE=VALUE]...
+a CASE is KIND:BYTES:DEPTH, its KIND one of randread, randwrite, read, write, sync; with -c - cases are lines of standard input";
 
 fn options() -> Result<Options, String> {
     let mut options = Options {
@@ -41,7 +47,7 @@ fn options() -> Result<Options, String> {
         time: Duration::from_secs(3),
         rounds: 5,
         size: 1024,
-        cases: Vec::new(),
+        cases: None,
         attributes: Vec::new(),
     };
     let mut cases = "randread:8192:1,randread:8192:32,randwrite:8192:1,randwrite:8192:32,read:1048576:4,write:1048576:4,sync:2048:1,sync:5120:1".to_owned();
@@ -66,17 +72,40 @@ fn options() -> Result<Options, String> {
         }
     }
     options.size <<= 20;
-    options.cases = cases.split(',').map(Case::parse).collect::<Result<_, _>>()?;
-    if options.devices.len() == 4 { Ok(options) } else { Err(USAGE.to_owned()) }
+    if cases != "-" {
+        options.cases = Some(cases.split(',').map(Case::parse).collect::<Result<_, _>>()?);
+    }
+    if matches!(options.devices.len(), 2 | 4) { Ok(options) } else { Err(USAGE.to_owned()) }
 }
 
 fn run() -> Result<(), String> {
     let options = options()?;
-    let raw = raw::Devices::open(&options.devices[..2], options.size).map_err(|error| error.to_string())?;
-    let engine = engine::File::create(&options.devices[2..], options.size, &options.attributes)?;
+    let (raw, disks) = options.devices.split_at(options.devices.len() / 2);
+    let raw = raw::Devices::open(raw, options.size).map_err(|error| error.to_string())?;
+    let engine = engine::File::create(disks, options.size, &options.attributes)?;
+    match &options.cases {
+        Some(cases) => table(&options, cases, &raw, &engine)?,
+        None => answer(&options, &raw, &engine)?,
+    }
+    engine.close()
+}
+
+fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Result<(), String> {
+    // Who leads begins when both are filled.
+    println!("ready");
+    for (seed, line) in io::stdin().lines().enumerate() {
+        let case = Case::parse(&line.map_err(|error| error.to_string())?)?;
+        let tell = |name: &str, Outcome { rate, cpu, wait }| println!("{name} {rate:.1} {cpu:.2} {wait:.2}");
+        tell("raw", raw.run(&case, options.time, seed as u64).map_err(|error| error.to_string())?);
+        tell("engine", engine.run(&case, options.time, seed as u64)?);
+    }
+    Ok(())
+}
+
+fn table(options: &Options, cases: &[Case], raw: &raw::Devices, engine: &engine::File) -> Result<(), String> {
     println!("| case | raw, 1/s | engine, 1/s | ratio | raw, us of CPU | engine, us of CPU | raw, us | engine, us |");
     println!("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
-    for case in &options.cases {
+    for case in cases {
         let (mut of_raw, mut of_engine) = (Vec::new(), Vec::new());
         for round in 0..options.rounds {
             let seed = round as u64;
@@ -103,7 +132,7 @@ fn run() -> Result<(), String> {
             median(&of_engine, wait),
         );
     }
-    engine.close()
+    Ok(())
 }
 
 fn main() -> ExitCode {

@@ -8,7 +8,10 @@ use io_uring::{IoUring, opcode, types::Fixed};
 use std::{
     fs::{File, OpenOptions},
     io,
-    os::{fd::AsRawFd, unix::fs::OpenOptionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, OpenOptionsExt},
+    },
     time::Duration,
 };
 
@@ -22,10 +25,10 @@ struct Memory(Vec<Page>);
 
 #[derive(Clone)]
 #[repr(align(4096))]
-struct Page(#[expect(dead_code, reason = "the kernel reads it")] [u8; 4096]);
+struct Page([u8; 4096]);
 
 impl Devices {
-    /// Opens them, and fills the part that is used, so that a sparse file below has it all.
+    /// Opens them, fills the part that is used, so that a sparse file below has it all, and reads it back.
     pub fn open(paths: &[String], size: u64) -> io::Result<Self> {
         let mut files = Vec::new();
         for path in paths {
@@ -36,6 +39,15 @@ impl Devices {
         }
         let devices = Self { files, size };
         devices.run_for(&Case { kind: Kind::Write, block: 1 << 20, depth: 4 }, None, 0)?;
+        let mut page = Box::new(Page([0; 4096]));
+        for (file, path) in devices.files.iter().zip(paths) {
+            for offset in (0..size).step_by(page.0.len()) {
+                file.read_exact_at(&mut page.0, offset)?;
+                if page.0 != [7; 4096] {
+                    return Err(io::Error::other(format!("{path} does not hold at {offset} what was written there")));
+                }
+            }
+        }
         Ok(devices)
     }
 
