@@ -42,7 +42,15 @@ impl Budget {
         Some(Taken { budget: Arc::clone(self), bytes })
     }
 
-    #[cfg(test)]
+    /// Takes `bytes` if they are free.
+    pub fn take_at_once(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let more = used.checked_add(bytes).filter(|more| *more <= self.max)?;
+        *used = more;
+        Some(Taken { budget: Arc::clone(self), bytes })
+    }
+
+    #[cfg(any(test, feature = "fuzz"))]
     pub fn used(&self) -> usize {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -73,5 +81,8 @@ mod tests {
         assert!(waiting.join().expect("it ended"));
         assert_eq!(budget.used(), 0);
         assert!(budget.take(1000, || true).is_some(), "who is alone is served");
+        assert!(budget.take_at_once(101).is_none() && budget.take_at_once(usize::MAX).is_none());
+        let _all = budget.take_at_once(100).expect("there is room");
+        assert!(budget.take_at_once(1).is_none());
     }
 }

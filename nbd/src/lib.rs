@@ -24,6 +24,8 @@
 
 mod budget;
 pub mod export;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod negotiate;
 mod protocol;
 mod stream;
@@ -35,7 +37,7 @@ pub use protocol::Refused;
 
 use budget::Budget;
 use export::Exports;
-use negotiate::{Agreed, Door, negotiate};
+use negotiate::{Agreed, Entrance, negotiate};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
@@ -51,7 +53,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
@@ -65,6 +67,8 @@ pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 
 /// How long a stop waits for what clients asked for.
 const PARTING: Duration = Duration::from_secs(10);
+/// How long who comes in waits for the place of somebody who was cut for it.
+const MAKING_ROOM: Duration = Duration::from_millis(100);
 const TOO_MANY: &str = "too many clients; others have to leave first";
 
 /// Where a server listens.
@@ -197,31 +201,101 @@ impl Drop for Place {
     }
 }
 
+/// Clients that have not agreed to anything yet: so many, and no more, at one time. When one more comes, whoever has been there longest is
+/// cut: who knows what it wants has long agreed to it, however many others do nothing but stand in the door.
+#[derive(Debug)]
+struct Strangers {
+    max: usize,
+    there: Mutex<Door>,
+    left: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Door {
+    next: u64,
+    /// In the order in which they came; who was cut has no connection, and leaves as soon as its thread hears of it.
+    strangers: BTreeMap<u64, Weak<Stream>>,
+}
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct Stranger {
+    strangers: Arc<Strangers>,
+    number: u64,
+}
+
+impl Strangers {
+    fn new(max: usize) -> Arc<Self> {
+        Arc::new(Self { max, there: Mutex::default(), left: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Door> {
+        self.there.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None`: whoever was cut does not leave, because it waits for a disk.
+    fn enter(self: &Arc<Self>, stream: &Arc<Stream>) -> Option<Stranger> {
+        let mut there = self.lock();
+        if there.strangers.len() >= self.max {
+            let longest = there.strangers.values_mut().find_map(|stranger| std::mem::take(stranger).upgrade());
+            longest.inspect(|stream| stream.cut());
+            let is_full = |there: &mut Door| there.strangers.len() >= self.max;
+            let waited = self.left.wait_timeout_while(there, MAKING_ROOM, is_full);
+            there = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if there.strangers.len() >= self.max {
+                return None;
+            }
+        }
+        let number = there.next;
+        there.next += 1;
+        there.strangers.insert(number, Arc::downgrade(stream));
+        Some(Stranger { strangers: Arc::clone(self), number })
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.strangers.lock().strangers.remove(&self.number);
+        self.strangers.left.notify_all();
+    }
+}
+
+/// How long a client may take.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// Until it has agreed to something.
+    handshake: Duration,
+    /// For the rest of a request, or a reply.
+    request: Duration,
+}
+
 /// What all servers of a process together may take.
 #[derive(Debug)]
 pub struct Limits {
     /// Clients.
     clients: Arc<Places>,
     /// Clients that have not agreed to anything yet, those that are one too many included.
-    strangers: Arc<Places>,
+    strangers: Arc<Strangers>,
     /// Workers beyond the first of each client.
     workers: Arc<Places>,
-    /// Bytes of requests.
+    /// Bytes of requests, but for what each client has of its own.
     bytes: Arc<Budget>,
+    patience: Patience,
 }
 
 impl Limits {
     #[must_use]
     pub fn new() -> Arc<Self> {
-        Self::of(256, 256 << 20)
+        Self::of(256, 192, 256 << 20, Patience { handshake: negotiate::HANDSHAKE, request: transmit::PATIENCE })
     }
 
-    fn of(clients: usize, bytes: usize) -> Arc<Self> {
+    fn of(clients: usize, workers: usize, bytes: usize, patience: Patience) -> Arc<Self> {
         Arc::new(Self {
             clients: Places::new(clients),
-            strangers: Places::new(64),
-            workers: Places::new(192),
+            strangers: Strangers::new(64),
+            workers: Places::new(workers),
             bytes: Budget::new(bytes),
+            patience,
         })
     }
 }
@@ -346,10 +420,10 @@ impl Shared {
         }
     }
 
-    /// Starts to talk to a client. Who is one too many among strangers sees the end at once; among clients, hears why.
+    /// Starts to talk to a client. Who is one too many among clients hears why.
     fn admit(self: &Arc<Self>, socket: Socket, number: u64) {
-        let Some(stranger) = self.limits.strangers.enter() else { return };
         let Ok(stream) = Stream::new(socket) else { return };
+        let Some(stranger) = self.limits.strangers.enter(&stream) else { return };
         let place = self.limits.clients.enter();
         let is_admitted = place.is_some();
         self.lock().insert(number, Client { stream: Arc::clone(&stream), export: None });
@@ -359,14 +433,22 @@ impl Shared {
             let shared = Arc::clone(&entered.shared);
             let mut incoming = Incoming::new(&stream);
             let tls = shared.tls.as_ref().map(|source| source());
-            let door = Door { tls, closed: (!is_admitted).then_some(TOO_MANY) };
+            let patience = shared.limits.patience.handshake;
+            let door = Entrance { tls, closed: (!is_admitted).then_some(TOO_MANY), patience };
             match negotiate(&mut incoming, &stream, &*shared.exports, &door) {
                 Ok(Some(agreed)) => {
                     drop(stranger);
                     shared.serve(stream, incoming, agreed, entered);
                 }
-                Ok(None) => stream.close(),
-                Err(_) => stream.cut(),
+                refused => {
+                    if refused.is_ok() {
+                        stream.close()
+                    } else {
+                        stream.cut()
+                    }
+                    drop(entered);
+                    drop(stranger);
+                }
             }
         });
     }

@@ -43,11 +43,13 @@ const BLOCK_PREFERRED: u32 = 4096;
 pub(crate) const PAYLOAD_MAX: u32 = 32 << 20;
 
 /// What a listener demands.
-pub(crate) struct Door<'a> {
+pub(crate) struct Entrance<'a> {
     /// Only with TLS.
     pub tls: Option<Arc<ServerConfig>>,
     /// Nobody comes in, for this reason.
     pub closed: Option<&'a str>,
+    /// For all of the handshake.
+    pub patience: Duration,
 }
 
 /// What both sides have agreed on.
@@ -65,7 +67,7 @@ pub(crate) struct Agreed {
 struct Handshake<'a> {
     stream: &'a Stream,
     exports: &'a dyn Exports,
-    door: &'a Door<'a>,
+    door: &'a Entrance<'a>,
     deadline: Instant,
     structured: bool,
     /// The export for which `base:allocation` was agreed on.
@@ -92,9 +94,9 @@ pub(crate) fn negotiate(
     incoming: &mut Incoming,
     stream: &Stream,
     exports: &dyn Exports,
-    door: &Door<'_>,
+    door: &Entrance<'_>,
 ) -> io::Result<Option<Agreed>> {
-    let deadline = Instant::now() + HANDSHAKE;
+    let deadline = Instant::now() + door.patience;
     stream.send(&[&GREETING], deadline)?;
     let mut flags = [0; 4];
     if incoming.read_exact(&mut flags, Some(deadline))?.is_none() {

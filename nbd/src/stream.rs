@@ -9,10 +9,7 @@
 //!
 //! Lock order: `wire`, then `tls`.
 
-use rustix::{
-    fd::{AsFd, BorrowedFd},
-    net::sockopt,
-};
+use rustix::net::sockopt;
 use rustls::{ServerConfig, ServerConnection};
 use std::{
     io::{self, IoSlice, Read, Write},
@@ -36,6 +33,8 @@ const RECORDS: usize = 64 << 10;
 pub(crate) enum Socket {
     Unix(UnixStream),
     Tcp(TcpStream),
+    #[cfg(any(test, feature = "fuzz"))]
+    Memory(crate::fuzz::Memory),
 }
 
 impl Socket {
@@ -55,6 +54,8 @@ impl Socket {
                 socket.set_read_timeout(Some(TICK))?;
                 socket.set_write_timeout(Some(TICK))
             }
+            #[cfg(any(test, feature = "fuzz"))]
+            Self::Memory(memory) => memory.prepare(),
         }
     }
 
@@ -62,6 +63,8 @@ impl Socket {
         match self {
             Self::Unix(socket) => (&*socket).read(into),
             Self::Tcp(socket) => (&*socket).read(into),
+            #[cfg(any(test, feature = "fuzz"))]
+            Self::Memory(memory) => memory.read(into),
         }
     }
 
@@ -69,6 +72,8 @@ impl Socket {
         match self {
             Self::Unix(socket) => (&*socket).write_vectored(parts),
             Self::Tcp(socket) => (&*socket).write_vectored(parts),
+            #[cfg(any(test, feature = "fuzz"))]
+            Self::Memory(memory) => memory.write(parts),
         }
     }
 
@@ -95,15 +100,6 @@ impl Socket {
             }
         }
         Ok(())
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(socket) => socket.as_fd(),
-            Self::Tcp(socket) => socket.as_fd(),
-        }
     }
 }
 
@@ -189,6 +185,8 @@ impl Stream {
         let _ = match &self.socket {
             Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
             Socket::Tcp(socket) => socket.shutdown(Shutdown::Both),
+            #[cfg(any(test, feature = "fuzz"))]
+            Socket::Memory(memory) => memory.cut(),
         };
     }
 }

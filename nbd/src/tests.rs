@@ -1,7 +1,7 @@
 //! Clients of all kinds against a server over memory.
 
 use crate::{
-    Address, Limits, Server, TOO_MANY, TlsSource,
+    Address, Limits, Patience, Server, TOO_MANY, TlsSource,
     export::{Export, Exports, Failure, NotOpened, Result},
     protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
 };
@@ -109,6 +109,13 @@ impl Export for Memory {
     }
 }
 
+const LONG: Duration = Duration::from_secs(120);
+
+/// For so many clients and bytes, each of which takes no longer than `patience`.
+fn limits(clients: usize, bytes: usize, patience: Duration) -> Arc<Limits> {
+    Limits::of(clients, 192, bytes, Patience { handshake: patience, request: patience })
+}
+
 struct Shelf(BTreeMap<String, Arc<Memory>>);
 
 impl Exports for Shelf {
@@ -170,11 +177,10 @@ impl World {
         let began = Instant::now();
         let limits = &self.limits;
         let taken = || {
-            let places = [&limits.clients, &limits.strangers, &limits.workers];
-            let places = places.map(|places| places.taken.load(Ordering::SeqCst));
-            (self.server.shared.lock().len(), limits.bytes.used(), places)
+            let places = [&limits.clients, &limits.workers].map(|places| places.taken.load(Ordering::SeqCst));
+            (self.server.shared.lock().len(), limits.strangers.lock().strangers.len(), limits.bytes.used(), places)
         };
-        while taken() != (0, 0, [0; 3]) {
+        while taken() != (0, 0, 0, [0; 2]) {
             assert!(began.elapsed() < Duration::from_secs(60), "somebody is still there: {:?}", taken());
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -513,7 +519,7 @@ fn many_connections_at_once() {
 
 #[test]
 fn one_client_too_many_hears_why() {
-    let world = World::of(Limits::of(2, 256 << 20), None);
+    let world = World::of(limits(2, 256 << 20, LONG), None);
     let held = [world.client("vol", false), world.client("ro", false)];
     let mut client = world.connect();
     client.greet();
@@ -525,29 +531,167 @@ fn one_client_too_many_hears_why() {
     world.client("vol", false);
 }
 
-/// A thousand clients that say nothing: those beyond the limit see the end at once, and when they have left all is as before.
+/// A thousand clients that say nothing: no more are kept than the limit, and whoever comes behind them comes in all the same.
 #[test]
 fn a_thousand_silent_clients_are_not_kept() {
     let world = World::new();
-    let silent: Vec<_> = (0..1000).filter_map(|_| UnixStream::connect(&world.socket).ok()).collect();
-    assert!(silent.len() > 100);
-    assert!(world.server.shared.lock().len() <= 64);
-    drop(silent);
-    // Those that were still to be accepted go as soon as it is their turn.
-    let comes_in =
-        || UnixStream::connect(&world.socket).is_ok_and(|mut stream| stream.read_exact(&mut [0; 18]).is_ok());
-    let began = Instant::now();
-    while !comes_in() {
-        assert!(began.elapsed() < Duration::from_secs(60), "nobody comes in any more");
+    let mut before = world.client("vol", false);
+    let mut silent = Vec::new();
+    for number in 0..1000u64 {
+        silent.extend(UnixStream::connect(&world.socket));
+        if number % 100 == 99 {
+            assert_eq!(before.write(number, b"served", 0), 0);
+            assert_eq!(world.client("vol", false).read(number, 6), b"served");
+        }
+        assert!(world.server.shared.lock().len() <= 64 + 3);
     }
+    assert!(silent.len() > 900);
+    drop((silent, before));
     world.is_empty_again();
     world.client("vol", false);
+}
+
+/// What a client does wrong, if it does not leave before it is cut.
+type Mischief = fn(&World) -> Client<UnixStream>;
+
+/// Clients that stand still wherever one can stand still are cut, those that drip single bytes as well; what they held is free again.
+#[test]
+fn who_stands_still_is_cut() {
+    let world = World::of(limits(100, 256 << 20, Duration::from_millis(300)), None);
+    let mischief: [(&str, Mischief); 6] = [
+        ("silent from the beginning", |world| world.connect()),
+        ("in an option", |world| {
+            let mut client = world.connect();
+            client.greet();
+            client.send(b"IHAVEOPT\0\0\0\x07\0\0\x10\0some");
+            client
+        }),
+        ("takes no answers to options", |world| {
+            let mut client = world.connect();
+            client.greet();
+            client.stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
+            while client.stream.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0").is_ok() {}
+            client
+        }),
+        ("in a request", |world| {
+            let mut client = world.client("vol", false);
+            client.send(&Request { flags: 0, kind: 1, cookie: 1, offset: 0, length: 9 }.bytes()[..20]);
+            client
+        }),
+        ("in the bytes of a write", |world| {
+            let mut client = world.client("vol", false);
+            client.request(command::WRITE, 0, 1, 0, 2 << 20);
+            client.send(&[1; 5000]);
+            client
+        }),
+        ("takes no replies", |world| {
+            let mut client = world.client("vol", false);
+            for cookie in 0..100 {
+                client.request(command::READ, 0, cookie, 0, 2 << 20);
+            }
+            client
+        }),
+    ];
+    std::thread::scope(|scope| {
+        for (what, begin) in mischief {
+            let world = &world;
+            scope.spawn(move || {
+                let mut client = begin(world);
+                let began = Instant::now();
+                // It may go on to send, a byte now and then: that is no progress.
+                while client.stream.write_all(b"\0").is_ok()
+                    && what != "takes no answers to options"
+                    && what != "takes no replies"
+                {
+                    assert!(began.elapsed() < Duration::from_secs(60), "{what}: still served");
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                // Whatever was on its way comes, and then the end.
+                let _ = io::copy(&mut client.stream, &mut io::sink());
+                assert!(began.elapsed() < Duration::from_secs(60), "{what}: still served");
+            });
+        }
+    });
+    world.is_empty_again();
+    assert_eq!(world.client("vol", false).read(0, 4), [0; 4], "nothing of a write that was not ended");
+}
+
+/// Others hold all the bytes there are, in writes that they do not end and reads that they do not take: requests as disks get them are served.
+#[test]
+fn who_holds_everybodys_bytes_holds_nobody_up() {
+    let world = World::of(limits(100, 8 << 20, LONG), None);
+    let held: Vec<_> = (0..12)
+        .map(|number| {
+            let mut client = world.client("vol", false);
+            if number % 2 == 0 {
+                client.request(command::WRITE, 0, 1, 0, 4 << 20);
+                client.send(&[9; 1000]);
+            } else {
+                client.request(command::READ, 0, 1, 0, 3 << 20);
+                client.request(command::READ, 0, 2, 0, 3 << 20);
+            }
+            client
+        })
+        .collect();
+    let began = Instant::now();
+    while world.limits.bytes.used() < 6 << 20 {
+        assert!(began.elapsed() < LONG, "nobody holds anything");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut client = world.client("vol", false);
+    for round in 0..100u8 {
+        assert_eq!(client.write(u64::from(round), &vec![round; 1 << 20], 0), 0);
+        assert!(client.read(u64::from(round), 1 << 20).iter().all(|byte| *byte == round));
+    }
+    assert!(world.limits.bytes.used() <= 8 << 20 && began.elapsed() < LONG);
+    drop((held, client));
+    world.is_empty_again();
+}
+
+/// What is right in its place, and comes in another: options after the agreement, requests before it, an agreement twice.
+#[test]
+fn what_comes_out_of_order_is_refused_or_the_end() {
+    let world = World::new();
+    let read = Request { flags: 0, kind: command::READ, cookie: 7, offset: 0, length: 1 }.bytes();
+    let go = [b"IHAVEOPT\0\0\0\x07\0\0\0\x09".to_vec(), Client::<UnixStream>::named("vol", &[0, 0])].concat();
+    let first: [&[u8]; 5] = [&read, &go, b"\0\0\0\x04", b"\xff\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n"];
+    for bytes in first {
+        let mut client = world.connect();
+        client.bytes(18).unwrap();
+        client.send(bytes);
+        assert!(client.bytes(1).is_err(), "{bytes:?} instead of flags");
+    }
+    let mut client = world.connect();
+    client.greet();
+    client.send(&read);
+    assert!(client.bytes(1).is_err(), "a request instead of an option");
+    for option in [option::GO, option::ABORT, option::LIST, option::STRUCTURED_REPLY, option::EXPORT_NAME] {
+        let mut client = world.client("vol", false);
+        assert_eq!(client.write(5, b"before", 0), 0);
+        client.option(option, &Client::<UnixStream>::named("vol", &[0, 0]));
+        let _ = client.stream.write_all(&[0; 64]);
+        assert!(client.bytes(1).is_err(), "option {option} instead of a request");
+    }
+    // Contexts are void when structured replies come behind them, or the export is another one.
+    let mut client = world.connect();
+    client.greet();
+    assert_eq!(client.ask(option::SET_META_CONTEXT, b"\0\0\0\x03vol\0\0\0\0").0, answer::INVALID);
+    client.agree("vol");
+    client.agree("ro");
+    assert_eq!(client.ask(option::STRUCTURED_REPLY, b"").0, answer::ACK);
+    client.go("vol").unwrap();
+    client.request(command::BLOCK_STATUS, 0, 1, 0, 512);
+    assert_eq!(client.reply().1, Refused::Invalid as u32);
+    client.request(command::READ, 0, 2, 5, 6);
+    assert_eq!(&client.reply().3[8..], b"before");
+    drop(client);
+    world.is_empty_again();
 }
 
 /// What clients begin and do not end is bounded, and gone with them.
 #[test]
 fn unfinished_writes_hold_no_more_than_the_budget() {
-    let world = World::of(Limits::of(100, 8 << 20), None);
+    let world = World::of(limits(100, 8 << 20, LONG), None);
     let clients: Vec<_> = (0..20)
         .map(|_| {
             let mut client = world.client("vol", false);
@@ -584,6 +728,54 @@ impl Noise {
     }
 }
 
+/// What a client might send that means no good: pure noise, options and requests with fields of noise, what is cut in the middle.
+pub(crate) fn anything(seed: u64, size: u64) -> Vec<u8> {
+    let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut sent = Vec::new();
+    if noise.below(8) > 0 {
+        sent.extend(if noise.below(8) > 0 { 3u32 } else { noise.next() as u32 }.to_be_bytes());
+    }
+    for _ in 0..noise.below(6) {
+        let length = noise.below(80) as usize;
+        sent.extend(b"IHAVEOPT");
+        let option = [5, 10, 9, 8, 7, 6, 3, 2, 1, 99][noise.below(10) as usize];
+        sent.extend(if noise.below(3) > 0 { option } else { 8u32 }.to_be_bytes());
+        let told = if noise.below(20) > 0 { length as u32 } else { noise.next() as u32 };
+        sent.extend(told.to_be_bytes());
+        let mut data = noise.bytes(length);
+        if noise.below(2) == 0 {
+            data = [b"\0\0\0\x03vol", &data[..]].concat();
+        }
+        data.truncate(length);
+        sent.extend(data);
+    }
+    if noise.below(3) > 0 {
+        sent.extend(b"IHAVEOPT\0\0\0\x07\0\0\0\x09\0\0\0\x03vol\0\0");
+    }
+    for _ in 0..noise.below(30) {
+        let length = [0, 1, 512, 5000, noise.next() as u32][noise.below(5) as usize];
+        let offset = [0, 511, size - 512, size, noise.next()][noise.below(5) as usize];
+        let kind = [0, 1, 3, 4, 5, 6, 7, noise.below(12) as u16][noise.below(8) as usize];
+        let flags = if noise.below(2) == 0 { 0 } else { noise.below(64) as u16 };
+        sent.extend(Request { flags, kind, cookie: noise.next(), offset, length }.bytes());
+        if kind == command::WRITE && noise.below(10) > 0 {
+            sent.extend(noise.bytes(length.min(6000) as usize));
+        }
+    }
+    if noise.below(3) == 0 {
+        let more = noise.below(300) as usize;
+        sent.extend(noise.bytes(more));
+    }
+    if noise.below(4) == 0 {
+        sent.truncate(noise.below(sent.len() as u64 + 1) as usize);
+    }
+    if noise.below(4) == 0 && !sent.is_empty() {
+        let at = noise.below(sent.len() as u64) as usize;
+        sent[at] ^= 1 << noise.below(8);
+    }
+    sent
+}
+
 /// Clients that send anything: pure noise, options and requests with fields of noise, and what is cut in the middle. The server is there
 /// afterwards, and holds nothing.
 #[test]
@@ -591,49 +783,7 @@ fn noise_is_survived() {
     let world = World::new();
     world.vol.open_gate();
     for seed in 1..400u64 {
-        let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let mut sent = Vec::new();
-        if noise.below(8) > 0 {
-            sent.extend(if noise.below(8) > 0 { 3u32 } else { noise.next() as u32 }.to_be_bytes());
-        }
-        for _ in 0..noise.below(6) {
-            let length = noise.below(80) as usize;
-            sent.extend(b"IHAVEOPT");
-            let option = [5, 10, 9, 8, 7, 6, 3, 2, 1, 99][noise.below(10) as usize];
-            sent.extend(if noise.below(3) > 0 { option } else { 8u32 }.to_be_bytes());
-            let told = if noise.below(20) > 0 { length as u32 } else { noise.next() as u32 };
-            sent.extend(told.to_be_bytes());
-            let mut data = noise.bytes(length);
-            if noise.below(2) == 0 {
-                data = Client::<UnixStream>::named("vol", &data);
-            }
-            data.truncate(length);
-            sent.extend(data);
-        }
-        if noise.below(3) > 0 {
-            sent.extend(b"IHAVEOPT\0\0\0\x07\0\0\0\x09\0\0\0\x03vol\0\0");
-        }
-        for _ in 0..noise.below(30) {
-            let length = [0, 1, 512, 5000, noise.next() as u32][noise.below(5) as usize];
-            let offset = [0, 511, SIZE - 512, SIZE, noise.next()][noise.below(5) as usize];
-            let kind = [0, 1, 3, 4, 5, 6, 7, noise.below(12) as u16][noise.below(8) as usize];
-            let flags = if noise.below(2) == 0 { 0 } else { noise.below(64) as u16 };
-            sent.extend(Request { flags, kind, cookie: noise.next(), offset, length }.bytes());
-            if kind == command::WRITE && noise.below(10) > 0 {
-                sent.extend(noise.bytes(length.min(6000) as usize));
-            }
-        }
-        if noise.below(3) == 0 {
-            let more = noise.below(300) as usize;
-            sent.extend(noise.bytes(more));
-        }
-        if noise.below(4) == 0 {
-            sent.truncate(noise.below(sent.len() as u64 + 1) as usize);
-        }
-        if noise.below(4) == 0 && !sent.is_empty() {
-            let at = noise.below(sent.len() as u64) as usize;
-            sent[at] ^= 1 << noise.below(8);
-        }
+        let sent = anything(seed, SIZE);
         let stream = UnixStream::connect(&world.socket).unwrap();
         let mut reader = stream.try_clone().unwrap();
         let reading = std::thread::spawn(move || {

@@ -11,9 +11,9 @@
 //!
 //! Invariants:
 //!
-//!   1. Bytes from the client or for it are held only by who has taken them from both budgets, the connection's and everybody's. They lie where
-//!      the disks read and write them: nothing is copied in between. What a worker keeps of that memory between two requests is what any
-//!      thread keeps (`buffer.rs`).
+//!   1. Bytes from the client or for it are held only by who has taken them from both budgets, the connection's and everybody's; of the latter
+//!      those are not taken that fit in [`OWN_MAX`], which each connection has of its own. They lie where the disks read and write them:
+//!      nothing is copied in between. What a worker keeps of that memory between two requests is what any thread keeps (`buffer.rs`).
 //!   2. Who began to send a request ends it, and who is sent a reply takes it, within [`PATIENCE`], or the connection is cut: a client that
 //!      stands still holds its part of everybody's budget no longer than that.
 //!   3. A request is carried out only if `check` has seen it: what it names lies within the export.
@@ -43,8 +43,10 @@ const WORKERS_MAX: usize = 16;
 const IDLE_MAX: usize = 4;
 /// Bytes of one connection's requests, at most: two of the largest.
 const CONNECTION_MAX: usize = 64 << 20;
+/// Bytes of one connection's requests that are not taken from everybody's: requests as disks get them are served whatever others hold.
+const OWN_MAX: usize = 1 << 20;
 /// How long the rest of a request, or a reply, may be on its way: 280 KiB/s for the largest.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Ranges in one answer about data and holes.
 const RANGES_MAX: usize = 1024;
 
@@ -143,6 +145,8 @@ pub(crate) struct Connection {
     terms: Terms,
     limits: Arc<Limits>,
     budget: Arc<Budget>,
+    /// What it need not take from everybody's.
+    own: Arc<Budget>,
     workers: Mutex<Workers>,
     /// Nothing more is read.
     ended: AtomicBool,
@@ -178,6 +182,7 @@ impl Connection {
             terms,
             limits,
             budget: Budget::new(CONNECTION_MAX),
+            own: Budget::new(OWN_MAX),
             workers: Mutex::new(Workers { all: 1, idle: 1 }),
             ended: AtomicBool::new(false),
             _place: place,
@@ -254,8 +259,9 @@ impl Connection {
     /// Takes bytes from both budgets.
     fn take(&self, bytes: usize) -> Option<(Taken, Taken)> {
         let is_in_vain = || self.ended.load(Ordering::SeqCst);
-        let own = self.budget.take(bytes, is_in_vain)?;
-        Some((own, self.limits.bytes.take(bytes, is_in_vain)?))
+        let taken = self.budget.take(bytes, is_in_vain)?;
+        let of_all = self.own.take_at_once(bytes).or_else(|| self.limits.bytes.take(bytes, is_in_vain))?;
+        Some((taken, of_all))
     }
 
     /// The next request, with a write's bytes. `None`: the client leaves in good order.
@@ -265,7 +271,7 @@ impl Connection {
         if incoming.read_exact(first, None)?.is_none() {
             return Ok(None);
         }
-        let deadline = Some(Instant::now() + PATIENCE);
+        let deadline = Some(Instant::now() + self.limits.patience.request);
         incoming.read_exact(rest, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
         let request = Request::parse(&header).ok_or(io::ErrorKind::InvalidData)?;
         if request.kind == command::DISCONNECT {
@@ -288,7 +294,7 @@ impl Connection {
             match &mut payload {
                 Some(payload) => {
                     // What waited for room was not the client's delay.
-                    let deadline = Some(Instant::now() + PATIENCE);
+                    let deadline = Some(Instant::now() + self.limits.patience.request);
                     incoming.read_exact(payload, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
                 }
                 None => {
@@ -330,7 +336,7 @@ impl Connection {
             Ok(None)
         });
         let structured = self.terms.structured;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + self.limits.patience.request;
         let with_data = |header: &[u8]| {
             let parts: Vec<&[u8]> = std::iter::once(header).chain(found.slices()).collect();
             self.stream.send(&parts, deadline)

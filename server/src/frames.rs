@@ -35,7 +35,7 @@ const GREETING: Duration = Duration::from_secs(10);
 
 /// The first message in each direction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Hello {
+pub(crate) struct Hello {
     plinth: String,
     version: u32,
     /// The program's own version, for people.
@@ -85,6 +85,12 @@ impl Frames {
         }
         frames.set_timeout(None)?;
         Ok(frames)
+    }
+
+    /// Without a greeting.
+    #[cfg(any(test, feature = "fuzz"))]
+    pub(crate) fn ungreeted(stream: UnixStream) -> Self {
+        Self { stream }
     }
 
     /// How long a message may take; `None`: for ever.

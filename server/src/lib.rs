@@ -4,6 +4,8 @@ pub mod alert;
 pub mod cli;
 pub mod engine;
 pub mod frames;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 pub mod instance;
 mod manners;
 pub mod paths;

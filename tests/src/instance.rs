@@ -244,6 +244,13 @@ impl Instance {
         rows(&self.plinth(["sql", "--json", "-c", select]).ok())
     }
 
+    /// A query's rows; `None` if it is refused, as while an engine is being replaced.
+    #[must_use]
+    pub fn try_query(&self, select: &str) -> Option<Vec<Row>> {
+        let answer = self.plinth(["sql", "--json", "-c", select]);
+        (answer.code == Some(0)).then(|| rows(&answer.out))
+    }
+
     /// A query's only value, as a number.
     ///
     /// # Panics

@@ -9,6 +9,7 @@
 //!   [`Postgres`]   a PostgreSQL cluster on a directory, run by an unprivileged user
 //!   [`Blocks`]     a file whose every 4 KiB block says what it is, so that its mirrors can be found on the disks
 //!   [`Manager`]    a service manager that keeps an instance's descriptors over its end
+//!   [`in_turns`]   what dies or fails again and again, with periods of its own, while something else goes on
 //!   [`fuse_disks`] disks made by a program of ours: what [`SlowDisk`] and the recorder are made of
 //!   [`Host`]       mounts and a boot of its own, to lose power on
 //!   [`recorder::Recorder`], [`replay::Replay`]   disks that record what they are told, and what they may hold after
@@ -36,6 +37,7 @@ mod postgres;
 pub mod recorder;
 pub mod replay;
 mod slow;
+mod turns;
 
 pub use blocks::{Blocks, bytes, header_places, noise, overwrite};
 pub use command::{Finished, Shell, shell, wait_for};
@@ -45,8 +47,9 @@ pub use image::Image;
 pub use instance::{Instance, Row};
 pub use manager::Manager;
 pub use network::Authority;
-pub use postgres::{Bench, Postgres, Running};
+pub use postgres::{Bench, Postgres, Running, Transaction};
 pub use slow::SlowDisk;
+pub use turns::{Death, in_turns};
 
 use std::path::PathBuf;
 

@@ -2,11 +2,12 @@
 
 use crate::{Finished, Shell, shell, wait_for};
 use std::{
+    collections::BTreeMap,
     fs,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 /// A cluster. Dropped, it is stopped the quick way.
@@ -24,6 +25,14 @@ pub struct Bench {
     /// The slowest transaction, in milliseconds.
     pub slowest_ms: u64,
     pub report: String,
+    pub log: Vec<Transaction>,
+}
+
+/// A line of pgbench's log.
+#[derive(Debug, Clone, Copy)]
+pub struct Transaction {
+    pub ended: SystemTime,
+    pub took: Duration,
 }
 
 /// A pgbench that runs.
@@ -231,28 +240,35 @@ impl Running {
             let rest = line[label.len()..].trim();
             rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
         };
-        let slowest = fs::read_dir(&self.home)
+        let log: Vec<Transaction> = fs::read_dir(&self.home)
             .into_iter()
             .flatten()
             .flatten()
             .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{}.", self.stamp)))
             .filter(|entry| !entry.file_name().to_string_lossy().ends_with(".report"))
             .flat_map(|entry| {
-                fs::read_to_string(entry.path()).unwrap_or_default().lines().map(slowness).collect::<Vec<_>>()
+                let text = fs::read_to_string(entry.path()).unwrap_or_default();
+                text.lines().filter_map(transaction).collect::<Vec<_>>()
             })
-            .max();
+            .collect();
+        let slowest = log.iter().map(|transaction| transaction.took).max().unwrap_or_default();
         Bench {
             transactions: after("number of transactions actually processed:").unwrap_or(0),
             failed: after("number of failed transactions:").unwrap_or(u64::MAX),
-            slowest_ms: slowest.unwrap_or(0) / 1000,
+            slowest_ms: u64::try_from(slowest.as_millis()).unwrap_or(u64::MAX),
             report,
+            log,
         }
     }
 }
 
-/// A line of pgbench's log: client, number, microseconds, ...
-fn slowness(line: &str) -> u64 {
-    line.split(' ').nth(2).and_then(|field| field.parse().ok()).unwrap_or(0)
+/// Of a line: client, number, microseconds that it took, script, seconds and microseconds of its end.
+fn transaction(line: &str) -> Option<Transaction> {
+    let mut fields = line.split(' ').map(|field| field.parse::<u64>().ok());
+    let took = fields.nth(2)??;
+    let (seconds, micros) = (fields.nth(1)??, fields.next()??);
+    let ended = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_micros(micros);
+    Some(Transaction { ended, took: Duration::from_micros(took) })
 }
 
 impl Bench {
@@ -267,6 +283,30 @@ impl Bench {
             "pgbench noticed:\n{}",
             self.report
         );
+    }
+
+    /// The longest transaction of those that were under way in some of the time between two moments.
+    #[must_use]
+    pub fn longest_between(&self, from: SystemTime, until: SystemTime) -> Duration {
+        let touches = |transaction: &&Transaction| {
+            transaction.ended >= from
+                && transaction.ended.checked_sub(transaction.took).is_some_and(|began| began <= until)
+        };
+        self.log.iter().filter(touches).map(|transaction| transaction.took).max().unwrap_or_default()
+    }
+
+    /// Prints how long transactions took at their longest: of all, and of those that met what happened between the moments of each kind.
+    pub fn tell_stalls<'a>(&self, moments: impl IntoIterator<Item = (&'a str, SystemTime, SystemTime)>) {
+        let mut kinds = BTreeMap::<_, Vec<_>>::new();
+        for (kind, from, until) in moments {
+            kinds.entry(kind).or_default().push(self.longest_between(from, until));
+        }
+        println!("{} transactions, the longest {} ms", self.transactions, self.slowest_ms);
+        for (kind, mut stalls) in kinds {
+            stalls.sort_unstable();
+            let (median, longest) = (stalls[stalls.len() / 2], stalls[stalls.len() - 1]);
+            println!("{kind}, {} times: longest transaction {longest:.0?}, in the median {median:.0?}", stalls.len());
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Processes that are killed: ours, and the database's.
 
-use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, scaled, shell, wait_for};
+use plinth_tests::{Blocks, GIB, Instance, MIB, Manager, Postgres, in_turns, scaled, shell, wait_for};
 use std::{
     collections::BTreeSet,
     fs,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 /// A fraction of a second that differs from round to round, and not from run to run.
@@ -102,6 +102,63 @@ fn everything_is_killed_under_pgbench() {
     postgres.stop_and_verify_pages();
     instance.check("DATA");
     only_active_regions_were_compared(&instance, GIB);
+}
+
+/// PostgreSQL is not killed, but what serves it: the engine every 10 s, the instance every 7 s. No transaction fails.
+#[test]
+fn pgbench_does_not_notice_the_death_of_engines_and_instances() {
+    let manager = Manager::new();
+    let mut instance = Instance::under(&manager);
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    wait_for("the mount in the store", || manager.stored().len() == 1);
+    let postgres = Postgres::new(&mount, "pg");
+    postgres.fill(scaled(2, 10));
+    let seconds = scaled(12, 300);
+    let bench = postgres.bench(8, seconds);
+    let periods = scaled([3000, 2100], [10_000, 7000]).map(Duration::from_millis);
+    let deaths = instance.die_in_turns("DATA", Duration::from_secs(seconds.into()), periods);
+    let bench = bench.finish();
+    bench.tell_stalls(deaths.iter().map(|death| (death.whose, death.at, death.replaced)));
+    bench.must_not_have_noticed();
+    for whose in ["engine", "instance"] {
+        assert!(deaths.iter().filter(|death| death.whose == whose).count() > 2, "{deaths:?}");
+    }
+    postgres.verify();
+    postgres.stop_and_verify_pages();
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
+}
+
+/// An engine takes over from another one on purpose, every few seconds. No transaction fails.
+#[test]
+fn pgbench_does_not_notice_upgrades() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    let postgres = Postgres::new(&mount, "pg");
+    postgres.fill(scaled(2, 10));
+    let seconds = scaled(8, 60);
+    let bench = postgres.bench(8, seconds);
+    let mut moments = Vec::new();
+    in_turns(Duration::from_secs((seconds - 1).into()), [2000, 3000].map(Duration::from_millis), |which| {
+        let (engine, began) = (instance.engine("DATA"), SystemTime::now());
+        if which == 0 {
+            print!("{}", instance.plinth(["upgrade", "data"]).ok());
+            assert_ne!(instance.engine("DATA"), engine);
+            moments.push(("upgrade", began, SystemTime::now()));
+        } else {
+            // What transactions take when nothing happens, to compare with.
+            moments.push(("nothing", began, began + Duration::from_millis(300)));
+            thread::sleep(Duration::from_millis(300));
+        }
+    });
+    let bench = bench.finish();
+    bench.tell_stalls(moments);
+    bench.must_not_have_noticed();
+    postgres.verify();
+    postgres.stop_and_verify_pages();
+    instance.check("DATA");
 }
 
 /// The engine alone is killed. The instance starts another, the files are back where they

@@ -1,10 +1,14 @@
 //! Files and volumes as block devices, used by clients that others have written.
 
-use plinth_tests::{Authority, Instance, MIB, noise, shell, wait_for};
+use plinth_tests::{Authority, Instance, MIB, noise, scaled, shell, wait_for};
 use std::{
     fs,
+    io::{Read, Write},
     net::TcpListener,
+    os::unix::{fs::FileExt, net::UnixStream},
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 /// What `plinth nbd` says where clients find it.
@@ -217,4 +221,141 @@ fn over_tcp_clients_have_certificates() {
     let uri = export(&instance, &["+DATA/file", "--tcp", &insecure, "--insecure"]);
     copy(&uri, instance.path("back"));
     assert!(fs::read(&source).expect("read") == fs::read(instance.path("back")).expect("read"));
+}
+
+/// A boot sector that reads sector 100,000 with the BIOS, writes it to the next one, prints its text on the serial port, and ends the machine:
+/// with 1 if all went well.
+fn boot_sector() -> [u8; 512] {
+    const CODE: [u8; 62] = [
+        0x31, 0xc0, 0x8e, 0xd8, 0x8e, 0xc0, 0x8e, 0xd0, // segments are 0
+        0xbc, 0x00, 0x7c, 0xfc, // stack below, strings upwards
+        0xbe, 0x3e, 0x7c, 0xb4, 0x42, 0xcd, 0x13, 0x72, 0x20, // read
+        0xff, 0x06, 0x46, 0x7c, // the next sector
+        0xbe, 0x3e, 0x7c, 0xb8, 0x00, 0x43, 0xcd, 0x13, 0x72, 0x12, // write
+        0xbe, 0x00, 0x7e, 0xba, 0xf8, 0x03, // from the buffer to the serial port
+        0xac, 0x84, 0xc0, 0x74, 0x03, 0xee, 0xeb, 0xf8, // byte after byte, up to a zero
+        0x30, 0xc0, 0xeb, 0x02, // 0: good
+        0xb0, 0x01, // 1: an error of the disk
+        0xba, 0xf4, 0x00, 0xee, 0xf4, 0xeb, 0xfd, // the end
+    ];
+    // One sector to 0:7e00, from sector 100,000.
+    const PACKET: [u8; 16] = [16, 0, 1, 0, 0x00, 0x7e, 0, 0, 0xa0, 0x86, 0x01, 0, 0, 0, 0, 0];
+    let mut sector = [0; 512];
+    sector[..62].copy_from_slice(&CODE);
+    sector[62..78].copy_from_slice(&PACKET);
+    sector[510..].copy_from_slice(&[0x55, 0xaa]);
+    sector
+}
+
+/// A machine boots from an export, reads and writes.
+#[test]
+fn a_guest_boots_from_an_export() {
+    const TEXT: &[u8] = b"this came from a disk group\n\0";
+    let instance = Instance::new();
+    group(&instance);
+    instance.plinth(["volcreate", "-G", "data", "-s", "64M", "vol1"]).ok();
+    let uri = export(&instance, &["vol1"]);
+    let image = random(&instance, "image", 64 << 20);
+    let file = fs::File::options().write(true).open(&image).expect("open");
+    file.write_all_at(&boot_sector(), 0).expect("write");
+    file.write_all_at(TEXT, 100_000 * 512).expect("write");
+    copy(&image, &uri);
+    let machine = shell(
+        r#"exec qemu-system-x86_64 -accel tcg -m 32 -nodefaults -display none -monitor none -serial stdio \
+               -device isa-debug-exit,iobase=0xf4,iosize=1 -drive "if=ide,format=raw,file=$1""#,
+    );
+    let said = machine.arg(&uri).finish();
+    assert!(said.code == Some(1) && said.out.as_bytes() == &TEXT[..TEXT.len() - 1], "{said}");
+    copy(&uri, instance.path("back"));
+    let back = fs::read(instance.path("back")).expect("read");
+    assert!(back[100_001 * 512..][..512] == back[100_000 * 512..][..512], "what the guest wrote is not there");
+    instance.check("DATA");
+}
+
+/// A client of ours, which does what it should not; `agree`: after it has agreed on an export.
+fn hostile(socket: &Path, agree: Option<&str>) -> Option<UnixStream> {
+    let mut client = UnixStream::connect(socket).ok()?;
+    client.set_read_timeout(Some(Duration::from_secs(30))).ok()?;
+    client.set_write_timeout(Some(Duration::from_millis(50))).ok()?;
+    let Some(name) = agree else { return Some(client) };
+    let length = |length: usize| u32::try_from(length).expect("short").to_be_bytes();
+    client.read_exact(&mut [0; 18]).ok()?;
+    let go =
+        [b"\0\0\0\x03IHAVEOPT\0\0\0\x07", &length(name.len() + 6)[..], &length(name.len()), name.as_bytes(), &[0, 0]];
+    client.write_all(&go.concat()).ok()?;
+    // Four answers: the export, its block sizes, and the end.
+    for _ in 0..3 {
+        let mut header = [0; 20];
+        client.read_exact(&mut header).ok()?;
+        let [.., a, b, c, d] = header;
+        client.read_exact(&mut vec![0; u32::from_be_bytes([a, b, c, d]) as usize]).ok()?;
+    }
+    Some(client)
+}
+
+fn request(kind: u16, offset: u64, length: u32) -> Vec<u8> {
+    let parts: [&[u8]; 5] =
+        [b"\x25\x60\x95\x13\0\0", &kind.to_be_bytes(), &[7; 8], &offset.to_be_bytes(), &length.to_be_bytes()];
+    parts.concat()
+}
+
+/// A thousand clients at one time that say nothing, talk nonsense, begin requests as large as can be, or take no replies: the engine is there
+/// afterwards, its memory is bounded, and a client that came in the middle of it all finds what it wrote.
+#[test]
+fn a_thousand_hostile_clients_harm_nobody() {
+    let instance = Instance::new();
+    group(&instance);
+    for name in ["vol1", "vol2"] {
+        instance.plinth(["volcreate", "-G", "data", "-s", "64M", name]).ok();
+    }
+    let (uri, _) = (export(&instance, &["vol1"]), export(&instance, &["vol2"]));
+    let socket = instance.dir().join("nbd.DATA.sock");
+    let engine = instance.engine("DATA").expect("an engine");
+    let memory = || -> u64 {
+        let status = fs::read_to_string(format!("/proc/{engine}/status")).expect("the engine is there");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    };
+    let before = memory();
+    let mut held = Vec::new();
+    for number in 0..1000_u32 {
+        let agreed = (number % 5 == 0).then_some("VOL2");
+        let Some(mut client) = hostile(&socket, agreed) else { continue };
+        let _ = match (number / 5 % 4, agreed.is_some()) {
+            (0 | 1, true) => client.write_all(&[request(1, 0, 32 << 20), vec![1; 5000]].concat()),
+            (2, true) => (0..50).try_for_each(|_| client.write_all(&request(0, 0, 32 << 20))),
+            (_, true) => client.write_all(&request(number as u16, u64::MAX - 5, u32::MAX)),
+            (0, false) => client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\xff\xff\xff\xff"),
+            (1, false) => client.write_all(&[0xff; 4096]),
+            (2, false) => client.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x07\0\0\0\x7f"),
+            (_, false) => Ok(()),
+        };
+        held.push(client);
+    }
+    assert!(held.len() > 900, "only {} of 1000 were let in at all", held.len());
+    let good = thread::spawn({
+        let script = "exec fio --name=good --size=48M --rw=randrw --bsrange=512-128k --verify=crc32c --verify_fatal=1 --verify_backlog=512 \
+                          --verify_state_save=0 --time_based --runtime=$2 --ioengine=nbd --iodepth=4 --uri=\"$1\"";
+        let fio = shell(script).arg(&uri).arg(scaled("6", "60"));
+        move || fio.finish()
+    });
+    // Meanwhile others come and go.
+    while !good.is_finished() {
+        let mut noise = hostile(&socket, None);
+        let _ = noise.as_mut().map(|client| client.write_all(&[0x49; 300]));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let said = good.join().expect("fio").ok();
+    assert!(said.contains("err= 0"), "{said}");
+    let grown = memory() - before;
+    println!(
+        "{} hostile clients; the engine's memory grew from {before} to {} KiB at most",
+        held.len(),
+        before + grown
+    );
+    assert!(grown < 700 << 10, "the engine took {grown} KiB more for its clients");
+    drop(held);
+    assert_eq!(instance.engine("DATA"), Some(engine), "{}", instance.alert_log());
+    copy(&uri, instance.path("back"));
+    instance.check("DATA");
 }

@@ -174,6 +174,24 @@ fn an_instance_that_came_later_keeps_the_mounts_too() {
     nothing_is_left_behind(&instance, &mount, 2);
 }
 
+/// The engine and the instance are killed again and again, each with a period of its own, for minutes. All that the programs ask for is done, and once.
+#[test]
+fn programs_do_not_notice_engines_and_instances_that_die_in_turns() {
+    let manager = Manager::new();
+    let mut instance = Instance::under(&manager);
+    let mount = group(&instance);
+    wait_for("the mount in the store", || manager.stored().len() == 1);
+    let lasts = Duration::from_secs(scaled(12, 300));
+    let periods = scaled([3000, 2100], [10_000, 7000]).map(Duration::from_millis);
+    let deaths = under_load(&mount, || instance.die_in_turns("DATA", lasts, periods));
+    for whose in ["engine", "instance"] {
+        let count = deaths.iter().filter(|death| death.whose == whose).count();
+        println!("{whose}: killed {count} times");
+        assert!(count > 2, "{deaths:?}");
+    }
+    nothing_is_left_behind(&instance, &mount, 2);
+}
+
 /// A new engine takes over on purpose.
 #[test]
 fn programs_do_not_notice_an_upgrade() {

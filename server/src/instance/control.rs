@@ -44,7 +44,7 @@ const SLICE: Duration = Duration::from_millis(50);
 const CONNECTIONS_MAX: usize = 64;
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Request {
+pub(crate) enum Request {
     /// Statements, separated by semicolons.
     Sql(String),
     Mount {
@@ -80,7 +80,7 @@ enum Request {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-enum Answer {
+pub(crate) enum Answer {
     Notice {
         warning: bool,
         text: String,

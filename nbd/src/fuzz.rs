@@ -1,0 +1,174 @@
+//! Whatever a client may send, without sockets and threads: for the fuzzer in `fuzz/`, and for a test that tries what comes to mind.
+//!
+//! The server itself is the one that clients get, handshake and transmission; its bytes come from memory, and its export looks whether
+//! what it is asked for has been checked.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::{
+    Limits, Patience,
+    export::{Export, Exports, Failure, NotOpened, Result},
+    negotiate::{Entrance, negotiate},
+    protocol::Refused,
+    stream::{Incoming, Socket, Stream},
+    transmit::Connection,
+};
+use plinth_engine::{
+    buffer::{Buffer, Slice},
+    transfer::Found,
+};
+use std::{
+    io::{self, IoSlice},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+const SIZE: u64 = 64 << 10;
+
+/// A connection on which all has been sent that ever will be, and whose replies nobody wants.
+#[derive(Debug)]
+pub struct Memory {
+    left: Mutex<std::collections::VecDeque<u8>>,
+    is_cut: AtomicBool,
+}
+
+impl Memory {
+    fn new(input: &[u8]) -> Self {
+        Self { left: Mutex::new(input.iter().copied().collect()), is_cut: AtomicBool::new(false) }
+    }
+
+    #[allow(clippy::unnecessary_wraps, clippy::unused_self)]
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        if self.is_cut.load(Ordering::SeqCst) { Ok(0) } else { io::Read::read(&mut *self.left.lock().unwrap(), into) }
+    }
+
+    pub(crate) fn write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.is_cut.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(parts.iter().map(|part| part.len()).sum())
+    }
+
+    #[allow(clippy::unnecessary_wraps)]
+    pub(crate) fn cut(&self) -> io::Result<()> {
+        self.is_cut.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+struct Checked {
+    read_only: bool,
+}
+
+impl Checked {
+    fn change(&self, offset: u64, length: u64) -> Result<()> {
+        assert!(!self.read_only, "a change of what is read-only");
+        Self::look(offset, length)
+    }
+
+    fn look(offset: u64, length: u64) -> Result<()> {
+        let end = offset.checked_add(length).expect("offset and length were checked");
+        assert!(end <= SIZE && length > 0, "{length} bytes at {offset} of {SIZE}");
+        // Some fail, to be answered in another way.
+        if offset % 7 == 3 { Err(Failure::new(Refused::Io, "as if a disk had failed")) } else { Ok(()) }
+    }
+}
+
+impl Export for Checked {
+    fn name(&self) -> String {
+        if self.read_only { "ro" } else { "vol" }.to_owned()
+    }
+    fn size(&self) -> u64 {
+        SIZE
+    }
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+    fn description(&self) -> String {
+        "checked".to_owned()
+    }
+    fn read(&self, offset: u64, length: usize) -> Result<Found> {
+        Self::look(offset, length as u64)?;
+        let mut found = Found::default();
+        found.push(Buffer::copy_of(&vec![1; length]).share());
+        Ok(found)
+    }
+    fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
+        self.change(offset, bytes.len() as u64)
+    }
+    fn flush(&self) -> Result<()> {
+        Ok(())
+    }
+    fn trim(&self, offset: u64, length: u64) -> Result<()> {
+        self.change(offset, length)
+    }
+    fn zero(&self, offset: u64, length: u64, _: bool) -> Result<()> {
+        self.change(offset, length)
+    }
+    fn status(&self, offset: u64, length: u64, most: usize) -> Result<Vec<(u64, bool)>> {
+        Self::look(offset, length)?;
+        let first = length.div_ceil(2);
+        let ranges = [(first, true), (length - first, false)];
+        Ok(ranges.into_iter().filter(|(length, _)| *length > 0).take(most).collect())
+    }
+}
+
+/// The exports `vol` and `ro`.
+struct Shelf;
+
+impl Exports for Shelf {
+    fn list(&self) -> Vec<String> {
+        vec!["ro".to_owned(), "vol".to_owned()]
+    }
+    fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
+        match name {
+            "vol" | "ro" => Ok(Arc::new(Checked { read_only: name == "ro" })),
+            _ if name.starts_with('b') => Err(NotOpened::Refused(format!("{name} is broken"))),
+            _ => Err(NotOpened::Unknown),
+        }
+    }
+}
+
+/// Serves a client that sends these bytes and leaves. Returns whether it came to an agreement.
+///
+/// # Panics
+/// If the server makes a mistake.
+#[must_use]
+pub fn serve(input: &[u8]) -> bool {
+    let patience = Duration::from_secs(600);
+    // Without workers beyond the first, so that there are no threads.
+    let limits = Limits::of(1, 0, 64 << 20, Patience { handshake: patience, request: patience });
+    let stream = Stream::new(Socket::Memory(Memory::new(input))).unwrap();
+    let mut incoming = Incoming::new(&stream);
+    let door = Entrance { tls: None, closed: None, patience };
+    let agreed = negotiate(&mut incoming, &stream, &Shelf, &door).ok().flatten();
+    let has_agreed = agreed.is_some();
+    if let Some(agreed) = agreed {
+        Connection::serve(stream, incoming, agreed, Arc::clone(&limits), Box::new(()));
+    }
+    assert_eq!(limits.bytes.used(), 0, "bytes are held for a client that has left");
+    has_agreed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::anything;
+
+    /// Many more than can be tried over sockets.
+    #[test]
+    fn whatever_comes_is_served_or_refused() {
+        let is_long = std::env::var_os("PLINTH_LONG").is_some_and(|value| value == "1");
+        let count = if is_long { 2_000_000 } else { 20_000 };
+        let agreed = (1..count).filter(|seed| serve(&anything(*seed, SIZE))).count();
+        // Most get as far as requests: otherwise this would try the handshake alone.
+        assert!(agreed > count as usize / 4, "{agreed} of {count}");
+    }
+}
