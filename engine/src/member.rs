@@ -120,6 +120,14 @@ pub enum Settled {
     Overdue,
 }
 
+/// Those that have ended are looked through for those that have not; beyond so many they are cleared away.
+const ENDED_MAX: usize = 256;
+
+/// The tick in which the first of those began that have not ended.
+fn oldest_of(in_flight: &VecDeque<(u64, Expiry)>) -> Option<u64> {
+    in_flight.iter().find(|(_, expiry)| !expiry.is_over()).map(|(began, _)| *began)
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -497,8 +505,11 @@ impl Member {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         let late = {
             let mut in_flight = lock(&self.in_flight);
-            in_flight.retain(|(_, expiry)| !expiry.is_over());
-            in_flight.front().is_some_and(|(began, _)| now.saturating_sub(*began) > deadline)
+            // A few that have ended are left to those who begin others, whose memory it is.
+            if in_flight.len() > ENDED_MAX {
+                in_flight.retain(|(_, expiry)| !expiry.is_over());
+            }
+            oldest_of(&in_flight).is_some_and(|began| now.saturating_sub(began) > deadline)
         };
         if late {
             self.expire_all();
@@ -516,7 +527,7 @@ impl Member {
 
     /// Ticks since the oldest I/O in flight began; `None` if there is none.
     fn oldest(&self) -> Option<u64> {
-        let (began, _) = lock(&self.in_flight).front()?.clone();
+        let began = oldest_of(&lock(&self.in_flight))?;
         Some(self.ticks.load(Ordering::Relaxed).saturating_sub(began))
     }
 
