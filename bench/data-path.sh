@@ -65,7 +65,7 @@ stop_all() {
     trap - EXIT INT TERM
     set +e
     cd /
-    [ -n "$counter" ] && kill "$counter"
+    [ -n "$counter" ] && kill -INT "$counter"
     [ -n "$load" ] && kill "$load" && wait "$load"
     # What is led by lines ends with them.
     for descriptor in "${to[@]}" "${come[@]}"; do exec {descriptor}>&-; done
@@ -287,7 +287,7 @@ done
 count_from() { perf stat -x , -e raw_syscalls:sys_enter -p "$1" -o "$W/out/perf" >/dev/null 2>&1 & counter=$!; sleep 1; }
 # counted SUBJECT IOS
 counted() {
-    kill "$counter"; wait "$counter" || true; counter=''
+    kill -INT "$counter"; wait "$counter" || true; counter=''
     line "syscalls:$case" "$1" 1 "$(awk -F , -v ios="$2" '/sys_enter/ { printf "%.3f", $1 / ios }' "$W/out/perf")" - -
 }
 uncounted=''
