@@ -22,6 +22,7 @@
 set -euo pipefail
 from=$PWD
 cd "$(dirname "$(realpath "$0")")/.."
+repo=$PWD
 . scripts/common.sh
 seconds=2 rounds=3 size=512 base=tmpfs picture='' databases=''
 cases=randread:8192:1,randread:8192:32,randwrite:8192:1,randwrite:8192:32,read:1048576:4,write:1048576:4,sync:2048:1,sync:5120:1,randread:8192:1:8
@@ -58,12 +59,13 @@ images=$W/tmpfs
 loops=() mounts=()
 # What runs: servers by name, descriptors to and from those that are led by lines, and the load.
 declare -A server=() to=() come=()
-load=''
+load='' counter=''
 # Everything but what was measured goes.
 stop_all() {
     trap - EXIT INT TERM
     set +e
     cd /
+    [ -n "$counter" ] && kill -INT "$counter"
     [ -n "$load" ] && kill "$load" && wait "$load"
     # What is led by lines ends with them.
     for descriptor in "${to[@]}" "${come[@]}"; do exec {descriptor}>&-; done
@@ -281,29 +283,28 @@ for case in "${cases[@]}"; do
     done
 done
 
-# calls PID OUT: system calls a second, of a process that is busy; for half of a case's time.
-calls() { perf stat -x , -e raw_syscalls:sys_enter -p "$1" -o "$W/out/perf" -- sleep "$half" >/dev/null 2>&1 && awk -F , -v s="$half" '/sys_enter/ && $1 ~ /^[0-9]+$/ { printf "%.1f", $1 / s }' "$W/out/perf"; }
+# Of the whole load, from before it begins until it has ended, threads that it starts included.
+count_from() { perf stat -x , -e raw_syscalls:sys_enter -p "$1" -o "$W/out/perf" >/dev/null 2>&1 & counter=$!; sleep 1; }
+# counted SUBJECT IOS
+counted() {
+    kill -INT "$counter"; wait "$counter" || true; counter=''
+    line "syscalls:$case" "$1" 1 "$(awk -F , -v ios="$2" '/sys_enter/ { printf "%.3f", $1 / ios }' "$W/out/perf")" - -
+}
 uncounted=''
-case=randread:8192:32 half=$(awk -v s="$seconds" 'BEGIN { print s / 2 }')
+case=randread:8192:32
 say "System calls, $case"
 if has perf && perf stat -x , -e raw_syscalls:sys_enter -- true 2>&1 | grep -q '^[0-9]'; then
     for subject in nbdkit qemu-nbd external-nbd normal-nbd; do
-        # The load is longer at both ends than what is counted.
-        { sleep 1; calls "$(pid_of "$subject")" >"$W/out/calls"; } &
-        counter=$!
-        fio_case "$subject" "$case" $((seconds + 2)) 0
-        wait "$counter" || true
-        read -r rate _ <<<"$(figures 8192 32 1 0)"
-        [ -s "$W/out/calls" ] && line "syscalls:$case" "$subject" 1 "$(awk -v a="$(cat "$W/out/calls")" -v b="$rate" 'BEGIN { printf "%.3f", a / b }')" - -
+        count_from "$(pid_of "$subject")"
+        fio_case "$subject" "$case" "$seconds" 0
+        counted "$subject" "$(awk -F ';' '{ print $6 * 1024 / 8192 }' "$W/out/fio")"
     done
     for name in one two; do
         own=external; [ "$name" = two ] && own=normal
-        echo "$case" >&"${to[$name]}"
-        # The engine's turn begins with the line that ends the raw device's.
-        read -r _ <&"${come[$name]}"; sleep "$(awk -v s="$seconds" 'BEGIN { print s / 8 }')"
-        each=$(calls "${server[library-$name]}") || each=''
-        read -r _ rate _ <&"${come[$name]}"
-        [ -n "$each" ] && line "syscalls:$case" "$own" 1 "$(awk -v a="$each" -v b="$rate" 'BEGIN { printf "%.3f", a / b }')" - -
+        count_from "${server[library-$name]}"
+        echo "engine $case" >&"${to[$name]}"
+        read -r _ rate _ <&"${come[$name]}" || fail "plinth-io: $(cat "$W/out/$name")"
+        counted "$own" "$(awk -v rate="$rate" -v s="$seconds" 'BEGIN { print rate * s }')"
     done
 else
     uncounted="System calls were not counted: there is no perf here that may count them."
@@ -313,12 +314,12 @@ fi
 peers="qemu-storage-daemon $(qemu-storage-daemon --version | sed -n '1s/.*version \([^ ]*\).*/\1/p'), nbdkit $(nbdkit --version | cut -d' ' -f2), $(fio --version)"
 where="files on $(stat -f -c %T "$images")"; [ "$base" = tmpfs ] && where="tmpfs"
 stop_all
-trap_all
+set -e; cd "$repo"; trap_all
 if [ -n "$databases" ]; then
     say "Databases"
     bench/pgbench.sh -t $((seconds * 4)) -r "$rounds" -o "$W/lines.pgbench" >"$W/out/pgbench" 3>&- &
     load=$!
-    wait "$load" || fail "bench/pgbench.sh failed"
+    wait "$load" || fail "bench/pgbench.sh failed; what was measured before it: $(echo; "$BIN/plinth-table" <"$lines")"
     load=''
     cat "$W/lines.pgbench" >>"$lines"
 fi

@@ -1,7 +1,7 @@
 #!/bin/bash
 # pgbench on ext4, on btrfs raid1 and on a Plinth group, in one run on equal loop devices over tmpfs.
 #
-#   bench/pgbench.sh [-t SECONDS=10] [-r ROUNDS=3] [-s SCALE=20] [-c CLIENTS=8] [-b SHARED_BUFFERS=128MB] [-d DEVICE=3G]
+#   bench/pgbench.sh [-t SECONDS=10] [-r ROUNDS=3] [-s SCALE=20] [-c CLIENTS=8] [-b SHARED_BUFFERS=128MB] [-d DEVICE=3G] [-o FILE]
 #
 # ext4 has one device, btrfs raid1 and Plinth NORMAL have two, so ext4 writes everything once and the others write it
 # twice. All devices are made alike, of the same size and with direct I/O to their file. First come the rounds of
@@ -12,20 +12,22 @@
 # fdatasync), with page checksums and without autovacuum, which would run at another moment on each system. `-b 32MB`
 # makes TPC-B harder on a file system: most transactions then evict a dirty page.
 #
-# The table goes to standard output as Markdown, everything else to standard error.
+# The table goes to standard output as Markdown, everything else to standard error. With -o the rounds go to FILE as well, as
+# lines for plinth-table.
 set -euo pipefail
+from=$PWD
 cd "$(dirname "$(realpath "$0")")/.."
 . scripts/common.sh
-seconds=10 rounds=3 scale=20 clients=8 buffers=128MB size=3G
+seconds=10 rounds=3 scale=20 clients=8 buffers=128MB size=3G lines=/dev/null
 usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; }
-while getopts t:r:s:c:b:d:h option; do
+while getopts t:r:s:c:b:d:o:h option; do
     case $option in
         t) seconds=$OPTARG ;; r) rounds=$OPTARG ;; s) scale=$OPTARG ;; c) clients=$OPTARG ;;
-        b) buffers=$OPTARG ;; d) size=$OPTARG ;; h) usage; exit ;; *) usage >&2; exit 2 ;;
+        b) buffers=$OPTARG ;; d) size=$OPTARG ;; o) lines=$(cd "$from" && realpath -m -- "$OPTARG") ;; h) usage; exit ;; *) usage >&2; exit 2 ;;
     esac
 done
 shift $((OPTIND - 1)); [ $# = 0 ] || { usage >&2; exit 2; }
-become_root "$0" -t "$seconds" -r "$rounds" -s "$scale" -c "$clients" -b "$buffers" -d "$size"
+become_root "$0" -t "$seconds" -r "$rounds" -s "$scale" -c "$clients" -b "$buffers" -d "$size" -o "$lines"
 PATH=$PATH:/usr/sbin:/sbin
 exec 3>&1 1>&2
 
@@ -99,6 +101,7 @@ for load in select tpcb; do
             as_db psql -qc 'CHECKPOINT'
             as_db pgbench -n "${flag[@]}" -c "$clients" -j 2 -T "$seconds" >"$W/out/log" 2>&1 || { cat "$W/out/log"; fail "pgbench failed on $system"; }
             sed -n 's/^tps = \([0-9.]*\).*/\1/p' "$W/out/log" >>"$W/out/$system.$load"
+            printf '%s\t%s\t%s\t%s\t-\t-\n' "$load" "$system" "$round" "$(tail -1 "$W/out/$system.$load")" >>"$lines"
             note "$load, round $round, $system: $(tail -1 "$W/out/$system.$load") tps"
             stop "$system"
         done

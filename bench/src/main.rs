@@ -14,7 +14,7 @@
 //!
 //! Rounds alternate. The table gives the medians of I/Os per second and of the processor time of this process for each I/O.
 //! With `-c -` somebody else leads: each line of standard input is a case, run for a round when it comes, and answered with
-//! two lines, `raw RATE CPU LATENCY` and `engine RATE CPU LATENCY`, each when it has ended.
+//! two lines, `raw RATE CPU LATENCY` and `engine RATE CPU LATENCY`, each when it has ended. `engine CASE` is the engine alone.
 
 mod engine;
 mod load;
@@ -94,9 +94,13 @@ fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Resul
     // Who leads begins when both are filled.
     println!("ready");
     for (seed, line) in io::stdin().lines().enumerate() {
-        let case = Case::parse(&line.map_err(|error| error.to_string())?)?;
+        let line = line.map_err(|error| error.to_string())?;
+        let alone = line.strip_prefix("engine ");
+        let case = Case::parse(alone.unwrap_or(&line))?;
         let tell = |name: &str, Outcome { rate, cpu, wait }| println!("{name} {rate:.1} {cpu:.2} {wait:.2}");
-        tell("raw", raw.run(&case, options.time, seed as u64).map_err(|error| error.to_string())?);
+        if alone.is_none() {
+            tell("raw", raw.run(&case, options.time, seed as u64).map_err(|error| error.to_string())?);
+        }
         tell("engine", engine.run(&case, options.time, seed as u64)?);
     }
     Ok(())
