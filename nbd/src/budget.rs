@@ -50,6 +50,12 @@ impl Budget {
         Some(Taken { budget: Arc::clone(self), bytes })
     }
 
+    /// Whether so many are free.
+    pub fn has(&self, bytes: usize) -> bool {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.checked_add(bytes).is_some_and(|more| more <= self.max)
+    }
+
     #[cfg(any(test, feature = "fuzz"))]
     pub fn used(&self) -> usize {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner)

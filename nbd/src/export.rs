@@ -8,6 +8,7 @@
 //! grows again with a write there; a volume cannot be made longer by a write, and says that there is no space.
 
 use crate::protocol::Refused;
+use futures::future::join_all;
 use plinth_engine::{
     api::{Allocate, Kind, Node},
     buffer::Slice,
@@ -61,6 +62,13 @@ pub trait Exports: Send + Sync {
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened>;
 }
 
+/// A request that is carried out together with others.
+#[derive(Debug)]
+pub enum Small {
+    Read { offset: u64, length: usize },
+    Write { offset: u64, bytes: Slice },
+}
+
 /// A block device. Offsets and lengths are within its size: who calls has checked that. Calls come from many threads at a time.
 pub trait Export: Send + Sync {
     fn name(&self) -> String;
@@ -80,6 +88,15 @@ pub trait Export: Send + Sync {
     /// # Errors
     /// If it cannot be written.
     fn write(&self, offset: u64, bytes: Slice) -> Result<()>;
+
+    /// Several at the same time; of each what came of it, in their order.
+    fn together(&self, requests: Vec<Small>) -> Vec<Result<Found>> {
+        let one = |request| match request {
+            Small::Read { offset, length } => self.read(offset, length),
+            Small::Write { offset, bytes } => self.write(offset, bytes).map(|()| Found::default()),
+        };
+        requests.into_iter().map(one).collect()
+    }
 
     /// Makes durable whatever was acknowledged before, to whomever.
     ///
@@ -266,6 +283,13 @@ impl Device {
         &self.held.session
     }
 
+    /// Behind the end of a file that was made shorter there are zeros.
+    async fn find(&self, offset: u64, length: usize) -> std::result::Result<Found, FileError> {
+        let mut found = self.session().find(self.held.node, offset, length).await?;
+        found.push_zeros(length.saturating_sub(found.len()));
+        Ok(found)
+    }
+
     fn allocate(&self, mut offset: u64, length: u64, mode: Allocate) -> Result<()> {
         let end = offset.saturating_add(length);
         while offset < end {
@@ -296,9 +320,22 @@ impl Export for Device {
     }
 
     fn read(&self, offset: u64, length: usize) -> Result<Found> {
-        let mut found = self.run(self.session().find(self.held.node, offset, length))?;
-        found.push_zeros(length.saturating_sub(found.len()));
-        Ok(found)
+        self.run(self.find(offset, length))
+    }
+
+    fn together(&self, requests: Vec<Small>) -> Vec<Result<Found>> {
+        let all = requests.into_iter().map(|request| async {
+            let done = match request {
+                Small::Read { offset, length } => self.find(offset, length).await,
+                Small::Write { offset, bytes } => {
+                    let written = self.session().write_from(self.held.node, offset, Source::Shared(bytes), false);
+                    written.await.map(|()| Found::default())
+                }
+            };
+            done.map_err(|error| failure(&error))
+        });
+        let all = join_all(all);
+        run(&self.held.block_on, async { Ok(all.await) }).unwrap_or_default()
     }
 
     fn write(&self, offset: u64, bytes: Slice) -> Result<()> {

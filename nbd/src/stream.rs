@@ -225,6 +225,12 @@ impl Incoming {
         Ok(Some(()))
     }
 
+    /// What was read ahead, and is not used yet. With TLS that is known to nobody but TLS.
+    pub fn ahead(&self) -> &[u8] {
+        let there = if self.stream.is_encrypted() { None } else { self.buffer.get(self.ahead.clone()) };
+        there.unwrap_or_default()
+    }
+
     /// Reads and forgets.
     pub fn skip(&mut self, mut length: u64, deadline: Option<Instant>) -> io::Result<()> {
         let mut waste = [0; 16 << 10];

@@ -21,7 +21,7 @@
 use crate::{
     Limits,
     budget::{Budget, Taken},
-    export::{Export, Failure},
+    export::{Export, Failure, Small},
     negotiate::{Agreed, PAYLOAD_MAX},
     protocol::{REQUEST_HEADER, Refused, Request, command, data_chunk, error_chunk, flag, simple_reply, status_chunk},
     stream::{Incoming, Stream},
@@ -45,6 +45,10 @@ const IDLE_MAX: usize = 4;
 const CONNECTION_MAX: usize = 64 << 20;
 /// Bytes of one connection's requests that are not taken from everybody's: requests as disks get them are served whatever others hold.
 const OWN_MAX: usize = 1 << 20;
+/// Small requests that are carried out together, at most: half of a queue that a client keeps full is left to the other workers.
+const TOGETHER_MAX: usize = 8;
+/// Bytes of a small request.
+const SMALL_MAX: u32 = 64 << 10;
 /// How long the rest of a request, or a reply, may be on its way: 280 KiB/s for the largest.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Ranges in one answer about data and holes.
@@ -119,6 +123,13 @@ fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
     }
     // Empty reads have an answer of their own.
     Ok(if request.length == 0 && task != Task::Read { Task::Nothing } else { task })
+}
+
+/// Whether a request is carried out together with others, where it came with them.
+fn is_small(request: &Request) -> bool {
+    matches!(request.kind, command::READ | command::WRITE)
+        && request.flags & flag::FUA == 0
+        && (1..=SMALL_MAX).contains(&request.length)
 }
 
 /// A request on its way, with what it needs.
@@ -197,16 +208,23 @@ impl Connection {
                 if self.ended.load(Ordering::SeqCst) {
                     break;
                 }
-                let received = self.receive(&mut incoming);
+                let received = self.receive_some(&mut incoming);
                 if !matches!(received, Ok(Some(_))) {
                     self.ended.store(true, Ordering::SeqCst);
                 }
                 received
             };
             match received {
-                Ok(Some(job)) => {
+                Ok(Some(mut jobs)) => {
                     self.took_one();
-                    if self.carry_out(job).is_err() {
+                    let done = match jobs.pop() {
+                        Some(only) if jobs.is_empty() => self.carry_out(only),
+                        last => {
+                            jobs.extend(last);
+                            self.carry_out_together(jobs)
+                        }
+                    };
+                    if done.is_err() {
                         // Nobody takes replies any more: whoever reads or writes hears of it.
                         self.ended.store(true, Ordering::SeqCst);
                         self.stream.cut();
@@ -264,6 +282,32 @@ impl Connection {
         Some((taken, of_all))
     }
 
+    /// The next request, and those small ones that came with it: they are carried out together. `None`: the client leaves in good order.
+    fn receive_some(&self, incoming: &mut Incoming) -> io::Result<Option<Vec<Job>>> {
+        let Some(first) = self.receive(incoming)? else { return Ok(None) };
+        let mut jobs = vec![first];
+        while jobs.len() < TOGETHER_MAX
+            && jobs.last().is_some_and(|job| is_small(&job.request) && job.task.is_ok())
+            && self.has_small(incoming.ahead())
+        {
+            // All of it is here, and there is room for it: nothing is waited for.
+            let Some(next) = self.receive(incoming)? else { break };
+            jobs.push(next);
+        }
+        Ok(Some(jobs))
+    }
+
+    /// Whether these bytes begin with a small request that is in order, all of it, and there is room for it.
+    fn has_small(&self, ahead: &[u8]) -> bool {
+        let request = ahead.first_chunk::<REQUEST_HEADER>().and_then(Request::parse);
+        let Some(request) = request.filter(|request| is_small(request) && check(request, self.terms).is_ok()) else {
+            return false;
+        };
+        let length = usize::try_from(request.length).unwrap_or(usize::MAX);
+        let payload = if request.kind == command::WRITE { length } else { 0 };
+        ahead.len() - REQUEST_HEADER >= payload && self.budget.has(length) && self.own.has(length)
+    }
+
     /// The next request, with a write's bytes. `None`: the client leaves in good order.
     fn receive(&self, incoming: &mut Incoming) -> io::Result<Option<Job>> {
         let mut header = [0; REQUEST_HEADER];
@@ -308,6 +352,45 @@ impl Connection {
         Ok(Some(Job { request, task, payload, _taken: taken }))
     }
 
+    /// Carries several small requests out at the same time, and answers them all.
+    fn carry_out_together(&self, jobs: Vec<Job>) -> io::Result<()> {
+        let mut requests = Vec::with_capacity(jobs.len());
+        let mut asked = Vec::with_capacity(jobs.len());
+        for Job { request, payload, _taken, .. } in jobs {
+            let offset = request.offset;
+            requests.push(match payload {
+                Some(payload) => Small::Write { offset, bytes: payload.share() },
+                None => Small::Read { offset, length: usize::try_from(request.length).unwrap_or(0) },
+            });
+            asked.push((request, _taken));
+        }
+        let done = self.export.together(requests);
+        let replies: Vec<(Vec<u8>, Found)> = asked
+            .iter()
+            .zip(done)
+            .map(|((request, _), done)| match done {
+                Ok(found) if request.kind == command::READ && self.terms.structured => {
+                    (data_chunk(request.cookie, request.offset, found.len()), found)
+                }
+                Ok(found) => (simple_reply(request.cookie, 0), found),
+                Err(failure) => (self.refusal(request.cookie, &failure), Found::default()),
+            })
+            .collect();
+        let parts: Vec<&[u8]> = replies
+            .iter()
+            .flat_map(|(header, found)| std::iter::once(&header[..]).chain(found.slices()))
+            .collect();
+        self.stream.send(&parts, Instant::now() + self.limits.patience.request)
+    }
+
+    fn refusal(&self, cookie: u64, failure: &Failure) -> Vec<u8> {
+        if self.terms.structured {
+            error_chunk(cookie, failure.error, &failure.text)
+        } else {
+            simple_reply(cookie, failure.error as u32)
+        }
+    }
+
     /// Carries a request out and answers it.
     fn carry_out(&self, job: Job) -> io::Result<()> {
         let Job { request, task, payload, _taken } = job;
@@ -349,10 +432,7 @@ impl Connection {
             Ok(None) if kind == command::READ && structured => with_data(&data_chunk(cookie, offset, found.len())),
             Ok(None) if kind == command::READ => with_data(&simple_reply(cookie, 0)),
             Ok(None) => self.stream.send(&[&simple_reply(cookie, 0)], deadline),
-            Err(failure) if structured => {
-                self.stream.send(&[&error_chunk(cookie, failure.error, &failure.text)], deadline)
-            }
-            Err(failure) => self.stream.send(&[&simple_reply(cookie, failure.error as u32)], deadline),
+            Err(failure) => self.stream.send(&[&self.refusal(cookie, &failure)], deadline),
         }
     }
 }
