@@ -627,14 +627,13 @@ fn who_holds_everybodys_bytes_holds_nobody_up() {
                 client.request(command::WRITE, 0, 1, 0, 4 << 20);
                 client.send(&[9; 1000]);
             } else {
-                client.request(command::READ, 0, 1, 0, 3 << 20);
-                client.request(command::READ, 0, 2, 0, 3 << 20);
+                client.request(command::READ, 0, 1, 0, 4 << 20);
             }
             client
         })
         .collect();
     let began = Instant::now();
-    while world.limits.bytes.used() < 6 << 20 {
+    while world.limits.bytes.used() < 8 << 20 {
         assert!(began.elapsed() < LONG, "nobody holds anything");
         std::thread::sleep(Duration::from_millis(5));
     }

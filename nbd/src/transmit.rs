@@ -278,8 +278,18 @@ impl Connection {
     fn take(&self, bytes: usize) -> Option<(Taken, Taken)> {
         let is_in_vain = || self.ended.load(Ordering::SeqCst);
         let taken = self.budget.take(bytes, is_in_vain)?;
-        let of_all = self.own.take_at_once(bytes).or_else(|| self.limits.bytes.take(bytes, is_in_vain))?;
-        Some((taken, of_all))
+        loop {
+            if let Some(own) = self.own.take_at_once(bytes) {
+                return Some((taken, own));
+            }
+            let is_free = || self.own.take_at_once(bytes).is_some();
+            if let Some(of_all) = self.limits.bytes.take(bytes, || is_in_vain() || is_free()) {
+                return Some((taken, of_all));
+            }
+            if is_in_vain() {
+                return None;
+            }
+        }
     }
 
     /// The next request, and those small ones that came with it: they are carried out together. `None`: the client leaves in good order.

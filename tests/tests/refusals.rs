@@ -378,6 +378,98 @@ fn a_client_that_talks_nonsense_disturbs_nobody() {
     assert!(!instance.read("serve.log").contains("panicked"), "{}", instance.read("serve.log"));
 }
 
+/// A message on a socket between our own processes.
+fn say(client: &mut UnixStream, head: &serde_json::Value, body: &[u8]) {
+    let head = head.to_string();
+    let lengths = [head.len(), body.len()].map(|length| u32::try_from(length).expect("short").to_le_bytes());
+    client
+        .write_all(&[&lengths.concat(), head.as_bytes(), body].concat())
+        .unwrap_or_else(|error| panic!("{head}: {error}"));
+}
+
+/// The head of the answer; `None` if the other side has ended the connection.
+fn hear(client: &mut UnixStream) -> Option<serde_json::Value> {
+    let mut lengths = [0; 8];
+    client.read_exact(&mut lengths).ok()?;
+    let [a, b, c, d, e, f, g, h] = lengths;
+    let mut head = vec![0; u32::from_le_bytes([a, b, c, d]) as usize];
+    client.read_exact(&mut head).ok()?;
+    client.read_exact(&mut vec![0; u32::from_le_bytes([e, f, g, h]) as usize]).ok()?;
+    Some(serde_json::from_slice(&head).expect("JSON"))
+}
+
+/// Messages on an engine's socket that are right but for numbers, of which each is tried as large and as small as it can be, and beyond: each
+/// is answered, or ends its connection, and the engine goes on.
+#[test]
+fn an_engine_survives_any_numbers() {
+    let instance = group();
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("file"), 1, 500);
+    let node = fs::metadata(mount.join("file")).map(|file| std::os::unix::fs::MetadataExt::ino(&file)).expect("a file");
+    let engine = instance.engine("DATA");
+    let numbers = [
+        "0",
+        "1",
+        "4095",
+        "2147483648",
+        "4294967295",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551615",
+        "-1",
+        "1.5",
+    ];
+    let requests = [
+        (r#"{"Read":{"node":@,"offset":#,"length":4096}}"#, &[][..]),
+        (r#"{"Read":{"node":@,"offset":4096,"length":#}}"#, &[]),
+        (r#"{"Read":{"node":#,"offset":0,"length":4096}}"#, &[]),
+        (r#"{"Write":{"node":#,"offset":0}}"#, &[7; 100]),
+        (r#"{"Sync":{"node":#}}"#, &[]),
+        (r#"{"List":{"path":"/","after":#}}"#, &[]),
+        (r#"{"Make":{"path":"/made","mode":#,"uid":0,"gid":0}}"#, &[]),
+        (r#"{"Make":{"path":"/made","mode":384,"uid":#,"gid":#}}"#, &[]),
+        (r#"{"MakeDirectory":{"path":"/directory","mode":#,"uid":#,"gid":#}}"#, &[]),
+        (r#"{"Rebalance":{"power":#,"phases":null}}"#, &[]),
+        (r#"{"Online":{"which":"All","power":#}}"#, &[]),
+        (r#"{"Offline":{"which":{"Disks":["nosuch"]},"drop_after":#}}"#, &[]),
+        (r##"{"Volume":{"Add":{"name":"V#","size":#,"mirrors":null,"stripe_width":131072,"stripe_columns":8}}}"##, &[]),
+        (
+            r##"{"Volume":{"Add":{"name":"W#","size":16777216,"mirrors":#,"stripe_width":131072,"stripe_columns":8}}}"##,
+            &[],
+        ),
+        (
+            r##"{"Volume":{"Add":{"name":"X#","size":16777216,"mirrors":null,"stripe_width":#,"stripe_columns":#}}}"##,
+            &[],
+        ),
+        (r#"{"Volume":{"Resize":{"name":"V1","size":#}}}"#, &[]),
+        (r##"{"SetAttribute":{"name":"disk_repair_time","value":"#"}}"##, &[]),
+        (r#"{"GiveUp":#}"#, &[]),
+        (r#"{"Serve":{"mount_point":"/nosuch","connection":#,"how":"New"}}"#, &[]),
+    ];
+    let (mut answered, mut ended) = (0, 0);
+    for (request, body) in requests {
+        for number in numbers {
+            let request = request.replace('@', &node.to_string()).replace('#', number);
+            let Ok(request) = serde_json::from_str(&request) else { panic!("{request}") };
+            let mut client = UnixStream::connect(instance.dir().join("engine.DATA.sock")).expect("the engine listens");
+            client.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+            let greeting = hear(&mut client).expect("a greeting");
+            say(&mut client, &greeting, &[]);
+            say(&mut client, &request, body);
+            match hear(&mut client) {
+                Some(_) => answered += 1,
+                None => ended += 1,
+            }
+            assert_eq!(instance.engine("DATA"), engine, "after {request}:\n{}", instance.alert_log());
+        }
+    }
+    println!("{answered} answered, {ended} ended");
+    assert!(answered > 100, "{answered} answered, {ended} ended");
+    blocks.must_read_right();
+    instance.wait_until_whole("DATA");
+    instance.check("DATA");
+}
+
 /// Clients that are connected and do nothing, as connection pools hold them, keep nobody out.
 #[test]
 fn hundreds_of_idle_clients_disturb_nobody() {
