@@ -8,7 +8,7 @@
 //! grows again with a write there; a volume cannot be made longer by a write, and says that there is no space.
 
 use crate::protocol::Refused;
-use futures::future::join_all;
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
 use plinth_engine::{
     api::{Allocate, Kind, Node},
     buffer::Slice,
@@ -69,6 +69,9 @@ pub enum Small {
     Write { offset: u64, bytes: Slice },
 }
 
+/// What came of one of several requests: its place among them, and what was found if it was a read.
+pub type Ended = (usize, Result<Found>);
+
 /// A block device. Offsets and lengths are within its size: who calls has checked that. Calls come from many threads at a time.
 pub trait Export: Send + Sync {
     fn name(&self) -> String;
@@ -89,13 +92,19 @@ pub trait Export: Send + Sync {
     /// If it cannot be written.
     fn write(&self, offset: u64, bytes: Slice) -> Result<()>;
 
-    /// Several at the same time; of each what came of it, in their order.
-    fn together(&self, requests: Vec<Small>) -> Vec<Result<Found>> {
+    /// Whether several requests can be under way on one thread, none of which waits for another.
+    fn takes_several(&self) -> bool {
+        false
+    }
+
+    /// Carries several out at the same time. Those that have ended are told to `ended`, with their places; each is told once. Only where
+    /// [`Self::takes_several`] says so.
+    fn together(&self, requests: Vec<Small>, ended: &mut (dyn FnMut(Vec<Ended>) + Send)) {
         let one = |request| match request {
             Small::Read { offset, length } => self.read(offset, length),
             Small::Write { offset, bytes } => self.write(offset, bytes).map(|()| Found::default()),
         };
-        requests.into_iter().map(one).collect()
+        ended(requests.into_iter().map(one).enumerate().collect());
     }
 
     /// Makes durable whatever was acknowledged before, to whomever.
@@ -323,8 +332,12 @@ impl Export for Device {
         self.run(self.find(offset, length))
     }
 
-    fn together(&self, requests: Vec<Small>) -> Vec<Result<Found>> {
-        let all = requests.into_iter().map(|request| async {
+    fn takes_several(&self) -> bool {
+        true
+    }
+
+    fn together(&self, requests: Vec<Small>, ended: &mut (dyn FnMut(Vec<Ended>) + Send)) {
+        let one = async |(place, request)| {
             let done = match request {
                 Small::Read { offset, length } => self.find(offset, length).await,
                 Small::Write { offset, bytes } => {
@@ -332,10 +345,21 @@ impl Export for Device {
                     written.await.map(|()| Found::default())
                 }
             };
-            done.map_err(|error| failure(&error))
-        });
-        let all = join_all(all);
-        run(&self.held.block_on, async { Ok(all.await) }).unwrap_or_default()
+            (place, done.map_err(|error| failure(&error)))
+        };
+        let mut all: FuturesUnordered<_> = requests.into_iter().enumerate().map(one).collect();
+        let all = async {
+            while let Some(first) = all.next().await {
+                let mut some = vec![first];
+                // What has ended at the same time is told at the same time.
+                while let Some(Some(next)) = all.next().now_or_never() {
+                    some.push(next);
+                }
+                ended(some);
+            }
+            Ok(())
+        };
+        let _ = run(&self.held.block_on, all);
     }
 
     fn write(&self, offset: u64, bytes: Slice) -> Result<()> {

@@ -2,8 +2,9 @@
 
 use crate::{
     Address, Limits, Patience, Server, TOO_MANY, TlsSource,
-    export::{Export, Exports, Failure, NotOpened, Result},
+    export::{Ended, Export, Exports, Failure, NotOpened, Result, Small},
     protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
+    transmit::SMALL_MAX,
 };
 use plinth_engine::{
     buffer::{Buffer, Slice},
@@ -20,7 +21,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -36,6 +37,8 @@ struct Memory {
     read_only: bool,
     flushes: AtomicUsize,
     gate: (Mutex<bool>, Condvar),
+    /// Whether requests are carried out together, and how many were the last time.
+    several: (AtomicBool, AtomicUsize),
 }
 
 impl Memory {
@@ -44,6 +47,7 @@ impl Memory {
             bytes: Mutex::new(vec![0; SIZE as usize]),
             read_only,
             flushes: AtomicUsize::new(0),
+            several: Default::default(),
             gate: (Mutex::new(false), Condvar::new()),
         })
     }
@@ -84,6 +88,20 @@ impl Export for Memory {
         }
         self.bytes.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
         Ok(())
+    }
+    fn takes_several(&self) -> bool {
+        self.several.0.load(Ordering::SeqCst)
+    }
+    fn together(&self, requests: Vec<Small>, ended: &mut (dyn FnMut(Vec<Ended>) + Send)) {
+        self.several.1.fetch_max(requests.len(), Ordering::SeqCst);
+        let one = |request| match request {
+            Small::Read { offset, length } => self.read(offset, length),
+            Small::Write { offset, bytes } => self.write(offset, bytes).map(|()| Found::default()),
+        };
+        let mut done: Vec<Ended> = requests.into_iter().map(one).enumerate().collect();
+        // The last ends first, and alone.
+        ended(done.pop().into_iter().collect());
+        ended(done);
     }
     fn flush(&self) -> Result<()> {
         self.flushes.fetch_add(1, Ordering::SeqCst);
@@ -486,6 +504,45 @@ fn requests_overtake_each_other() {
         .collect();
     cookies.sort_unstable();
     assert_eq!(cookies, [0, 1, 2, 3, 4]);
+    world.is_empty_again();
+}
+
+/// What comes in one packet is carried out together, refused requests and large ones excepted, and each gets its own answer.
+#[test]
+fn requests_that_come_together() {
+    let world = World::new();
+    world.vol.several.0.store(true, Ordering::SeqCst);
+    let mut client = world.client("vol", false);
+    let request = |kind, cookie, offset, length| Request { flags: 0, kind, cookie, offset, length }.bytes();
+    let mut packet = Vec::new();
+    for cookie in 0..40_u64 {
+        packet.extend(match cookie % 8 {
+            5 => request(command::READ, cookie, SIZE, 1),
+            6 => request(command::READ, cookie, 0, SMALL_MAX + 1),
+            7 => request(command::FLUSH, cookie, 0, 0),
+            _ => request(command::READ, cookie, cookie * 10, 10),
+        });
+        packet.extend(request(command::WRITE, 100 + cookie, PIECE + cookie * 4, 4));
+        packet.extend(if cookie == 9 { *b"full" } else { (cookie as u32).to_be_bytes() });
+    }
+    client.send(&packet);
+    let mut left: std::collections::BTreeSet<u64> = (0..40).chain(100..140).collect();
+    while !left.is_empty() {
+        let (cookie, error) = client.simple();
+        assert!(left.remove(&cookie), "{cookie} is answered twice");
+        let (is_read, kind) = (cookie < 100, cookie % 8);
+        let refused = if is_read { kind == 5 } else { cookie == 109 };
+        assert_eq!(error != 0, refused, "{cookie}: {error}");
+        if is_read && !refused && kind != 7 {
+            let length = if kind == 6 { SMALL_MAX as usize + 1 } else { 10 };
+            assert_eq!(client.bytes(length).unwrap().len(), length);
+        }
+    }
+    for cookie in (0..40_u32).filter(|cookie| *cookie != 9) {
+        assert_eq!(client.read(PIECE + u64::from(cookie) * 4, 4), cookie.to_be_bytes());
+    }
+    assert!(world.vol.several.1.load(Ordering::SeqCst) > 1, "none were carried out together");
+    drop(client);
     world.is_empty_again();
 }
 

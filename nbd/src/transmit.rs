@@ -48,7 +48,7 @@ const OWN_MAX: usize = 1 << 20;
 /// Small requests that are carried out together, at most: half of a queue that a client keeps full is left to the other workers.
 const TOGETHER_MAX: usize = 8;
 /// Bytes of a small request.
-const SMALL_MAX: u32 = 64 << 10;
+pub(crate) const SMALL_MAX: u32 = 64 << 10;
 /// How long the rest of a request, or a reply, may be on its way: 280 KiB/s for the largest.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Ranges in one answer about data and holes.
@@ -296,7 +296,8 @@ impl Connection {
     fn receive_some(&self, incoming: &mut Incoming) -> io::Result<Option<Vec<Job>>> {
         let Some(first) = self.receive(incoming)? else { return Ok(None) };
         let mut jobs = vec![first];
-        while jobs.len() < TOGETHER_MAX
+        while self.export.takes_several()
+            && jobs.len() < TOGETHER_MAX
             && jobs.last().is_some_and(|job| is_small(&job.request) && job.task.is_ok())
             && self.has_small(incoming.ahead())
         {
@@ -362,7 +363,7 @@ impl Connection {
         Ok(Some(Job { request, task, payload, _taken: taken }))
     }
 
-    /// Carries several small requests out at the same time, and answers them all.
+    /// Carries several small requests out at the same time, and answers each when it has ended, with those that end with it.
     fn carry_out_together(&self, jobs: Vec<Job>) -> io::Result<()> {
         let mut requests = Vec::with_capacity(jobs.len());
         let mut asked = Vec::with_capacity(jobs.len());
@@ -372,25 +373,29 @@ impl Connection {
                 Some(payload) => Small::Write { offset, bytes: payload.share() },
                 None => Small::Read { offset, length: usize::try_from(request.length).unwrap_or(0) },
             });
-            asked.push((request, _taken));
+            asked.push(Some((request, _taken)));
         }
-        let done = self.export.together(requests);
-        let replies: Vec<(Vec<u8>, Found)> = asked
-            .iter()
-            .zip(done)
-            .map(|((request, _), done)| match done {
-                Ok(found) if request.kind == command::READ && self.terms.structured => {
-                    (data_chunk(request.cookie, request.offset, found.len()), found)
-                }
-                Ok(found) => (simple_reply(request.cookie, 0), found),
-                Err(failure) => (self.refusal(request.cookie, &failure), Found::default()),
-            })
-            .collect();
-        let parts: Vec<&[u8]> = replies
-            .iter()
-            .flat_map(|(header, found)| std::iter::once(&header[..]).chain(found.slices()))
-            .collect();
-        self.stream.send(&parts, Instant::now() + self.limits.patience.request)
+        let mut sent = Ok(());
+        self.export.together(requests, &mut |ended| {
+            let mut taken = Vec::with_capacity(ended.len());
+            let mut replies = Vec::with_capacity(ended.len());
+            for (place, done) in ended {
+                let Some((request, its)) = asked.get_mut(place).and_then(Option::take) else { continue };
+                taken.push(its);
+                replies.push(match done {
+                    Ok(found) if request.kind == command::READ && self.terms.structured => {
+                        (data_chunk(request.cookie, request.offset, found.len()), found)
+                    }
+                    Ok(found) => (simple_reply(request.cookie, 0), found),
+                    Err(failure) => (self.refusal(request.cookie, &failure), Found::default()),
+                });
+            }
+            let parts = replies.iter().flat_map(|(header, found)| std::iter::once(&header[..]).chain(found.slices()));
+            if sent.is_ok() {
+                sent = self.stream.send(&parts.collect::<Vec<_>>(), Instant::now() + self.limits.patience.request);
+            }
+        });
+        sent
     }
 
     fn refusal(&self, cookie: u64, failure: &Failure) -> Vec<u8> {
