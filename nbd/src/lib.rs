@@ -68,7 +68,7 @@ pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 /// How long a stop waits for what clients asked for.
 const PARTING: Duration = Duration::from_secs(10);
 /// How long who comes in waits for the place of somebody who was cut for it.
-const MAKING_ROOM: Duration = Duration::from_millis(100);
+const MAKING_ROOM: Duration = Duration::from_secs(2);
 const TOO_MANY: &str = "too many clients; others have to leave first";
 
 /// Where a server listens.
