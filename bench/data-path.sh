@@ -183,7 +183,7 @@ fio_does() {
 }
 
 say "Writing ${size} MiB each, and reading them back"
-fill=(--rw=write --bs=1M --iodepth=4 "--size=${size}M" --verify=crc32c --verify_fatal=1 --end_fsync=1)
+fill=(--rw=write --bs=1M --iodepth=4 "--size=${size}M" --verify=crc32c --verify_fatal=1 --verify_state_save=0 --end_fsync=1)
 subjects=(raw ext4 btrfs qemu-nbd quorum-nbd qemu-fuse nbdkit external-fuse normal-fuse)
 for subject in "${subjects[@]}"; do
     gently=(); [ $subject = qemu-fuse ] && gently=(--bs=64k --iodepth=1)
