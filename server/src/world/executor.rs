@@ -36,6 +36,7 @@ use super::{
     op::Op,
     reaper,
     ring::{Ring, Wait},
+    watch::Watch,
 };
 use rustix::event::{EventfdFlags, eventfd};
 use std::{
@@ -178,19 +179,16 @@ impl Drop for Sleep {
     }
 }
 
+/// Starts a watch on this thread's ring. `false`: the thread has none, or no room in it.
+pub(super) fn watch(watch: Watch) -> bool {
+    DRIVER.try_with(|driver| driver.with_ring(|ring| ring.watch(watch))).ok().flatten().unwrap_or(false)
+}
+
 /// Starts an operation on this thread's ring. Gives it back if the thread has none.
 pub(super) fn submit(op: Op) -> Result<(), Op> {
     let mut op = Some(op);
     // A thread that is ending has no driver any more; then the operation comes back, too.
-    let _ = DRIVER.try_with(|driver| {
-        let mut state = driver.ring.borrow_mut();
-        if matches!(*state, RingState::None) {
-            *state = driver.new_ring().map_or(RingState::Refused, RingState::Ready);
-        }
-        if let RingState::Ready(ring) = &mut *state {
-            op.take().into_iter().for_each(|op| ring.start(op));
-        }
-    });
+    let _ = DRIVER.try_with(|driver| driver.with_ring(|ring| op.take().into_iter().for_each(|op| ring.start(op))));
     op.map_or(Ok(()), Err)
 }
 
@@ -216,6 +214,15 @@ impl Driver {
             ring: RefCell::new(RingState::None),
             timers: RefCell::default(),
         }
+    }
+
+    /// Uses this thread's ring, if it has one or can have one.
+    fn with_ring<T>(&self, what: impl FnOnce(&mut Ring) -> T) -> Option<T> {
+        let mut state = self.ring.borrow_mut();
+        if matches!(*state, RingState::None) {
+            *state = self.new_ring().map_or(RingState::Refused, RingState::Ready);
+        }
+        if let RingState::Ready(ring) = &mut *state { Some(what(ring)) } else { None }
     }
 
     fn new_ring(&self) -> io::Result<Box<Ring>> {
@@ -271,7 +278,7 @@ impl Driver {
                 RingState::None | RingState::Refused => None,
             };
             match ended {
-                Some((op, result)) => op.finish(result),
+                Some(ended) => ended.tell(),
                 None => return,
             }
         }
@@ -297,6 +304,9 @@ impl Driver {
     /// Leaves no I/O in the ring (invariant 3).
     fn leave_ring(&self) {
         let RingState::Ready(mut ring) = self.ring.replace(RingState::None) else { return };
+        if !ring.is_idle() {
+            ring.end_watches();
+        }
         if ring.is_idle() {
             self.ring.replace(RingState::Ready(ring));
             return;
@@ -311,8 +321,8 @@ impl Driver {
             if ring.is_armed() {
                 ring.enter(Wait::Forever);
             }
-            while let Some((op, result)) = ring.reap() {
-                op.finish(result);
+            while let Some(ended) = ring.reap() {
+                ended.tell();
             }
         }
         if ring.is_idle() {

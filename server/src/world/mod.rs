@@ -6,7 +6,7 @@
 //!   ring      one io_uring            pool      blocking threads of one disk
 //!   op        one I/O on its way      reaper    rings that were left behind
 //!   disk      open, claim, submit     discover  paths to disks      occupant  who else lives there
-//!   sys       two system calls      patience  what may hang
+//!   sys       two system calls      patience  what may hang          watch     sockets beside disks
 //! ```
 //!
 //! Which I/O engine: io_uring where the kernel lets us, else threads. Containers often
@@ -24,9 +24,11 @@ mod ring;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 pub use discover::BadDiskstring;
 pub use executor::{block_on, sleep};
+pub use watch::{Readable, readable};
 
 use crate::manners::{Others, give_way};
 use disk::RealDisk;

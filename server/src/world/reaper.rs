@@ -50,8 +50,8 @@ impl Reaper {
         loop {
             rings.append(&mut self.inbox.lock().unwrap_or_else(PoisonError::into_inner));
             for ring in &mut rings {
-                while let Some((op, result)) = ring.reap() {
-                    op.finish(result);
+                while let Some(ended) = ring.reap() {
+                    ended.tell();
                 }
                 pool::run_aside(ring.take_backlog());
             }

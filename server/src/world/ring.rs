@@ -10,6 +10,8 @@
 //!                +------------- short transfer, submitted again --------- reap ----+--> ended
 //! ```
 //!
+//! Beside operations it has watches: polls of a socket, for a thread that waits for its disks and for a client at the same time.
+//!
 //! Invariants:
 //!
 //!   1. An operation stays in its slot from the moment its entry is in the
@@ -21,7 +23,10 @@
 //!   4. A ring that is dropped with operations in it leaks them rather than free
 //!      what the kernel may still write.
 
-use super::op::{Op, TRANSFER_MAX, Work};
+use super::{
+    op::{Op, TRANSFER_MAX, Work},
+    watch::Watch,
+};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use std::{
     cell::UnsafeCell,
@@ -43,6 +48,8 @@ const WORKERS: u32 = 64;
 
 /// What the completion of the wake-up read carries instead of a slot.
 const WAKE: u64 = u64::MAX;
+/// What the completion carries of what nobody waits for.
+const FORGOTTEN: u64 = u64::MAX - 1;
 
 /// Where wake-up reads put the counter of the event descriptor. Nobody looks at it.
 struct Sink(UnsafeCell<u64>);
@@ -58,12 +65,36 @@ pub(super) enum Wait {
     AtMost(Duration),
 }
 
+/// What a slot holds.
+enum Slot {
+    Io(Op),
+    Watch(Watch),
+}
+
+/// What has ended.
+pub(super) enum Ended {
+    Io(Op, io::Result<()>),
+    Watch(Watch),
+}
+
+impl Ended {
+    /// Tells who waits.
+    pub(super) fn tell(self) {
+        match self {
+            Self::Io(op, result) => op.finish(result),
+            Self::Watch(watch) => watch.fire(),
+        }
+    }
+}
+
 pub(super) struct Ring {
     ring: IoUring,
-    slots: Vec<Option<Op>>,
+    slots: Vec<Option<Slot>>,
     free: Vec<usize>,
-    /// Operations in slots.
+    /// What is in slots.
     in_flight: usize,
+    /// Of it, watches.
+    watches: usize,
     in_flight_max: usize,
     /// Operations waiting for room, first come first served.
     backlog: VecDeque<Op>,
@@ -83,9 +114,16 @@ pub(super) fn probe() -> io::Result<()> {
     }
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
-    let needed = [opcode::Read::CODE, opcode::Write::CODE, opcode::Fsync::CODE, opcode::Fallocate::CODE];
+    let needed = [
+        opcode::Read::CODE,
+        opcode::Write::CODE,
+        opcode::Fsync::CODE,
+        opcode::Fallocate::CODE,
+        opcode::PollAdd::CODE,
+        opcode::PollRemove::CODE,
+    ];
     if needed.iter().any(|code| !probe.is_supported(*code)) {
-        return unsupported("read, write, fsync or fallocate");
+        return unsupported("read, write, fsync, fallocate or poll");
     }
     Ok(())
 }
@@ -128,6 +166,7 @@ impl Ring {
             slots: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
+            watches: 0,
             in_flight_max,
             backlog: VecDeque::new(),
             wake,
@@ -138,9 +177,40 @@ impl Ring {
     /// Takes an operation. It starts at the next `enter`, or earlier.
     pub(super) fn start(&mut self, op: Op) {
         if self.backlog.is_empty() && self.has_room() {
-            self.queue(op);
+            self.queue(Slot::Io(op));
         } else {
             self.backlog.push_back(op);
+        }
+    }
+
+    /// Takes a watch. `false`: there is no room for it now.
+    pub(super) fn watch(&mut self, watch: Watch) -> bool {
+        if !self.backlog.is_empty() || !self.has_room() {
+            return false;
+        }
+        self.watches += 1;
+        self.queue(Slot::Watch(watch));
+        true
+    }
+
+    /// Has all watches end, whatever they watch.
+    pub(super) fn end_watches(&mut self) {
+        let is_watch = |slot: &Option<Slot>| matches!(slot, Some(Slot::Watch(_)));
+        let watches: Vec<u64> = (0..).zip(&self.slots).filter(|(_, slot)| is_watch(slot)).map(|(at, _)| at).collect();
+        for slot in watches {
+            let entry = opcode::PollRemove::new(slot).build().user_data(FORGOTTEN);
+            while !self.has_room() {
+                self.call(Wait::No);
+            }
+            // SAFETY: it refers to no memory.
+            unsafe { self.ring.submission().push(&entry) }.expect("`has_room` was asked");
+        }
+        while self.watches > 0 {
+            // Those that were asked to end do so at once, and what has ended beside them is told as ever.
+            self.enter(Wait::Forever);
+            while let Some(ended) = self.reap() {
+                ended.tell();
+            }
         }
     }
 
@@ -194,23 +264,34 @@ impl Ring {
     }
 
     /// Takes the next operation that has ended out of the ring.
-    pub(super) fn reap(&mut self) -> Option<(Op, io::Result<()>)> {
+    pub(super) fn reap(&mut self) -> Option<Ended> {
         loop {
             let entry: cqueue::Entry = self.ring.completion().next()?;
-            if entry.user_data() == WAKE {
-                self.armed = false;
-                continue;
+            match entry.user_data() {
+                WAKE => {
+                    self.armed = false;
+                    continue;
+                }
+                FORGOTTEN => continue,
+                _ => {}
             }
             let slot = entry.user_data() as usize;
-            let mut op = self.slots[slot].take().expect("each submission has one completion (invariant 2)");
+            let ended = self.slots[slot].take().expect("each submission has one completion (invariant 2)");
             self.free.push(slot);
             self.in_flight -= 1;
+            let mut op = match ended {
+                Slot::Io(op) => op,
+                Slot::Watch(watch) => {
+                    self.watches -= 1;
+                    return Some(Ended::Watch(watch));
+                }
+            };
             let returned = match entry.result() {
                 error @ ..0 => Err(io::Error::from_raw_os_error(-error)),
                 transferred => Ok(transferred as usize),
             };
             match op.landed(returned) {
-                Some(result) => return Some((op, result)),
+                Some(result) => return Some(Ended::Io(op, result)),
                 None => self.backlog.push_front(op),
             }
         }
@@ -225,18 +306,21 @@ impl Ring {
     fn fill(&mut self) {
         while !self.backlog.is_empty() && self.has_room() {
             if let Some(op) = self.backlog.pop_front() {
-                self.queue(op);
+                self.queue(Slot::Io(op));
             }
         }
     }
 
-    fn queue(&mut self, op: Op) {
+    fn queue(&mut self, what: Slot) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
-        let op = self.slots[slot].insert(op);
-        let entry = entry_for(op).user_data(slot as u64);
+        let entry = match self.slots[slot].insert(what) {
+            Slot::Io(op) => entry_for(op),
+            Slot::Watch(watch) => watch.entry(),
+        };
+        let entry = entry.user_data(slot as u64);
         self.in_flight += 1;
         // SAFETY: memory and descriptor belong to the slot until the completion is reaped (invariant 1).
         unsafe { self.ring.submission().push(&entry) }.expect("`has_room` was asked");
