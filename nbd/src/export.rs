@@ -8,7 +8,7 @@
 //! grows again with a write there; a volume cannot be made longer by a write, and says that there is no space.
 
 use crate::protocol::Refused;
-use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, stream::FuturesUnordered};
 use plinth_engine::{
     api::{Allocate, Kind, Node},
     buffer::Slice,
@@ -18,9 +18,12 @@ use plinth_engine::{
 };
 use std::{
     collections::BTreeMap,
-    future::Future,
+    future::{Future, poll_fn},
+    os::fd::OwnedFd,
     pin::{Pin, pin},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 /// Runs a task to its end on the calling thread.
@@ -65,12 +68,41 @@ pub trait Exports: Send + Sync {
 /// A request that is carried out together with others.
 #[derive(Debug)]
 pub enum Small {
-    Read { offset: u64, length: usize },
-    Write { offset: u64, bytes: Slice },
+    Read {
+        offset: u64,
+        length: usize,
+    },
+    /// `durably`: it has ended when it is durable.
+    Write {
+        offset: u64,
+        bytes: Slice,
+        durably: bool,
+    },
+    Flush,
 }
 
-/// What came of one of several requests: its place among them, and what was found if it was a read.
+/// What came of one of several requests: its place, and what was found if it was a read.
 pub type Ended = (usize, Result<Found>);
+
+/// Where requests that are carried out together come from, and where their ends are told.
+pub trait Feed: Send {
+    /// The next one, with its place; `under_way`: so many have not ended. `None`: no more come. Pending only where something is under way, or where
+    /// the context's task will be woken.
+    fn poll_next(&mut self, context: &mut Context<'_>, under_way: usize) -> Poll<Option<(usize, Small)>>;
+
+    /// These have ended. Each is told once.
+    fn ended(&mut self, ended: Vec<Ended>);
+}
+
+/// What a thread of [`BlockOn`] can wait for beside the group.
+pub trait Waits: Send + Sync {
+    /// Until there is something to read, or for no reason. `None`: it cannot.
+    fn readable(&self, socket: &Arc<OwnedFd>) -> Option<Waiting>;
+
+    fn sleep(&self, time: Duration) -> Waiting;
+}
+
+pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// A block device. Offsets and lengths are within its size: who calls has checked that. Calls come from many threads at a time.
 pub trait Export: Send + Sync {
@@ -97,14 +129,26 @@ pub trait Export: Send + Sync {
         false
     }
 
-    /// Carries several out at the same time. Those that have ended are told to `ended`, with their places; each is told once. Only where
+    /// Carries several out at the same time, and takes others as they come, until no more come and all have ended. Only where
     /// [`Self::takes_several`] says so.
-    fn together(&self, requests: Vec<Small>, ended: &mut (dyn FnMut(Vec<Ended>) + Send)) {
-        let one = |request| match request {
-            Small::Read { offset, length } => self.read(offset, length),
-            Small::Write { offset, bytes } => self.write(offset, bytes).map(|()| Found::default()),
-        };
-        ended(requests.into_iter().map(one).enumerate().collect());
+    fn together(&self, feed: &mut dyn Feed) {
+        let mut context = Context::from_waker(Waker::noop());
+        while let Poll::Ready(Some((place, request))) = feed.poll_next(&mut context, 0) {
+            let done = match request {
+                Small::Read { offset, length } => self.read(offset, length),
+                Small::Write { offset, bytes, durably } => {
+                    let written = self.write(offset, bytes);
+                    if durably { written.and_then(|()| self.flush()) } else { written }.map(|()| Found::default())
+                }
+                Small::Flush => self.flush().map(|()| Found::default()),
+            };
+            feed.ended(vec![(place, done)]);
+        }
+    }
+
+    /// What [`Self::together`] can wait for meanwhile.
+    fn waits(&self) -> Option<Arc<dyn Waits>> {
+        None
     }
 
     /// Makes durable whatever was acknowledged before, to whomever.
@@ -156,13 +200,14 @@ fn meant<'a>(name: &str, names: &[&'a str]) -> Option<&'a str> {
 pub struct Files {
     session: Session,
     block_on: BlockOn,
+    waits: Option<Arc<dyn Waits>>,
     offers: Mutex<BTreeMap<String, Offer>>,
 }
 
 impl Files {
     #[must_use]
-    pub fn new(session: Session, block_on: BlockOn) -> Self {
-        Self { session, block_on, offers: Mutex::default() }
+    pub fn new(session: Session, block_on: BlockOn, waits: Option<Arc<dyn Waits>>) -> Self {
+        Self { session, block_on, waits, offers: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Offer>> {
@@ -197,7 +242,12 @@ impl Files {
             return Err(FileError::Invalid("not a regular file"));
         }
         self.session.remember(found.node, 1);
-        let held = Held { session: self.session.clone(), block_on: Arc::clone(&self.block_on), node: found.node };
+        let held = Held {
+            session: self.session.clone(),
+            block_on: Arc::clone(&self.block_on),
+            waits: self.waits.clone(),
+            node: found.node,
+        };
         // It may have gone in between; from here on it cannot. `resolve` has told its size, which may have changed as well.
         run(&held.block_on, held.session.attributes(held.node))?;
         Ok(held)
@@ -236,6 +286,7 @@ impl Exports for Files {
 struct Held {
     session: Session,
     block_on: BlockOn,
+    waits: Option<Arc<dyn Waits>>,
     node: Node,
 }
 
@@ -336,30 +387,51 @@ impl Export for Device {
         true
     }
 
-    fn together(&self, requests: Vec<Small>, ended: &mut (dyn FnMut(Vec<Ended>) + Send)) {
+    fn together(&self, feed: &mut dyn Feed) {
         let one = async |(place, request)| {
             let done = match request {
                 Small::Read { offset, length } => self.find(offset, length).await,
-                Small::Write { offset, bytes } => {
-                    let written = self.session().write_from(self.held.node, offset, Source::Shared(bytes), false);
-                    written.await.map(|()| Found::default())
+                Small::Write { offset, bytes, durably } => {
+                    async {
+                        self.session().write_from(self.held.node, offset, Source::Shared(bytes), false).await?;
+                        if durably {
+                            self.session().sync(self.held.node, true).await?;
+                        }
+                        Ok(Found::default())
+                    }
+                    .await
                 }
+                Small::Flush => self.session().sync(self.held.node, true).await.map(|()| Found::default()),
             };
             (place, done.map_err(|error| failure(&error)))
         };
-        let mut all: FuturesUnordered<_> = requests.into_iter().enumerate().map(one).collect();
-        let all = async {
-            while let Some(first) = all.next().await {
-                let mut some = vec![first];
-                // What has ended at the same time is told at the same time.
-                while let Some(Some(next)) = all.next().now_or_never() {
-                    some.push(next);
+        let mut under_way = FuturesUnordered::new();
+        let mut more = true;
+        let all = poll_fn(|context| {
+            loop {
+                while more {
+                    match feed.poll_next(context, under_way.len()) {
+                        Poll::Ready(Some(next)) => under_way.push(one(next)),
+                        Poll::Ready(None) => more = false,
+                        Poll::Pending => break,
+                    }
                 }
-                ended(some);
+                // What has ended at the same time is told at the same time.
+                let mut ended = Vec::new();
+                while let Poll::Ready(Some(next)) = under_way.poll_next_unpin(context) {
+                    ended.push(next);
+                }
+                if ended.is_empty() {
+                    return if more || !under_way.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) };
+                }
+                feed.ended(ended);
             }
-            Ok(())
-        };
+        });
         let _ = run(&self.held.block_on, all);
+    }
+
+    fn waits(&self) -> Option<Arc<dyn Waits>> {
+        self.held.waits.clone()
     }
 
     fn write(&self, offset: u64, bytes: Slice) -> Result<()> {

@@ -28,6 +28,7 @@ pub mod export;
 pub mod fuzz;
 mod negotiate;
 mod protocol;
+mod pump;
 mod stream;
 #[cfg(test)]
 mod tests;

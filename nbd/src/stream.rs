@@ -9,13 +9,19 @@
 //!
 //! Lock order: `wire`, then `tls`.
 
-use rustix::net::sockopt;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt},
+};
 use rustls::{ServerConfig, ServerConnection};
 use std::{
     io::{self, IoSlice, Read, Write},
     net::{Shutdown, TcpStream},
-    os::unix::net::UnixStream,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
     time::{Duration, Instant},
 };
 
@@ -23,8 +29,12 @@ use std::{
 const TICK: Duration = Duration::from_secs(5);
 /// How long a TCP connection may say nothing before the other side is asked whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// Bytes that are read ahead: many small requests for one system call.
+/// Bytes that are read ahead by who waits for them: many small requests for one system call.
 const AHEAD: usize = 64 << 10;
+/// Bytes that are read ahead by who takes what is there: as many small writes.
+const AHEAD_MAX: usize = 256 << 10;
+/// Parts that are sent by one system call at most.
+const PARTS_MAX: usize = 1024;
 /// Bytes that are encrypted at a time.
 const RECORDS: usize = 64 << 10;
 
@@ -74,6 +84,16 @@ impl Socket {
             Self::Tcp(socket) => (&*socket).write_vectored(parts),
             #[cfg(any(test, feature = "fuzz"))]
             Self::Memory(memory) => memory.write(parts),
+        }
+    }
+
+    /// The socket, to be waited for; `None` where that cannot be.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Self::Unix(socket) => Some(socket.as_fd()),
+            Self::Tcp(socket) => Some(socket.as_fd()),
+            #[cfg(any(test, feature = "fuzz"))]
+            Self::Memory(_) => None,
         }
     }
 
@@ -130,6 +150,49 @@ impl Stream {
     pub fn new(socket: Socket) -> io::Result<Arc<Self>> {
         socket.prepare()?;
         Ok(Arc::new(Self { socket, wire: Mutex::default(), tls: OnceLock::new() }))
+    }
+
+    /// A duplicate of the socket, to be waited for until there is something to read.
+    pub fn watched(&self) -> Option<Arc<OwnedFd>> {
+        self.socket.descriptor()?.try_clone_to_owned().ok().map(Arc::new)
+    }
+
+    /// Sends all of the parts, one behind the other, and nothing of others between them. If it has to wait for that, it tells so first.
+    pub fn send_or(&self, parts: &mut [IoSlice<'_>], deadline: Instant, has_to_wait: impl FnOnce()) -> io::Result<()> {
+        let (Some(descriptor), false) = (self.socket.descriptor(), self.is_encrypted()) else {
+            has_to_wait();
+            return self.send(&parts.iter().map(|part| &**part).collect::<Vec<_>>(), deadline);
+        };
+        let mut parts = parts;
+        let wire = match self.wire.try_lock() {
+            Ok(wire) => {
+                IoSlice::advance_slices(&mut parts, 0);
+                while let Some((now, _)) =
+                    parts.split_at_checked(parts.len().min(PARTS_MAX)).filter(|(now, _)| !now.is_empty())
+                {
+                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                    match rustix::net::sendmsg(descriptor, now, &mut SendAncillaryBuffer::default(), flags) {
+                        Ok(sent) => IoSlice::advance_slices(&mut parts, sent),
+                        Err(Errno::INTR) => {}
+                        Err(Errno::AGAIN) => break,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                if parts.is_empty() {
+                    return Ok(());
+                }
+                has_to_wait();
+                wire
+            }
+            Err(TryLockError::WouldBlock) => {
+                has_to_wait();
+                locked(&self.wire)
+            }
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        };
+        let sent = self.socket.write_before(parts, deadline);
+        drop(wire);
+        sent
     }
 
     pub fn is_encrypted(&self) -> bool {
@@ -199,6 +262,17 @@ fn records(session: &mut ServerConnection, into: &mut Vec<u8>) -> io::Result<()>
     Ok(())
 }
 
+/// What came of reading without waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum More {
+    /// `all`: there was no more.
+    Read { all: bool },
+    /// There is nothing yet.
+    Later,
+    /// Nothing comes any more.
+    Ended,
+}
+
 /// The reading side of a connection.
 pub(crate) struct Incoming {
     stream: Arc<Stream>,
@@ -209,7 +283,8 @@ pub(crate) struct Incoming {
 
 impl Incoming {
     pub fn new(stream: &Arc<Stream>) -> Self {
-        Self { stream: Arc::clone(stream), buffer: vec![0; AHEAD].into_boxed_slice(), ahead: 0..0 }
+        // Memory that is not used stays a promise.
+        Self { stream: Arc::clone(stream), buffer: vec![0; AHEAD_MAX].into_boxed_slice(), ahead: 0..0 }
     }
 
     /// Fills `into`. `None`: the other side has ended before the first byte.
@@ -223,6 +298,14 @@ impl Incoming {
             }
         }
         Ok(Some(()))
+    }
+
+    /// Waits until something was read ahead, or nothing more comes. With TLS it does not wait.
+    pub fn wait(&mut self) -> io::Result<()> {
+        if self.ahead.is_empty() && !self.stream.is_encrypted() {
+            self.fill(None)?;
+        }
+        Ok(())
     }
 
     /// What was read ahead, and is not used yet. With TLS that is known to nobody but TLS.
@@ -269,9 +352,38 @@ impl Incoming {
 
     /// Reads ahead; 0: the other side has ended.
     fn fill(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
-        let read = self.stream.socket.read_before(&mut self.buffer, deadline)?;
+        let read = self.stream.socket.read_before(self.buffer.get_mut(..AHEAD).unwrap_or_default(), deadline)?;
         self.ahead = 0..read;
         Ok(read)
+    }
+
+    /// Reads more ahead, if it is there.
+    pub fn fill_at_once(&mut self) -> io::Result<More> {
+        let length = self.ahead.len();
+        if self.ahead.start > 0 {
+            self.buffer.copy_within(self.ahead.clone(), 0);
+            self.ahead = 0..length;
+        }
+        let Some(descriptor) = self.stream.socket.descriptor() else { return Ok(More::Later) };
+        let room = self.buffer.get_mut(length..).unwrap_or_default();
+        let space = room.len();
+        loop {
+            return match rustix::net::recv(descriptor, &mut *room, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) if space > 0 => Ok(More::Ended),
+                Ok((_, read)) => {
+                    self.ahead.end += read;
+                    Ok(More::Read { all: read < space })
+                }
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => Ok(More::Later),
+                Err(error) => Err(error.into()),
+            };
+        }
+    }
+
+    /// What was looked at with [`Self::ahead`] is used.
+    pub fn used(&mut self, length: usize) {
+        self.ahead.start = (self.ahead.start + length).min(self.ahead.end);
     }
 
     fn take(&mut self, into: &mut [u8]) -> usize {

@@ -2,7 +2,7 @@
 
 use crate::{
     Address, Limits, Patience, Server, TOO_MANY, TlsSource,
-    export::{Ended, Export, Exports, Failure, NotOpened, Result, Small},
+    export::{Ended, Export, Exports, Failure, Feed, NotOpened, Result, Small},
     protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
     transmit::SMALL_MAX,
 };
@@ -23,6 +23,7 @@ use std::{
         Arc, Condvar, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -92,16 +93,33 @@ impl Export for Memory {
     fn takes_several(&self) -> bool {
         self.several.0.load(Ordering::SeqCst)
     }
-    fn together(&self, requests: Vec<Small>, ended: &mut (dyn FnMut(Vec<Ended>) + Send)) {
-        self.several.1.fetch_max(requests.len(), Ordering::SeqCst);
-        let one = |request| match request {
-            Small::Read { offset, length } => self.read(offset, length),
-            Small::Write { offset, bytes } => self.write(offset, bytes).map(|()| Found::default()),
-        };
-        let mut done: Vec<Ended> = requests.into_iter().map(one).enumerate().collect();
-        // The last ends first, and alone.
-        ended(done.pop().into_iter().collect());
-        ended(done);
+    fn together(&self, feed: &mut dyn Feed) {
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            let mut all = Vec::new();
+            while let Poll::Ready(Some(next)) = feed.poll_next(&mut context, all.len()) {
+                all.push(next);
+            }
+            if all.is_empty() {
+                return;
+            }
+            self.several.1.fetch_max(all.len(), Ordering::SeqCst);
+            let one = |(place, request)| {
+                let done = match request {
+                    Small::Read { offset, length } => self.read(offset, length),
+                    Small::Write { offset, bytes, durably } => self
+                        .write(offset, bytes)
+                        .and_then(|()| if durably { self.flush() } else { Ok(()) })
+                        .map(|()| Found::default()),
+                    Small::Flush => self.flush().map(|()| Found::default()),
+                };
+                (place, done)
+            };
+            let mut done: Vec<Ended> = all.into_iter().map(one).collect();
+            // The last ends first, and alone.
+            feed.ended(done.pop().into_iter().collect());
+            feed.ended(done);
+        }
     }
     fn flush(&self) -> Result<()> {
         self.flushes.fetch_add(1, Ordering::SeqCst);

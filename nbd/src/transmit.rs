@@ -1,8 +1,8 @@
 //! After the agreement: requests, many at a time, answered in any order.
 //!
 //! A connection has workers. One of them reads: it takes the next request with all that belongs to it, lets another read, carries the
-//! request out, sends the reply, and waits for its turn to read. So a request never changes threads, and a client that sends one at a time is
-//! served by one thread. When nobody waits to read, one more worker is started, up to [`WORKERS_MAX`], and as many as all connections
+//! request out, sends the reply, and waits for its turn to read. So a request never changes threads. Small ones are taken by whoever has the turn
+//! without giving it away (`pump.rs`), so a client that sends nothing else is served by one thread, however many it sends at a time. When nobody waits to read, one more worker is started, up to [`WORKERS_MAX`], and as many as all connections
 //! together may have; those that are not needed any more leave.
 //!
 //! A refused request is answered and the connection goes on: what a write brought with it is read and forgotten. Only what is no request at all
@@ -21,16 +21,18 @@
 use crate::{
     Limits,
     budget::{Budget, Taken},
-    export::{Export, Failure, Small},
+    export::{Export, Failure},
     negotiate::{Agreed, PAYLOAD_MAX},
     protocol::{REQUEST_HEADER, Refused, Request, command, data_chunk, error_chunk, flag, simple_reply, status_chunk},
+    pump,
     stream::{Incoming, Stream},
 };
 use plinth_engine::{buffer::Buffer, transfer::Found};
 use std::{
     io,
+    os::fd::OwnedFd,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -45,8 +47,6 @@ const IDLE_MAX: usize = 4;
 const CONNECTION_MAX: usize = 64 << 20;
 /// Bytes of one connection's requests that are not taken from everybody's: requests as disks get them are served whatever others hold.
 const OWN_MAX: usize = 1 << 20;
-/// Small requests that are carried out together, at most: half of a queue that a client keeps full is left to the other workers.
-const TOGETHER_MAX: usize = 8;
 /// Bytes of a small request.
 pub(crate) const SMALL_MAX: u32 = 64 << 10;
 /// How long the rest of a request, or a reply, may be on its way: 280 KiB/s for the largest.
@@ -125,11 +125,13 @@ fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
     Ok(if request.length == 0 && task != Task::Read { Task::Nothing } else { task })
 }
 
-/// Whether a request is carried out together with others, where it came with them.
-fn is_small(request: &Request) -> bool {
-    matches!(request.kind, command::READ | command::WRITE)
-        && request.flags & flag::FUA == 0
-        && (1..=SMALL_MAX).contains(&request.length)
+/// Whether a request is carried out together with others (`pump.rs`). Flushes are: a log that is written record by record is served by one thread.
+fn is_for_pumps(request: &Request) -> bool {
+    match request.kind {
+        command::READ | command::WRITE => (1..=SMALL_MAX).contains(&request.length),
+        command::FLUSH => true,
+        _ => false,
+    }
 }
 
 /// A request on its way, with what it needs.
@@ -150,9 +152,13 @@ struct Workers {
 
 /// A connection in transmission.
 pub(crate) struct Connection {
-    stream: Arc<Stream>,
-    incoming: Mutex<Incoming>,
-    export: Arc<dyn Export>,
+    pub(crate) stream: Arc<Stream>,
+    /// The turn to read, unless a worker has it.
+    incoming: Mutex<Option<Box<Incoming>>>,
+    turned: Condvar,
+    /// The socket, for pumps that wait for it and the disks.
+    watched: Option<Arc<OwnedFd>>,
+    pub(crate) export: Arc<dyn Export>,
     terms: Terms,
     limits: Arc<Limits>,
     budget: Arc<Budget>,
@@ -187,8 +193,10 @@ impl Connection {
             allocation: agreed.allocation,
         };
         let connection = Arc::new(Self {
+            watched: stream.watched(),
             stream,
-            incoming: Mutex::new(incoming),
+            incoming: Mutex::new(Some(Box::new(incoming))),
+            turned: Condvar::new(),
             export,
             terms,
             limits,
@@ -202,39 +210,39 @@ impl Connection {
     }
 
     fn work(self: &Arc<Self>) {
+        // The turn to read, where this thread has kept it.
+        let mut kept = None;
         loop {
-            let received = {
-                let mut incoming = locked(&self.incoming);
-                if self.ended.load(Ordering::SeqCst) {
-                    break;
-                }
-                let received = self.receive_some(&mut incoming);
-                if !matches!(received, Ok(Some(_))) {
-                    self.ended.store(true, Ordering::SeqCst);
-                }
-                received
-            };
-            match received {
-                Ok(Some(mut jobs)) => {
-                    self.took_one();
-                    let done = match jobs.pop() {
-                        Some(only) if jobs.is_empty() => self.carry_out(only),
-                        last => {
-                            jobs.extend(last);
-                            self.carry_out_together(jobs)
-                        }
-                    };
-                    if done.is_err() {
-                        // Nobody takes replies any more: whoever reads or writes hears of it.
-                        self.ended.store(true, Ordering::SeqCst);
-                        self.stream.cut();
+            let Some(mut incoming) = kept.take().or_else(|| self.turn()) else { break };
+            if self.has_ended() {
+                break;
+            }
+            let done = if self.export.takes_several() && incoming.wait().is_ok() && self.is_for_pump(incoming.ahead()) {
+                let (turn, sent) = pump::run(self, incoming, self.watched.as_ref());
+                kept = turn;
+                sent
+            } else {
+                match self.receive(&mut incoming) {
+                    Ok(Some(job)) => {
+                        self.give_turn(incoming);
+                        self.carry_out(job)
+                    }
+                    Ok(None) => {
+                        self.end();
+                        break;
+                    }
+                    Err(_) => {
+                        self.cut();
+                        break;
                     }
                 }
-                Ok(None) => break,
-                Err(_) => {
-                    self.stream.cut();
-                    break;
-                }
+            };
+            if done.is_err() {
+                // Nobody takes replies any more: whoever reads or writes hears of it.
+                self.cut();
+            }
+            if kept.is_some() {
+                continue;
             }
             let mut workers = locked(&self.workers);
             if workers.idle >= IDLE_MAX {
@@ -252,6 +260,72 @@ impl Connection {
         if is_last {
             self.stream.close();
         }
+    }
+
+    /// Waits for the turn to read. `None`: nothing more is read.
+    fn turn(&self) -> Option<Box<Incoming>> {
+        let mut incoming = locked(&self.incoming);
+        loop {
+            if self.has_ended() {
+                return None;
+            }
+            if let Some(turn) = incoming.take() {
+                return Some(turn);
+            }
+            incoming = self.turned.wait(incoming).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets another read on; this worker has something to carry out.
+    pub(crate) fn give_turn(self: &Arc<Self>, turn: Box<Incoming>) {
+        *locked(&self.incoming) = Some(turn);
+        self.turned.notify_one();
+        self.took_one();
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Nothing more is read.
+    fn end(&self) {
+        let incoming = locked(&self.incoming);
+        self.ended.store(true, Ordering::SeqCst);
+        drop(incoming);
+        self.turned.notify_all();
+    }
+
+    /// Ends the connection, whoever reads or writes.
+    pub(crate) fn cut(&self) {
+        self.end();
+        self.stream.cut();
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.limits.patience.request
+    }
+
+    pub(crate) fn is_structured(&self) -> bool {
+        self.terms.structured
+    }
+
+    /// Whether it is a request, in good order, that is carried out together with others.
+    pub(crate) fn is_ours(&self, request: &Request) -> bool {
+        is_for_pumps(request) && check(request, self.terms).is_ok()
+    }
+
+    /// Whether these bytes begin with one, and there is room for it.
+    fn is_for_pump(&self, ahead: &[u8]) -> bool {
+        let request = ahead.first_chunk::<REQUEST_HEADER>().and_then(Request::parse);
+        request.is_some_and(|request| {
+            let length = usize::try_from(request.length).unwrap_or(usize::MAX);
+            self.is_ours(&request) && self.budget.has(length) && self.own.has(length)
+        })
+    }
+
+    /// Takes bytes from the connection's budgets, if they are free.
+    pub(crate) fn take_at_once(&self, bytes: usize) -> Option<(Taken, Taken)> {
+        Some((self.budget.take_at_once(bytes)?, self.own.take_at_once(bytes)?))
     }
 
     /// Somebody has to read on.
@@ -290,33 +364,6 @@ impl Connection {
                 return None;
             }
         }
-    }
-
-    /// The next request, and those small ones that came with it: they are carried out together. `None`: the client leaves in good order.
-    fn receive_some(&self, incoming: &mut Incoming) -> io::Result<Option<Vec<Job>>> {
-        let Some(first) = self.receive(incoming)? else { return Ok(None) };
-        let mut jobs = vec![first];
-        while self.export.takes_several()
-            && jobs.len() < TOGETHER_MAX
-            && jobs.last().is_some_and(|job| is_small(&job.request) && job.task.is_ok())
-            && self.has_small(incoming.ahead())
-        {
-            // All of it is here, and there is room for it: nothing is waited for.
-            let Some(next) = self.receive(incoming)? else { break };
-            jobs.push(next);
-        }
-        Ok(Some(jobs))
-    }
-
-    /// Whether these bytes begin with a small request that is in order, all of it, and there is room for it.
-    fn has_small(&self, ahead: &[u8]) -> bool {
-        let request = ahead.first_chunk::<REQUEST_HEADER>().and_then(Request::parse);
-        let Some(request) = request.filter(|request| is_small(request) && check(request, self.terms).is_ok()) else {
-            return false;
-        };
-        let length = usize::try_from(request.length).unwrap_or(usize::MAX);
-        let payload = if request.kind == command::WRITE { length } else { 0 };
-        ahead.len() - REQUEST_HEADER >= payload && self.budget.has(length) && self.own.has(length)
     }
 
     /// The next request, with a write's bytes. `None`: the client leaves in good order.
@@ -363,42 +410,7 @@ impl Connection {
         Ok(Some(Job { request, task, payload, _taken: taken }))
     }
 
-    /// Carries several small requests out at the same time, and answers each when it has ended, with those that end with it.
-    fn carry_out_together(&self, jobs: Vec<Job>) -> io::Result<()> {
-        let mut requests = Vec::with_capacity(jobs.len());
-        let mut asked = Vec::with_capacity(jobs.len());
-        for Job { request, payload, _taken, .. } in jobs {
-            let offset = request.offset;
-            requests.push(match payload {
-                Some(payload) => Small::Write { offset, bytes: payload.share() },
-                None => Small::Read { offset, length: usize::try_from(request.length).unwrap_or(0) },
-            });
-            asked.push(Some((request, _taken)));
-        }
-        let mut sent = Ok(());
-        self.export.together(requests, &mut |ended| {
-            let mut taken = Vec::with_capacity(ended.len());
-            let mut replies = Vec::with_capacity(ended.len());
-            for (place, done) in ended {
-                let Some((request, its)) = asked.get_mut(place).and_then(Option::take) else { continue };
-                taken.push(its);
-                replies.push(match done {
-                    Ok(found) if request.kind == command::READ && self.terms.structured => {
-                        (data_chunk(request.cookie, request.offset, found.len()), found)
-                    }
-                    Ok(found) => (simple_reply(request.cookie, 0), found),
-                    Err(failure) => (self.refusal(request.cookie, &failure), Found::default()),
-                });
-            }
-            let parts = replies.iter().flat_map(|(header, found)| std::iter::once(&header[..]).chain(found.slices()));
-            if sent.is_ok() {
-                sent = self.stream.send(&parts.collect::<Vec<_>>(), Instant::now() + self.limits.patience.request);
-            }
-        });
-        sent
-    }
-
-    fn refusal(&self, cookie: u64, failure: &Failure) -> Vec<u8> {
+    pub(crate) fn refusal(&self, cookie: u64, failure: &Failure) -> Vec<u8> {
         if self.terms.structured {
             error_chunk(cookie, failure.error, &failure.text)
         } else {

@@ -9,7 +9,7 @@
 use crate::{
     alert::Alert,
     instance::wire::network::{Certificates, Network},
-    world::block_on,
+    world::{self, block_on},
 };
 use plinth_engine::{
     admin::{AdminError, Code, VolumeChange},
@@ -20,18 +20,35 @@ use plinth_engine::{
 };
 use plinth_nbd::{
     Address, Limits, Server, TlsSource,
-    export::{Files, Offer},
+    export::{Files, Offer, Waiting, Waits},
 };
 use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt, fs, io,
-    os::unix::fs::{PermissionsExt, chown},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{PermissionsExt, chown},
+    },
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
+
+/// What a thread of this process can wait for beside its disks.
+struct Thread;
+
+impl Waits for Thread {
+    fn readable(&self, socket: &Arc<OwnedFd>) -> Option<Waiting> {
+        Some(Box::pin(world::readable(socket)?))
+    }
+
+    fn sleep(&self, time: Duration) -> Waiting {
+        Box::pin(world::sleep(time))
+    }
+}
 
 /// Where clients find an export, and what they need there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,7 +177,8 @@ impl Exporting {
             chown(path, None, Some(*members))?;
             fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
         }
-        let files = Arc::new(Files::new(Session::new(group, None), Arc::new(|task| block_on(task))));
+        let files =
+            Arc::new(Files::new(Session::new(group, None), Arc::new(|task| block_on(task)), Some(Arc::new(Thread))));
         let server = Server::start(listener, files.clone(), &self.limits, tls)?;
         self.alert.line(Severity::Note, &self.group, &format!("NBD clients are served at {at}"));
         Ok(Place { at: at.clone(), server, files })
