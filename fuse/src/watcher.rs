@@ -12,7 +12,8 @@
 //! The same thread asks the kernel whether it has a file, where nobody can count ([`Watcher::still_holds`]): a notification that
 //! drops nothing but attributes is refused for a file that the kernel does not have.
 //!
-//! A word that is already waiting is not put twice, so the set is bounded by what differs, not by how often it changed.
+//! A word that is already waiting is not put twice, so the set is bounded by what differs, not by how often it changed. What changes all the time
+//! is told once in a [`PAUSE`]: whoever writes through another door, as often as the disks can, wakes nobody in between.
 
 use plinth_engine::api::{Invalidation, Node, Watcher};
 use rustix::io::Errno;
@@ -22,7 +23,11 @@ use std::{
     os::fd::OwnedFd,
     sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
+    time::Duration,
 };
+
+/// How long the thread rests when it has told everything.
+const PAUSE: Duration = Duration::from_millis(1);
 
 const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
@@ -41,6 +46,8 @@ type NotHeld = Box<dyn Fn(Node) + Send + Sync>;
 #[derive(Default)]
 struct Waiting {
     words: BTreeSet<Word>,
+    /// The thread has to be woken.
+    sleeps: bool,
     end: bool,
 }
 
@@ -61,7 +68,7 @@ impl Notifier {
         let queue = Arc::new(Queue::default());
         let ours = Arc::clone(&queue);
         thread::Builder::new().name("fuse-notify".into()).spawn(move || {
-            while let Some(word) = ours.next() {
+            while let Some(word) = ours.next(|| thread::sleep(PAUSE)) {
                 match rustix::io::write(&*device, &message(&word)) {
                     Err(Errno::NOENT) if matches!(word, Word::Held(_)) => ours.tell_not_held(&word),
                     // ENOENT: the kernel does not have it cached.
@@ -95,8 +102,14 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Option<Word> {
+    /// The next word. Rests when there is none, before it waits for one.
+    fn next(&self, rest: impl FnOnce()) -> Option<Word> {
         let mut waiting = self.lock();
+        if waiting.words.is_empty() && !waiting.end {
+            drop(waiting);
+            rest();
+            waiting = self.lock();
+        }
         loop {
             if waiting.end {
                 return None;
@@ -104,7 +117,18 @@ impl Queue {
             if let Some(word) = waiting.words.pop_first() {
                 return Some(word);
             }
+            waiting.sleeps = true;
             waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            waiting.sleeps = false;
+        }
+    }
+
+    /// There is something to tell.
+    fn wake(&self, waiting: MutexGuard<'_, Waiting>) {
+        let sleeps = waiting.sleeps;
+        drop(waiting);
+        if sleeps {
+            self.changed.notify_all();
         }
     }
 
@@ -138,14 +162,14 @@ impl Watcher for Queue {
                 waiting.words.insert(Word::Node(*parent));
             }
         }
-        self.changed.notify_all();
+        self.wake(waiting);
     }
 
     fn still_holds(&self, node: Node) {
         let mut waiting = self.lock();
         if !waiting.end {
             waiting.words.insert(Word::Held(node));
-            self.changed.notify_all();
+            self.wake(waiting);
         }
     }
 }
@@ -184,11 +208,11 @@ mod tests {
             queue.invalidate(&Invalidation::Node(5));
             queue.invalidate(&Invalidation::Entry { parent: 1, name: b"a".to_vec() });
         }
-        let words: Vec<_> = (0..3).map(|_| queue.next().unwrap()).collect();
+        let words: Vec<_> = (0..3).map(|_| queue.next(|| ()).unwrap()).collect();
         assert_eq!(words, [Word::Node(1), Word::Node(5), Word::Entry(1, b"a".to_vec())]);
         queue.stop();
         queue.invalidate(&Invalidation::Node(6));
-        assert_eq!(queue.next(), None);
+        assert_eq!(queue.next(|| ()), None);
     }
 
     #[test]
@@ -196,8 +220,8 @@ mod tests {
         let queue = Queue::default();
         queue.invalidate(&Invalidation::Node(5));
         queue.still_holds(7);
-        assert_eq!(queue.next(), Some(Word::Held(7)));
-        assert_eq!(queue.next(), Some(Word::Node(5)));
+        assert_eq!(queue.next(|| ()), Some(Word::Held(7)));
+        assert_eq!(queue.next(|| ()), Some(Word::Node(5)));
     }
 
     #[test]
