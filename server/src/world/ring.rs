@@ -40,6 +40,8 @@ use std::{
 
 /// Entries submitted by one system call at most.
 const SUBMISSIONS: u32 = 128;
+/// So many entries are submitted at once, while their thread goes on: disks that wait until it has nothing else to do stand still meanwhile.
+const SUBMIT_AT: usize = 8;
 /// Operations in flight at most: more than any disk's queue is deep.
 const COMPLETIONS: u32 = 1024;
 /// Kernel threads per ring for what cannot be done without blocking. The default,
@@ -324,6 +326,9 @@ impl Ring {
         self.in_flight += 1;
         // SAFETY: memory and descriptor belong to the slot until the completion is reaped (invariant 1).
         unsafe { self.ring.submission().push(&entry) }.expect("`has_room` was asked");
+        if self.ring.submission().len() >= SUBMIT_AT {
+            self.call(Wait::No);
+        }
     }
 
     /// Lets a write to the event descriptor end a wait.
