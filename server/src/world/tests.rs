@@ -472,6 +472,52 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     }
 }
 
+/// A thread waits for a socket and a disk at the same time, and a watch that nobody waits for any more does not cost it its ring.
+#[test]
+fn a_socket_is_waited_for_beside_disks() {
+    if RealWorld::new(IoChoice::Uring, |_| ()).is_err() {
+        return;
+    }
+    let world = RealWorld::new(IoChoice::Uring, |_| ()).expect("io_uring");
+    let files = Files::new();
+    let disk = world.open(&files.make("disk", MIB)).expect("open");
+    let (ours, theirs) = rustix::pipe::pipe().expect("pipe");
+    let ours = Arc::new(ours);
+    let read = async || {
+        let done = disk.submit(Io::Read { offset: 0, buffer: Buffer::zeroed(4096) }).await;
+        done.result.expect("read");
+    };
+    block_on(async {
+        // Nothing is there: the disk ends first, as often as it is asked.
+        let waiting = readable(&ours).expect("a ring");
+        let mut waiting = std::pin::pin!(waiting);
+        for _ in 0..10 {
+            read().await;
+            assert!(futures::poll!(waiting.as_mut()).is_pending());
+        }
+        rustix::io::write(&theirs, b"a").expect("write");
+        waiting.await;
+        // What is there already is seen at once.
+        readable(&ours).expect("a ring").await;
+        rustix::io::read(&*ours, &mut [0; 8]).expect("read");
+    });
+    // Left behind, many times: each takes its place in the ring, which is given back when the thread has nothing else to do.
+    for _ in 0..20 {
+        block_on(async {
+            let left: Vec<_> = (0..200).map(|_| readable(&ours).expect("there is room")).collect();
+            read().await;
+            drop(left);
+        });
+        assert_eq!(Arc::strong_count(&ours), 1, "the watches are gone");
+    }
+    block_on(async {
+        let waiting = readable(&ours).expect("a ring");
+        drop(theirs);
+        // Its other side has gone.
+        waiting.await;
+    });
+}
+
 /// Those that are due at once, as where the machine held this thread, are still woken in their order.
 #[test]
 fn timers_end_in_their_order() {
