@@ -141,7 +141,18 @@ impl Pump<'_> {
     }
 
     /// Waits until there is more to read; `false`: it cannot be waited for here.
-    fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+    fn poll_more(&mut self, context: &mut Context<'_>, under_way: usize) -> Poll<bool> {
+        if let (0, Some(incoming)) = (under_way, &mut self.incoming) {
+            // There is nothing but the client to wait for, and the plain call is the shortest.
+            let deadline = (!incoming.ahead().is_empty()).then(|| Instant::now() + self.connection.patience());
+            return Poll::Ready(match incoming.wait_for_more(deadline) {
+                Ok(more) => more,
+                Err(error) => {
+                    self.sent = Err(error);
+                    false
+                }
+            });
+        }
         let (Some(waits), Some(socket)) = (&self.waits, &self.socket) else { return Poll::Ready(false) };
         let watching = match &mut self.watching {
             Some(watching) => watching,
@@ -197,7 +208,8 @@ impl Feed for Pump<'_> {
                     Ok(More::Ended) | Err(_) => return self.stop(under_way),
                 }
             }
-            match self.poll_more(context) {
+            match self.poll_more(context, under_way) {
+                Poll::Ready(true) if under_way == 0 => {}
                 Poll::Ready(true) => self.is_drained = false,
                 Poll::Ready(false) => return self.stop(under_way),
                 Poll::Pending => return Poll::Pending,

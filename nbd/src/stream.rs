@@ -357,15 +357,29 @@ impl Incoming {
         Ok(read)
     }
 
-    /// Reads more ahead, if it is there.
-    pub fn fill_at_once(&mut self) -> io::Result<More> {
+    /// Room behind what was read ahead.
+    fn room(&mut self) -> &mut [u8] {
         let length = self.ahead.len();
         if self.ahead.start > 0 {
             self.buffer.copy_within(self.ahead.clone(), 0);
             self.ahead = 0..length;
         }
-        let Some(descriptor) = self.stream.socket.descriptor() else { return Ok(More::Later) };
-        let room = self.buffer.get_mut(length..).unwrap_or_default();
+        self.buffer.get_mut(length..).unwrap_or_default()
+    }
+
+    /// Waits until more is read ahead; `false`: nothing more comes.
+    pub fn wait_for_more(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
+        let stream = Arc::clone(&self.stream);
+        let read = stream.socket.read_before(self.room(), deadline)?;
+        self.ahead.end += read;
+        Ok(read > 0)
+    }
+
+    /// Reads more ahead, if it is there.
+    pub fn fill_at_once(&mut self) -> io::Result<More> {
+        let stream = Arc::clone(&self.stream);
+        let Some(descriptor) = stream.socket.descriptor() else { return Ok(More::Later) };
+        let room = self.room();
         let space = room.len();
         loop {
             return match rustix::net::recv(descriptor, &mut *room, RecvFlags::DONTWAIT) {
