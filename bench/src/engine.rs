@@ -2,17 +2,15 @@
 
 use super::load::{Case, Kind, Meter, Outcome};
 use futures::stream::{FuturesUnordered, StreamExt};
+use plinth_bench::group;
 use plinth_engine::{
-    admin::{NewDisk, NewGroup},
     api::{Caller, NewFile, ROOT},
     buffer::Buffer,
     group::Group,
     session::Session,
     transfer::Source,
-    world::World,
 };
-use plinth_format::Redundancy;
-use plinth_server::world::{IoChoice, RealWorld, block_on};
+use plinth_server::world::block_on;
 use std::{
     cell::{Cell, RefCell},
     sync::Arc,
@@ -29,29 +27,9 @@ pub struct File {
 impl File {
     /// Makes a group on one disk or two, and a file in it of which every block is written, durable, and read back.
     pub fn create(paths: &[String], size: u64, attributes: &[(String, String)]) -> Result<Self, String> {
-        let world = RealWorld::new(IoChoice::from_environment().map_err(|error| error.to_string())?, |event| {
-            eprintln!("{event:?}");
-        });
-        let world = Arc::new(world.map_err(|error| error.to_string())?);
-        world.set_diskstring(&paths.join(",")).map_err(|error| error.to_string())?;
-        let world: Arc<dyn World> = world;
-        let disk = |path: &String| NewDisk {
-            path: path.clone(),
-            name: None,
-            failure_group: None,
-            quorum: false,
-            size: None,
-            force: true,
-        };
-        let new = NewGroup {
-            name: "BENCH".into(),
-            redundancy: if paths.len() == 1 { Redundancy::External } else { Redundancy::Normal },
-            au_size: 4 << 20,
-            attributes: attributes.to_vec(),
-            disks: paths.iter().map(disk).collect(),
-        };
-        block_on(Group::create(&world, new)).map_err(|error| error.to_string())?;
-        let group = block_on(Group::mount(world, "BENCH", false)).map_err(|error| error.to_string())?;
+        let world = group::world(paths)?;
+        group::create(&world, paths, attributes)?;
+        let group = group::mount(&world)?;
         let session = Session::new(Arc::clone(&group), None);
         let caller = Caller { uid: 0, gid: 0 };
         let made = block_on(session.create(ROOT, b"file", NewFile::Regular, 0o600, caller));
@@ -115,6 +93,6 @@ impl File {
     pub fn close(self) -> Result<(), String> {
         let Self { group, session, .. } = self;
         drop(session);
-        block_on(group.dismount(true)).map_err(|error| error.to_string())
+        group::dismount(&group)
     }
 }

@@ -1,0 +1,3 @@
+//! What the programs that drive the engine as a library have in common.
+
+pub mod group;
