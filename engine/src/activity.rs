@@ -42,6 +42,7 @@ use crate::{
     stale,
     troubles::Trouble,
     voters::Refusal,
+    world::Task,
 };
 use event_listener::Event;
 use plinth_format::{
@@ -60,6 +61,8 @@ use std::{
 pub const REGIONS_MAX: usize = 1000;
 /// Regions closed together when the table is full.
 const BATCH: usize = 128;
+/// Checksum blocks that are written at the same time, before regions are closed.
+const SUMS_AT_ONCE: usize = 32;
 /// Extents in a region, as a power of two: at first, and at most.
 const SCALE_MIN: u32 = 2;
 const SCALE_MAX: u32 = 12;
@@ -493,8 +496,12 @@ impl Group {
         }
         loop {
             let failures = self.doubt.count();
-            for extent in extents() {
-                self.write_sums(&extent).await?;
+            for some in extents().collect::<Vec<_>>().chunks(SUMS_AT_ONCE) {
+                let writes =
+                    some.iter().map(|extent| Box::pin(self.write_sums(extent)) as Task<'_, Result<(), FileError>>);
+                for written in futures::future::join_all(writes).await {
+                    written?;
+                }
             }
             if planted::has(Bug::ReleasedBeforeFlush) {
                 drop(self.leave_log(&closed).await?);
