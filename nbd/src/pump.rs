@@ -60,7 +60,9 @@ struct Pump<'a> {
     /// There was nothing more when it was last looked.
     is_drained: bool,
     watching: Option<Waiting>,
-    /// Since a part of a request has come.
+    /// When the first part of the request that is on its way was seen.
+    begun: Option<Instant>,
+    /// Until it is cut.
     patience: Option<Waiting>,
     stops: bool,
     asked: Vec<Option<Asked>>,
@@ -82,6 +84,7 @@ pub(crate) fn run(
         socket: socket.cloned(),
         is_drained: false,
         watching: None,
+        begun: None,
         patience: None,
         stops: false,
         asked: Vec::new(),
@@ -142,9 +145,13 @@ impl Pump<'_> {
 
     /// Waits until there is more to read; `false`: it cannot be waited for here.
     fn poll_more(&mut self, context: &mut Context<'_>, under_way: usize) -> Poll<bool> {
-        if let (0, Some(incoming)) = (under_way, &mut self.incoming) {
+        let Some(incoming) = &mut self.incoming else { return Poll::Ready(false) };
+        if !incoming.ahead().is_empty() {
+            self.begun.get_or_insert_with(Instant::now);
+        }
+        if under_way == 0 {
             // There is nothing but the client to wait for, and the plain call is the shortest.
-            let deadline = (!incoming.ahead().is_empty()).then(|| Instant::now() + self.connection.patience());
+            let deadline = self.begun.map(|begun| begun + self.connection.patience());
             return Poll::Ready(match incoming.wait_for_more(deadline) {
                 Ok(more) => more,
                 Err(error) => {
@@ -165,9 +172,9 @@ impl Pump<'_> {
             self.watching = None;
             return Poll::Ready(true);
         }
-        let has_begun = self.incoming.as_ref().is_some_and(|incoming| !incoming.ahead().is_empty());
-        if has_begun {
-            let patience = self.patience.get_or_insert_with(|| waits.sleep(self.connection.patience()));
+        if let Some(begun) = self.begun {
+            let patience = self.connection.patience();
+            let patience = self.patience.get_or_insert_with(|| waits.sleep(patience.saturating_sub(begun.elapsed())));
             if patience.as_mut().poll(context).is_ready() {
                 self.sent = Err(io::ErrorKind::TimedOut.into());
                 self.connection.cut();
@@ -189,7 +196,7 @@ impl Feed for Pump<'_> {
         loop {
             match self.next() {
                 Next::Small(place, small) => {
-                    self.patience = None;
+                    (self.begun, self.patience) = (None, None);
                     return Poll::Ready(Some((place, small)));
                 }
                 Next::NoRoom if under_way > 0 => return Poll::Pending,

@@ -632,8 +632,16 @@ type Mischief = fn(&World) -> Client<UnixStream>;
 /// Clients that stand still wherever one can stand still are cut, those that drip single bytes as well; what they held is free again.
 #[test]
 fn who_stands_still_is_cut() {
+    for several in [false, true] {
+        stand_still(several);
+    }
+}
+
+/// `several`: where small requests are taken many at a time.
+fn stand_still(several: bool) {
     let world = World::of(limits(100, 256 << 20, Duration::from_millis(300)), None);
-    let mischief: [(&str, Mischief); 6] = [
+    world.vol.several.0.store(several, Ordering::SeqCst);
+    let mischief: [(&str, Mischief); 8] = [
         ("silent from the beginning", |world| world.connect()),
         ("in an option", |world| {
             let mut client = world.connect();
@@ -657,6 +665,21 @@ fn who_stands_still_is_cut() {
             let mut client = world.client("vol", false);
             client.request(command::WRITE, 0, 1, 0, 2 << 20);
             client.send(&[1; 5000]);
+            client
+        }),
+        ("in the bytes of a small write", |world| {
+            let mut client = world.client("vol", false);
+            client.request(command::WRITE, 0, 1, 0, SMALL_MAX);
+            client.send(&[1; 5000]);
+            client
+        }),
+        ("in a request behind others", |world| {
+            let mut client = world.client("vol", false);
+            let mut packet = Vec::new();
+            for cookie in 0..3 {
+                packet.extend(Request { flags: 0, kind: command::READ, cookie, offset: 0, length: 9 }.bytes());
+            }
+            client.send(&packet[..packet.len() - 5]);
             client
         }),
         ("takes no replies", |world| {
