@@ -550,12 +550,13 @@ impl Group {
         }
     }
 
-    /// Writes blocks to every mirror and remembers their checksums. The blocks' range is held exclusively.
+    /// Writes blocks to every mirror and remembers their checksums. The blocks' range is held exclusively. `durably`: they need no flush.
     pub(crate) async fn write_blocks(
         &self,
         extent: &Extent,
         first: usize,
         data: Slice,
+        durably: bool,
         _active: &Active<'_>,
     ) -> Result<(), FileError> {
         debug_assert!(extent.state().sums.is_some(), "sums are loaded before the first write");
@@ -569,7 +570,10 @@ impl Group {
         targets.extend(guest.filter(|(_, member)| is_written(member)));
         let mut flights: SmallVec<[_; TARGETS]> = targets
             .iter()
-            .map(|(mirror, member)| member.start_write(Self::offset(member, *mirror, first), data.clone()))
+            .map(|(mirror, member)| {
+                let (offset, data) = (Self::offset(member, *mirror, first), data.clone());
+                if durably { member.start_durable_write(offset, data) } else { member.start_write(offset, data) }
+            })
             .collect();
         let mut settled = settle_all(&mut flights).await;
         loop {

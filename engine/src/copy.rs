@@ -121,7 +121,7 @@ impl Group {
         if planted::has(Bug::ResyncFromWrongSide)
             && let Settled::Ok(Some(old)) = member.start_read(offset, buffer.len()).settle().await
         {
-            return self.write_blocks(extent, blocks.start, old.share(), active).await.map(|()| Some(0));
+            return self.write_blocks(extent, blocks.start, old.share(), false, active).await.map(|()| Some(0));
         }
         self.write_copy(extent, member, offset, buffer.share()).await.map(Some)
     }

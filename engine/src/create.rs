@@ -430,7 +430,7 @@ pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<
     places.extend(identify::old_places(disk).await);
     writes.extend(places.into_iter().filter(|place| *place != 0).map(|place| (place, zeros.part(0..BLOCK_SIZE))));
     for (offset, data) in writes {
-        let done = disk.submit(crate::world::Io::Write { offset, data }).await;
+        let done = disk.submit(crate::world::Io::Write { offset, data, durably: false }).await;
         done.result.map_err(|error| {
             AdminError::new(Code::Io, format!("disk {}: writing at {offset}: {error}", disk.path()))
                 .hint("replace the disk")

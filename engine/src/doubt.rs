@@ -186,7 +186,7 @@ impl Doubt {
         failures.iter().find(|failure| span.to >= failure.after && span.from <= failure.until).cloned()
     }
 
-    /// Whether a file's writes are all covered by a good flush, and none is in doubt: it may leave memory.
+    /// Whether a file's writes are all covered by a good flush, and none is in doubt: it may leave memory, and has nothing to flush.
     #[must_use]
     pub fn is_settled(&self, unsynced: &Unsynced) -> bool {
         let span = unsynced.span(self);
@@ -255,7 +255,7 @@ impl Group {
                 Some(read) => read.buffer,
                 None => self.repair(extent, blocks.clone(), &active).await?,
             };
-            self.write_blocks(extent, blocks.start, buffer.share(), &active).await?;
+            self.write_blocks(extent, blocks.start, buffer.share(), false, &active).await?;
             extent.state().doubted.remove(*piece);
         }
         Ok(())

@@ -17,6 +17,7 @@ use crate::{
     file_stats::FileStats,
     files::{self, File},
     group::Group,
+    habit::Habit,
     planted::{self, Bug},
     reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
@@ -63,6 +64,7 @@ pub struct FileData {
     /// end: its bytes may be there, and its size not. Nobody knows after a mount.
     tail_is_clean: AtomicBool,
     pub unsynced: Unsynced,
+    pub habit: Habit,
 }
 
 impl FileData {

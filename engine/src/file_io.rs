@@ -186,13 +186,14 @@ impl Group {
         self.repair(extent, blocks, &active).await
     }
 
-    /// Writes all of `bytes` at `offset`.
+    /// Writes all of `bytes` at `offset`. `durably`: a sync follows at once.
     pub(crate) async fn write_file(
         &self,
         file: &Arc<File>,
         offset: u64,
         bytes: &Source<'_>,
         kill_set_id: bool,
+        durably: bool,
     ) -> Result<()> {
         let end =
             offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_SIZE_MAX).ok_or(FileError::TooLarge)?;
@@ -229,11 +230,14 @@ impl Group {
             // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
             (end > attributes.size, kill_set_id && without_set_id(attributes.mode) != attributes.mode)
         };
+        let durably = file.data.habit.write() || durably;
         if marks.is_empty() && !grows && !kill_set_id {
-            self.write_ready(&ready).await?;
+            let written = self.write_ready(&ready, durably).await;
+            if written.is_err() || !durably {
+                file.data.unsynced.note(began, self.doubt.era());
+            }
             file.touch(self.world.now());
-            file.data.unsynced.note(began, self.doubt.era());
-            return Ok(());
+            return written;
         }
         let said = (offset == 0).then(|| file.recognised(bytes)).flatten();
         let now_written = self.write_and_commit(file, &ready, marks, (end, kill_set_id, said), began).await;
@@ -257,7 +261,7 @@ impl Group {
         // what it newly covers holds zeros until the data comes, and whoever reads it waits for the range.
         let size_only = marks.is_empty();
         if !size_only {
-            self.write_ready(ready).await?;
+            self.write_ready(ready, false).await?;
         }
         let owner = Arc::clone(file);
         let commit = self.catalog.write(false, move |connection| {
@@ -280,7 +284,7 @@ impl Group {
             Ok(())
         });
         let ((), commit) = if size_only {
-            let (data, commit) = futures::join!(self.write_ready(ready), commit);
+            let (data, commit) = futures::join!(self.write_ready(ready, false), commit);
             data?;
             commit?
         } else {
@@ -292,9 +296,9 @@ impl Group {
     }
 
     /// Writes parts that are ready, all at once.
-    async fn write_ready(&self, parts: &[Ready<'_>]) -> Result<()> {
+    async fn write_ready(&self, parts: &[Ready<'_>], durably: bool) -> Result<()> {
         let write = async |part: &Ready<'_>| {
-            self.write_blocks(&part.extent, part.first_block, part.buffer.clone(), &part.active).await
+            self.write_blocks(&part.extent, part.first_block, part.buffer.clone(), durably, &part.active).await
         };
         match parts {
             [one] => write(one).await,
@@ -305,7 +309,7 @@ impl Group {
 
     /// Writes bytes into one extent on all mirrors; marks are the caller's to commit.
     async fn write_part(&self, extent: &Arc<Extent>, inside: Range<u64>, bytes: &Source<'_>) -> Result<()> {
-        self.write_ready(&[self.ready_part(extent, inside, bytes).await?]).await
+        self.write_ready(&[self.ready_part(extent, inside, bytes).await?], false).await
     }
 
     /// Makes bytes ready to be written into one extent; marks are the caller's to commit.
@@ -404,6 +408,7 @@ impl Group {
 
     /// Makes what was written and acknowledged durable.
     pub(crate) async fn sync_file(&self, file: &Arc<File>, data_only: bool) -> Result<()> {
+        file.data.habit.sync();
         self.sync_as(file, data_only, Doubts::Told).await.map(|_| ())
     }
 
@@ -419,7 +424,9 @@ impl Group {
         self.write_doubted(&layout, doubts).await?;
         let mut pending = pieces_of(&layout, State::flushable);
         let early = planted::has(Bug::WrittenBeforeFlush);
-        let flushed = if early { Ok(()) } else { self.flush_disks().await };
+        // What was written durably was not noted.
+        let has_nothing_to_flush = pending.is_empty() && self.doubt.is_settled(&file.data.unsynced);
+        let flushed = if early || has_nothing_to_flush { Ok(()) } else { self.flush_disks().await };
         let doubted =
             self.doubted(file, span, || pieces_of(&layout, |state| state.pending.clone()), doubts == Doubts::Told);
         let in_doubt = doubted.is_some();

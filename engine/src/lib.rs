@@ -50,6 +50,7 @@ mod file_io;
 mod file_stats;
 pub mod files;
 pub mod group;
+pub mod habit;
 pub mod identify;
 mod live;
 mod live_stats;

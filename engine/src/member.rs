@@ -18,7 +18,7 @@
 
 use crate::{
     buffer::{Buffer, Slice},
-    completion::{Completion, Expiry, Took},
+    completion::{Completion, Done, Expiry, Took},
     counters::{Counters, IoClass, IoClient, Tally},
     error::DiskError,
     members::Members,
@@ -80,8 +80,8 @@ pub struct Member {
     /// Flushes that failed; and how many of them the group knows of.
     broken: AtomicU64,
     noted: AtomicU64,
-    /// A flush that was given up and may still fail.
-    late_flush: Mutex<Option<Completion>>,
+    /// Flushes, and writes that were to be durable, that were given up and may still fail.
+    late_flushes: Mutex<Vec<Completion>>,
     unsettled: AtomicBool,
     abandoned: AtomicBool,
     settled: Event,
@@ -108,6 +108,8 @@ pub struct Flight<'a> {
     length: usize,
     completion: Completion,
     took: Option<Took>,
+    /// It is a flush or has one in it: when it fails, what was written before it may be lost (R9).
+    has_flush: bool,
 }
 
 /// How an I/O stands after its deadline or its end.
@@ -158,7 +160,7 @@ impl Member {
             flushing: tokio::sync::Mutex::new(()),
             broken: AtomicU64::new(0),
             noted: AtomicU64::new(0),
-            late_flush: Mutex::default(),
+            late_flushes: Mutex::default(),
             unsettled: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             settled: Event::new(),
@@ -323,7 +325,7 @@ impl Member {
     /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
     pub fn release(&self) {
         lock(&self.disk).take();
-        if lock(&self.late_flush).take().is_some() {
+        if !std::mem::take(&mut *lock(&self.late_flushes)).is_empty() {
             // Nobody will hear how it ended.
             self.broken.fetch_add(1, Ordering::AcqRel);
         }
@@ -373,9 +375,10 @@ impl Member {
 
     fn submit(&self, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
         let began = self.clock.monotonic();
+        let has_flush = matches!(io, Io::Flush | Io::Write { durably: true, .. });
         let completion = match self.disk() {
             Some(disk) => disk.submit(io),
-            None => Completion::ready(crate::completion::Done {
+            None => Completion::ready(Done {
                 result: Err(io::Error::new(io::ErrorKind::NotConnected, "the disk is not attached")),
                 buffer: None,
             }),
@@ -396,7 +399,7 @@ impl Member {
             }
             in_flight.push_back((self.ticks.load(Ordering::Relaxed), expiry));
         }
-        Flight { member: self, purpose, client: IoClient::Files, offset, length, completion, took: None }
+        Flight { member: self, purpose, client: IoClient::Files, offset, length, completion, took: None, has_flush }
     }
 
     /// Starts a read of `length` bytes.
@@ -406,7 +409,12 @@ impl Member {
 
     /// Starts a write.
     pub fn start_write(&self, offset: u64, data: Slice) -> Flight<'_> {
-        self.submit(IoClass::Write, offset, data.len(), Io::Write { offset, data })
+        self.submit(IoClass::Write, offset, data.len(), Io::Write { offset, data, durably: false })
+    }
+
+    /// Starts a write of bytes that are durable when it has ended: one trip to the disk, where a flush after it would be another.
+    pub fn start_durable_write(&self, offset: u64, data: Slice) -> Flight<'_> {
+        self.submit(IoClass::Write, offset, data.len(), Io::Write { offset, data, durably: true })
     }
 
     /// Tells the disk that bytes are not needed any more.
@@ -417,24 +425,24 @@ impl Member {
 
     /// Makes everything durable that anybody ever wrote: a mount does not know what its predecessor did.
     pub async fn flush_all(&self) -> Settled {
-        self.submit(IoClass::Flush, 0, 0, Io::Flush).settle().await
+        let mut flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
+        // Its caller does not go on without it.
+        flight.has_flush = false;
+        flight.settle().await
     }
 
     /// Makes every write that has ended durable. Flushes that overlap share one.
     pub async fn flush(&self) -> Settled {
         let target = self.written.load(Ordering::Acquire);
         let _one_at_a_time = self.flushing.lock().await;
-        let late = lock(&self.late_flush).take();
-        if let Some(completion) = late {
+        let late = || lock(&self.late_flushes).pop();
+        while let Some(completion) = late() {
             let (purpose, client) = (IoClass::Flush, IoClient::Files);
-            let mut flight = Flight { member: self, purpose, client, offset: 0, length: 0, completion, took: None };
+            let mut flight =
+                Flight { member: self, purpose, client, offset: 0, length: 0, completion, took: None, has_flush: true };
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(_)) => {}
-                Some(failed) => {
-                    self.broken.fetch_add(1, Ordering::AcqRel);
-                    return failed;
-                }
-                None => return self.leave_flush(flight.completion),
+                bad => return bad.unwrap_or(Settled::Overdue),
             }
         }
         if self.flushed.load(Ordering::Acquire) >= target {
@@ -444,6 +452,7 @@ impl Member {
         let mut flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
         let mut end = flight.settle_or_go_on().await;
         if planted::has(Bug::FailedFlushRetried) && end.as_ref().is_some_and(|end| !end.is_ok()) {
+            self.broken.fetch_sub(1, Ordering::AcqRel);
             flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
             end = flight.settle_or_go_on().await;
         }
@@ -451,25 +460,22 @@ impl Member {
             Some(settled) => {
                 if settled.is_ok() {
                     self.flushed.store(mark, Ordering::Release);
-                } else {
-                    self.broken.fetch_add(1, Ordering::AcqRel);
                 }
                 settled
             }
-            None => self.leave_flush(flight.completion),
+            None => Settled::Overdue,
         }
     }
 
     /// A flush is given up, and goes on: who flushes next hears of its end. When the disk was let go, nobody will.
-    fn leave_flush(&self, flush: Completion) -> Settled {
+    fn leave_flush(&self, flush: Completion) {
         // Held until it is kept, or `release` would miss it.
         let disk = lock(&self.disk);
         if disk.is_some() {
-            *lock(&self.late_flush) = Some(flush);
+            lock(&self.late_flushes).push(flush);
         } else {
             self.broken.fetch_add(1, Ordering::AcqRel);
         }
-        Settled::Overdue
     }
 
     /// Flushes that failed since it was first opened.
@@ -566,11 +572,23 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
     );
 }
 
+impl Drop for Flight<'_> {
+    /// What nobody waits for any more goes on, and if there is a flush in it, somebody has to hear how it ends.
+    fn drop(&mut self) {
+        if self.has_flush && self.took.is_none() {
+            let completion =
+                std::mem::replace(&mut self.completion, Completion::ready(Done { result: Ok(()), buffer: None }));
+            self.member.leave_flush(completion);
+        }
+    }
+}
+
 impl Flight<'_> {
     /// Says what it is for.
     #[must_use]
-    pub fn of(self, client: IoClient) -> Self {
-        Self { client, ..self }
+    pub fn of(mut self, client: IoClient) -> Self {
+        self.client = client;
+        self
     }
 
     fn tally(&self) -> &Tally {
@@ -646,7 +664,7 @@ impl Flight<'_> {
         }
         match (done.result, self.purpose) {
             (Ok(()), IoClass::Read) => Settled::Ok(done.buffer),
-            (Ok(()), IoClass::Write) => {
+            (Ok(()), IoClass::Write) if !self.has_flush => {
                 self.member.written.fetch_add(1, Ordering::AcqRel);
                 Settled::Ok(None)
             }
@@ -658,6 +676,9 @@ impl Flight<'_> {
                     IoClass::Flush => ("flushing", &counters.write_errors, Trouble::FlushFailed),
                     IoClass::Discard => ("discarding", &counters.write_errors, Trouble::DiscardFailed),
                 };
+                if self.has_flush {
+                    self.member.broken.fetch_add(1, Ordering::AcqRel);
+                }
                 counter.fetch_add(1, Ordering::Relaxed);
                 self.tally().errors.fetch_add(1, Ordering::Relaxed);
                 self.note(trouble, source.to_string());
@@ -753,6 +774,52 @@ mod tests {
         let next = block_on(member.flush());
         assert!(matches!(next, Settled::Failed(_)), "{}", next.reason());
         assert!(member.is_broken(), "nobody knows what became of it");
+    }
+
+    /// A write that was asked to be durable survives a loss of power, and helps no other to.
+    #[test]
+    fn a_durable_write_is_durable_alone() {
+        let survive = |seed| {
+            let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+            let member = member(&disk);
+            let page = |byte| Buffer::copy_of(&[byte; 4096]).share();
+            assert!(block_on(member.start_write(MIB, page(1)).settle()).is_ok());
+            assert!(block_on(member.start_durable_write(2 * MIB, page(2)).settle()).is_ok());
+            assert_eq!(disk.counts().flushes, 0);
+            disk.cut_power(seed);
+            assert!(disk.peek(2 * MIB, 4096).iter().all(|byte| *byte == 2));
+            disk.peek(MIB, 4096)[0] == 1
+        };
+        let survived = (0..20).filter(|seed| survive(*seed)).count();
+        assert!((1..20).contains(&survived), "{survived} of 20");
+    }
+
+    /// With a durable write that fails a flush may have failed, and one that is late may fail yet: who flushes next hears of it.
+    #[test]
+    fn a_durable_write_that_fails_is_a_flush_that_failed() {
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let member = member(&disk);
+        let page = || Buffer::zeroed(4096).share();
+        disk.faults(|faults| faults.fail_flushes = true);
+        assert!(!block_on(member.start_durable_write(MIB, page()).settle()).is_ok());
+        assert!(member.take_broken());
+        disk.faults(|faults| (faults.fail_flushes, faults.hang) = (false, true));
+        let given_up = || {
+            let mut late = pin!(member.start_durable_write(MIB, page()).settle());
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(late.as_mut().poll(&mut context).is_pending());
+            member.expire_all();
+            assert!(matches!(late.as_mut().poll(&mut context), Poll::Ready(Settled::Overdue)));
+            assert!(!member.is_broken(), "it may end well yet");
+        };
+        given_up();
+        disk.heal();
+        assert!(block_on(member.flush()).is_ok());
+        assert!(!member.is_broken());
+        disk.faults(|faults| faults.hang = true);
+        given_up();
+        member.release();
+        assert!(member.is_broken(), "nobody will know how it ended");
     }
 
     /// How long I/O took is measured from its beginning to its end on the disk, whenever anybody looks.

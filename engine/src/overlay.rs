@@ -183,7 +183,7 @@ impl Covered {
     fn check(&self, io: &Io) -> io::Result<()> {
         let (offset, length) = match io {
             Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
-            Io::Write { offset, data } => (*offset, data.len() as u64),
+            Io::Write { offset, data, .. } => (*offset, data.len() as u64),
             Io::Discard { offset, length } => (*offset, *length),
             Io::Flush => (0, 0),
         };
@@ -243,7 +243,7 @@ impl Disk for Covered {
                     done
                 });
             }
-            Io::Write { offset, data } => result.and_then(|()| self.layer.write(offset, &data)),
+            Io::Write { offset, data, .. } => result.and_then(|()| self.layer.write(offset, &data)),
             Io::Flush => Ok(()),
             Io::Discard { offset, length } => result.map(|()| self.layer.forget(offset, length)),
         };
@@ -405,7 +405,7 @@ mod tests {
     }
 
     fn write(disk: &dyn Disk, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        block_on(disk.submit(Io::Write { offset, data: Buffer::copy_of(bytes).share() })).result
+        block_on(disk.submit(Io::Write { offset, data: Buffer::copy_of(bytes).share(), durably: false })).result
     }
 
     #[test]

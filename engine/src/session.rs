@@ -269,16 +269,43 @@ impl Session {
     /// # Errors
     /// As [`Self::write`].
     pub async fn write_from(&self, node: Node, offset: u64, bytes: Source<'_>, kill_set_id: bool) -> Result<()> {
+        self.write_as(node, offset, bytes, kill_set_id, false).await
+    }
+
+    async fn write_as(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Source<'_>,
+        kill_set_id: bool,
+        durably: bool,
+    ) -> Result<()> {
         let file = self.regular(node).await?;
         self.check_size(&file, offset.saturating_add(bytes.len() as u64))?;
         let group = self.group();
         let began = group.world.monotonic();
-        let result = group.write_file(&file, offset, &bytes, kill_set_id).await;
+        let result = group.write_file(&file, offset, &bytes, kill_set_id, durably).await;
         if result.is_ok() {
             group.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
         }
         self.changed(node);
         result
+    }
+
+    /// Writes, and makes the file durable as [`Self::sync`] does: where nothing but these bytes changes, in one trip to the disks.
+    ///
+    /// # Errors
+    /// As [`Self::write`] and [`Self::sync`].
+    pub async fn write_durably(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Source<'_>,
+        kill_set_id: bool,
+        data_only: bool,
+    ) -> Result<()> {
+        self.write_as(node, offset, bytes, kill_set_id, true).await?;
+        self.sync(node, data_only).await
     }
 
     /// Makes what was written and acknowledged durable; with `data_only`, times may stay behind.

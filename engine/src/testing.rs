@@ -187,6 +187,16 @@ impl Image {
         self.durable.extend(std::mem::take(&mut self.cached));
     }
 
+    /// Makes the blocks of a range durable, and no others.
+    pub fn keep(&mut self, offset: u64, length: usize) {
+        for_blocks(offset, length, |block, _, _| {
+            if let Some(bytes) = self.cached.remove(&block) {
+                self.ghosts.remove(&block);
+                self.durable.insert(block, bytes);
+            }
+        });
+    }
+
     /// A flush fails for good: nothing of the cache will ever be durable, and nobody sees it yet.
     pub fn give_up_cache(&mut self) {
         self.ghosts.extend(std::mem::take(&mut self.cached));
@@ -473,12 +483,12 @@ impl MemoryDisk {
                 let bad = ranges.any(|bad| bad.start < range.end && range.start < bad.end);
                 medium.faults.fail_reads || bad
             }
-            Io::Write { .. } => medium.faults.fail_writes,
-            Io::Flush if medium.faults.flushes_lost > 0 => {
+            Io::Write { durably: true, .. } | Io::Flush if medium.faults.flushes_lost > 0 => {
                 medium.faults.flushes_lost -= 1;
                 medium.image.give_up_cache();
                 true
             }
+            Io::Write { durably, .. } => medium.faults.fail_writes || *durably && medium.faults.fail_flushes,
             Io::Flush => medium.faults.fail_flushes,
             Io::Discard { .. } => medium.faults.fail_discards,
         };
@@ -492,10 +502,13 @@ impl MemoryDisk {
                 medium.image.read(offset, &mut buffer);
                 return Done { result: Ok(()), buffer: Some(buffer) };
             }
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, durably } => {
                 medium.counts.writes += 1;
                 medium.counts.bytes_written += data.len() as u64;
                 medium.image.write(offset, &data);
+                if durably {
+                    medium.image.keep(offset, data.len());
+                }
                 let end = offset + data.len() as u64;
                 medium.faults.latent.retain(|bad| bad.start < offset || end < bad.end);
             }
@@ -521,7 +534,7 @@ pub fn fits(io: &Io, size: u64, sectors: Sectors) -> bool {
     let sector = u64::from(sectors.logical);
     let (offset, length) = match io {
         Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
-        Io::Write { offset, data } => (*offset, data.len() as u64),
+        Io::Write { offset, data, .. } => (*offset, data.len() as u64),
         Io::Flush => (0, 0),
         Io::Discard { offset, length } => (*offset, *length),
     };
@@ -928,7 +941,7 @@ mod tests {
     fn flushed_bytes_survive_a_power_cut() {
         let disk = MemoryDisk::noisy("d", 1 << 20, 512, 512, 1);
         let open = disk.open();
-        let write = |byte: u8| Io::Write { offset: 4096, data: Buffer::copy_of(&[byte; 4096]).share() };
+        let write = |byte: u8| Io::Write { offset: 4096, data: Buffer::copy_of(&[byte; 4096]).share(), durably: false };
         assert!(io(&*open, write(1)).result.is_ok());
         assert!(io(&*open, Io::Flush).result.is_ok());
         assert!(io(&*open, write(2)).result.is_ok());

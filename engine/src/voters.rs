@@ -332,7 +332,7 @@ impl Voters {
         let targets = BTreeSet::from([member.number]);
         let memberships = MEMBERSHIP_PLACES.map(|place| (place, MEMBERSHIP_SLOT));
         for (place, length) in memberships.into_iter().chain(STAMP_PLACES.map(|place| (place, BLOCK_SIZE))) {
-            let failed = self.write_records(&targets, place, |_| vec![0; length]).await;
+            let failed = self.write_records(&targets, place, false, |_| vec![0; length]).await;
             if let Some(reason) = failed.get(&member.number) {
                 return Err(Refusal::Other(reason.clone()));
             }
@@ -609,7 +609,7 @@ impl Voters {
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
         let place = ACTIVITY_PLACES[usize::from(log.sequence % 2 == 1)];
-        self.write_records(targets, place, |member| {
+        self.write_records(targets, place, true, |member| {
             log.encode(Envelope { group: self.group, disk: member.id(), place })
         })
         .await
@@ -620,7 +620,7 @@ impl Voters {
     async fn prepare_to_vote(&self, disks: &BTreeSet<DiskNumber>) -> BTreeMap<DiskNumber, String> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).joining.clear();
         for place in ACTIVITY_PLACES {
-            let failed = self.write_records(disks, place, |_| vec![0; ACTIVITY_SLOT]).await;
+            let failed = self.write_records(disks, place, false, |_| vec![0; ACTIVITY_SLOT]).await;
             if !failed.is_empty() {
                 return failed;
             }
@@ -655,17 +655,19 @@ impl Voters {
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
         let place = MEMBERSHIP_PLACES[usize::from(next.generation % 2 == 1)];
-        self.write_records(targets, place, |member| {
+        self.write_records(targets, place, false, |member| {
             next.encode(Envelope { group: self.group, disk: member.id(), place })
         })
         .await
     }
 
-    /// Writes a record to each target, flushes it and reads it back; returns those that failed and why.
+    /// Writes a record to each target, flushes and reads it back; returns those that failed and why. `in_one_trip`: that record is
+    /// made durable by its write, and what was written before it stays as it is.
     pub(crate) async fn write_records(
         &self,
         targets: &BTreeSet<DiskNumber>,
         place: u64,
+        in_one_trip: bool,
         record: impl Fn(&Member) -> Vec<u8>,
     ) -> BTreeMap<DiskNumber, String> {
         let mut failed = BTreeMap::new();
@@ -678,8 +680,13 @@ impl Voters {
             // What a disk says it has written is looked at: no other copy on it would tell.
             for _ in 0..2 {
                 let written = async {
-                    member.start_write(place, bytes.clone()).of(IoClient::Records).settle().await.into_result()?;
-                    member.flush().await.into_result()?;
+                    if in_one_trip {
+                        let write = member.start_durable_write(place, bytes.clone());
+                        write.of(IoClient::Records).settle().await.into_result()?;
+                    } else {
+                        member.start_write(place, bytes.clone()).of(IoClient::Records).settle().await.into_result()?;
+                        member.flush().await.into_result()?;
+                    }
                     member.start_read(place, bytes.len()).of(IoClient::Records).settle().await.into_result()
                 };
                 match written.await {
@@ -758,7 +765,7 @@ impl Voters {
         let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
         let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
         let record = |member: &Member| stamp.encode(Envelope { group: self.group, disk: member.id(), place }).to_vec();
-        self.write_records(disks, place, record).await
+        self.write_records(disks, place, false, record).await
     }
 
     fn tell(&self, severity: Severity, disk: Option<DiskNumber>, text: String) {

@@ -9,7 +9,8 @@
 //!   1. An I/O transfers all its bytes or fails. It owns its memory until the
 //!      device is done with it, also when nobody waits any more.
 //!   2. `Flush` covers every write of the same disk that had ended when it was
-//!      submitted. A write is durable after that, not before.
+//!      submitted. A write is durable after that, not before, unless it asked for that itself. Of a write that asked
+//!      and failed, nobody knows whether it was a flush that failed (R9).
 //!   3. A disk that was claimed can be claimed by nobody else until its last
 //!      clone is dropped *and* its last I/O has landed (R1).
 
@@ -32,8 +33,8 @@ pub type Timestamp = i64;
 pub enum Io {
     /// Fill the buffer, whole, from `offset`. It comes back in `Done`.
     Read { offset: u64, buffer: Buffer },
-    /// Write the bytes at `offset`.
-    Write { offset: u64, data: Slice },
+    /// Write the bytes at `offset`. `durably`: these bytes are durable when it has ended, and no others are for that.
+    Write { offset: u64, data: Slice, durably: bool },
     /// Make all ended writes durable.
     Flush,
     /// Say that the bytes are no longer needed. What they read as afterwards is undefined.

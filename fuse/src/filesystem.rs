@@ -506,10 +506,11 @@ impl FileSystem for Files {
                 return Err(errno(libc::EINVAL));
             }
             self.run(async {
-                self.session.write(node, offset, bytes, kill_set_id).await?;
                 match durable(handle, flags) {
-                    Some(data_only) => self.session.sync(node, data_only).await,
-                    None => Ok(()),
+                    Some(data_only) => {
+                        self.session.write_durably(node, offset, bytes.into(), kill_set_id, data_only).await
+                    }
+                    None => self.session.write(node, offset, bytes, kill_set_id).await,
                 }
             })?;
             Ok(bytes.len())

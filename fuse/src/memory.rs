@@ -11,6 +11,7 @@ use plinth_engine::{
     },
     error::FileError,
     files::replies::DoneBefore,
+    transfer::Source,
     world::Timestamp,
 };
 use std::{
@@ -461,6 +462,18 @@ impl Session {
         file.touch();
         Ok(())
     }
+    pub async fn write_durably(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Source<'_>,
+        kill_set_id: bool,
+        data_only: bool,
+    ) -> Result<()> {
+        self.write(node, offset, &bytes, kill_set_id).await?;
+        self.sync(node, data_only).await
+    }
+
     pub async fn sync(&self, node: Node, _data_only: bool) -> Result<()> {
         let mut state = self.state();
         state.syncs += 1;

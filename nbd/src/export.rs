@@ -392,14 +392,13 @@ impl Export for Device {
             let done = match request {
                 Small::Read { offset, length } => self.find(offset, length).await,
                 Small::Write { offset, bytes, durably } => {
-                    async {
-                        self.session().write_from(self.held.node, offset, Source::Shared(bytes), false).await?;
-                        if durably {
-                            self.session().sync(self.held.node, true).await?;
-                        }
-                        Ok(Found::default())
-                    }
-                    .await
+                    let (session, node, bytes) = (self.session(), self.held.node, Source::Shared(bytes));
+                    let written = if durably {
+                        session.write_durably(node, offset, bytes, false, true).await
+                    } else {
+                        session.write_from(node, offset, bytes, false).await
+                    };
+                    written.map(|()| Found::default())
                 }
                 Small::Flush => self.session().sync(self.held.node, true).await.map(|()| Found::default()),
             };

@@ -225,7 +225,7 @@ impl SimDisk {
         let mut numbers = Numbers::new(seed);
         while !flights.is_empty() {
             let index = usize::try_from(numbers.below(flights.len() as u64)).expect("small");
-            if let Io::Write { offset, data } = &flights.swap_remove(index).io {
+            if let Io::Write { offset, data, .. } = &flights.swap_remove(index).io {
                 medium.image.write(*offset, data);
             }
         }
@@ -269,7 +269,7 @@ impl SimDisk {
 
     fn perform(&self, medium: &mut Medium, io: Io, done: bool) -> Done {
         if let Some(error) = self.refusal(medium, &io) {
-            if let Io::Flush = io {
+            if let Io::Flush | Io::Write { durably: true, .. } = io {
                 // What a failed flush covered may be lost, and a later flush would not bring it back.
                 if medium.faults.gone {
                     medium.loses = true;
@@ -286,7 +286,7 @@ impl SimDisk {
                 medium.image.read(offset, &mut buffer);
                 return Done { result: Ok(()), buffer: Some(buffer) };
             }
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, durably } => {
                 let length = data.len() as u64;
                 let is_meant = medium.faults.lost_where.as_ref().is_none_or(|place| place.contains(&offset));
                 if is_meant && some_left(&mut medium.faults.lost_writes) {
@@ -298,6 +298,9 @@ impl SimDisk {
                     medium.image.write(astray, &data);
                 } else {
                     medium.image.write(offset, &data);
+                    if durably {
+                        medium.image.keep(offset, data.len());
+                    }
                     let written = offset.div_ceil(BLOCK)..(offset + length) / BLOCK;
                     medium.faults.latent.retain(|block| !written.contains(block));
                 }
@@ -328,7 +331,7 @@ impl SimDisk {
                 let blocks = offset / BLOCK..(offset + buffer.len() as u64).div_ceil(BLOCK);
                 some_left(&mut faults.failing_reads) || faults.latent.range(blocks).next().is_some()
             }
-            Io::Write { offset, data } => {
+            Io::Write { offset, data, durably } => {
                 let blocks = offset / BLOCK..(offset + data.len() as u64).div_ceil(BLOCK);
                 if let Some(left) = faults.thin {
                     let more: Vec<u64> = blocks.clone().filter(|block| !lent.contains(block)).collect();
@@ -338,7 +341,9 @@ impl SimDisk {
                     faults.thin = Some(left - more.len() as u64);
                     lent.extend(more);
                 }
-                some_left(&mut faults.failing_writes) || faults.worn.range(blocks).next().is_some()
+                some_left(&mut faults.failing_writes)
+                    || faults.worn.range(blocks).next().is_some()
+                    || *durably && some_left(&mut faults.failing_flushes)
             }
             Io::Flush => some_left(&mut faults.failing_flushes),
             Io::Discard { .. } => false,

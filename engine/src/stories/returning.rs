@@ -132,7 +132,7 @@ fn a_write_under_way_when_a_disk_returns() {
         let active = group.activate(&extent).await.expect("active");
         group.load_sums(&extent).await.expect("loaded");
         let data = crate::buffer::Buffer::copy_of(&pattern(1, 65_536)).share();
-        group.write_blocks(&extent, 0, data, &active).await.expect("written");
+        group.write_blocks(&extent, 0, data, false, &active).await.expect("written");
         (range, active)
     });
     lab.online(1);

@@ -212,7 +212,7 @@ impl RealDisk {
         let refuse = |kind, text: String| Some(io::Error::new(kind, text));
         let (offset, length) = match io {
             Io::Read { offset, buffer } => (*offset, buffer.len() as u64),
-            Io::Write { offset, data } => (*offset, data.len() as u64),
+            Io::Write { offset, data, .. } => (*offset, data.len() as u64),
             Io::Discard { offset, length } => (*offset, *length),
             Io::Flush => (0, 0),
         };
@@ -287,7 +287,7 @@ impl Disk for RealDisk {
                 return Completion::ready(Done { result: Ok(()), buffer: None });
             }
             Io::Read { offset, buffer } => Work::Read { offset, buffer, done: 0 },
-            Io::Write { offset, data } => Work::Write { offset, data, done: 0 },
+            Io::Write { offset, data, durably } => Work::Write { offset, data, durably, done: 0 },
             Io::Flush => Work::Flush,
             Io::Discard { offset, length } => {
                 let possible = Arc::clone(&self.can_discard);

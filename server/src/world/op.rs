@@ -39,7 +39,7 @@ pub(super) struct Op {
 /// `done` counts the bytes transferred so far.
 pub(super) enum Work {
     Read { offset: u64, buffer: Buffer, done: usize },
-    Write { offset: u64, data: Slice, done: usize },
+    Write { offset: u64, data: Slice, durably: bool, done: usize },
     Flush,
     Punch { offset: u64, length: u64, possible: Arc<AtomicBool> },
     Trim { offset: u64, length: u64, possible: Arc<AtomicBool> },
@@ -72,7 +72,14 @@ impl Op {
         loop {
             let returned = match &mut self.work {
                 Work::Read { offset, buffer, done } => self.file.read_at(&mut buffer[*done..], *offset + *done as u64),
-                Work::Write { offset, data, done } => self.file.write_at(&data[*done..], *offset + *done as u64),
+                Work::Write { offset, data, durably: false, done } => {
+                    self.file.write_at(&data[*done..], *offset + *done as u64)
+                }
+                Work::Write { offset, data, durably: true, done } => {
+                    let rest = [io::IoSlice::new(&data[*done..])];
+                    rustix::io::pwritev2(&**self.file, &rest, *offset + *done as u64, rustix::io::ReadWriteFlags::DSYNC)
+                        .map_err(io::Error::from)
+                }
                 Work::Flush => self.file.sync_data().map(|()| 0),
                 Work::Punch { offset, length, .. } => {
                     use rustix::fs::FallocateFlags as Flags;

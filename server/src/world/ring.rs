@@ -373,9 +373,13 @@ fn entry_for(op: &mut Op) -> squeue::Entry {
             let rest = &mut buffer[*done..];
             opcode::Read::new(file, rest.as_mut_ptr(), length_of(rest)).offset(*offset + *done as u64).build()
         }
-        Work::Write { offset, data, done } => {
+        Work::Write { offset, data, durably, done } => {
             let rest = &data[*done..];
-            opcode::Write::new(file, rest.as_ptr(), length_of(rest)).offset(*offset + *done as u64).build()
+            let flags = if *durably { libc::RWF_DSYNC } else { 0 };
+            opcode::Write::new(file, rest.as_ptr(), length_of(rest))
+                .offset(*offset + *done as u64)
+                .rw_flags(flags)
+                .build()
         }
         Work::Flush => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
         Work::Punch { offset, length, .. } => opcode::Fallocate::new(file, *length)

@@ -84,7 +84,7 @@ fn do_io(disk: &dyn Disk, io: Io) -> Done {
 }
 
 fn write(disk: &dyn Disk, offset: u64, bytes: &[u8]) {
-    do_io(disk, Io::Write { offset, data: Buffer::copy_of(bytes).share() }).result.expect("write");
+    do_io(disk, Io::Write { offset, data: Buffer::copy_of(bytes).share(), durably: false }).result.expect("write");
 }
 
 fn read(disk: &dyn Disk, offset: u64, length: usize) -> io::Result<Buffer> {
@@ -102,6 +102,13 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
         state as u8
     };
     (0..length).map(|_| next()).collect()
+}
+
+/// Flushes that the kernel has sent to a block device.
+fn flushes(device: &str) -> u64 {
+    let name = device.rsplit('/').next().expect("a path");
+    let stat = std::fs::read_to_string(format!("/sys/block/{name}/stat")).expect("statistics");
+    stat.split_whitespace().nth(15).expect("flushes (Linux 5.5)").parse().expect("a number")
 }
 
 /// The kernel lets go of a lock a moment after it has reported the end of an I/O.
@@ -210,7 +217,9 @@ fn thousands_of_ios_are_in_flight_on_one_thread() {
                 disks
                     .iter()
                     .map(|disk| (disk, at))
-                    .map(|(disk, at)| disk.submit(Io::Write { offset: at as u64, data: all.part(at..at + 4096) }))
+                    .map(|(disk, at)| {
+                        disk.submit(Io::Write { offset: at as u64, data: all.part(at..at + 4096), durably: false })
+                    })
                     .collect::<Vec<_>>()
             });
             for done in join_all(writes).await {
@@ -232,6 +241,28 @@ fn thousands_of_ios_are_in_flight_on_one_thread() {
     });
 }
 
+/// The disk is told to keep what was written durably, without another trip to it; and is told nothing of other writes.
+#[test]
+fn a_durable_write_has_a_flush_in_it() {
+    for choice in [IoChoice::Threads, IoChoice::Uring] {
+        let files = Files::new();
+        let Ok(world) = RealWorld::new(choice, |_| ()) else { continue };
+        let Some(device) = Loop::new(&files.make("disk", 4 * MIB), 512) else { return };
+        let disk = world.open(&device.path).expect("open");
+        claim_soon(&*disk);
+        let put = |offset, byte, durably| {
+            let data = Buffer::copy_of(&[byte; 8192]).share();
+            do_io(&*disk, Io::Write { offset, data, durably }).result.expect("write");
+            assert_eq!(read(&*disk, offset, 8192).expect("read")[..], [byte; 8192]);
+        };
+        let before = flushes(&device.path);
+        put(8192, 1, false);
+        assert_eq!(flushes(&device.path), before, "{choice:?}");
+        put(16384, 2, true);
+        assert!(flushes(&device.path) > before, "{choice:?}");
+    }
+}
+
 /// A ring with room for two operations takes a thousand, in order of need, and ends them all.
 #[test]
 fn a_ring_that_is_too_small_is_only_slower() {
@@ -244,7 +275,8 @@ fn a_ring_that_is_too_small_is_only_slower() {
             claim_soon(&*disk);
             block_on(async {
                 let page = Buffer::copy_of(&noise(4, 4096)).share();
-                let writes = (0..1000).map(|at| disk.submit(Io::Write { offset: at * 4096, data: page.clone() }));
+                let writes = (0..1000)
+                    .map(|at| disk.submit(Io::Write { offset: at * 4096, data: page.clone(), durably: false }));
                 assert!(join_all(writes).await.iter().all(|done| done.result.is_ok()));
             });
         });
@@ -263,9 +295,12 @@ fn errors_are_errors_and_give_the_buffer_back() {
         assert_eq!(kind(Io::Read { offset: MIB - 512, buffer: page() }), io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(Io::Read { offset: u64::MAX - 100, buffer: page() }), io::ErrorKind::UnexpectedEof);
         assert_eq!(kind(Io::Read { offset: 7, buffer: page() }), io::ErrorKind::InvalidInput);
-        assert_eq!(kind(Io::Write { offset: 0, data: page().share() }), io::ErrorKind::PermissionDenied);
+        assert_eq!(
+            kind(Io::Write { offset: 0, data: page().share(), durably: false }),
+            io::ErrorKind::PermissionDenied
+        );
         claim_soon(&*disk);
-        assert_eq!(kind(Io::Write { offset: MIB, data: page().share() }), io::ErrorKind::InvalidInput);
+        assert_eq!(kind(Io::Write { offset: MIB, data: page().share(), durably: false }), io::ErrorKind::InvalidInput);
         assert_eq!(kind(Io::Discard { offset: 0, length: 2 * MIB }), io::ErrorKind::InvalidInput);
         // The file is cut short behind our back, in the middle of a sector too.
         for length in [MIB / 2, 5000, 0] {
@@ -397,7 +432,7 @@ fn io_that_nobody_waits_for_ends_and_lets_go() {
             let thread = thread::spawn(move || {
                 block_on(async {
                     for at in 0..64 {
-                        drop(disk.submit(Io::Write { offset: at * MIB, data: data.clone() }));
+                        drop(disk.submit(Io::Write { offset: at * MIB, data: data.clone(), durably: false }));
                     }
                 });
                 drop(disk);

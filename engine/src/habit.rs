@@ -1,0 +1,87 @@
+//! Whether a file is written as a log is: a little, then a sync, and again.
+//!
+//! What is written so is made durable by its own write: one trip to the disks, of these bytes and no others. The sync that follows
+//! finds nothing to flush. Where a write and a flush go one after the other, that is half the trips and none of the flush's
+//! waiting for what others wrote; on a disk that can write through its cache (FUA) the cache is not emptied at all.
+//!
+//! A guess that is wrong costs a disk a write through its cache that nobody had asked for, and is given up at the next sync.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// After so many syncs of the kind, one after the other, the next is expected to be like them.
+const ENOUGH: u32 = 3;
+/// A log is written so many times at most before it is synced.
+const WRITES_MAX: u32 = 2;
+
+/// What a file's last syncs followed. See the module's description.
+#[derive(Debug, Default)]
+pub struct Habit {
+    /// Writes since the last sync, counted to where they are too many.
+    writes: AtomicU32,
+    /// Syncs, one after the other, that followed few writes.
+    syncs: AtomicU32,
+}
+
+impl Habit {
+    /// A write begins: whether a sync is expected to follow soon.
+    pub fn write(&self) -> bool {
+        let before = self.writes.load(Ordering::Relaxed);
+        if before > WRITES_MAX {
+            return false;
+        }
+        // Two that begin at the same time may count as one: it is a guess.
+        self.writes.store(before + 1, Ordering::Relaxed);
+        before < WRITES_MAX && self.syncs.load(Ordering::Relaxed) >= ENOUGH
+    }
+
+    /// A sync begins.
+    pub fn sync(&self) {
+        match self.writes.swap(0, Ordering::Relaxed) {
+            0 => {}
+            1..=WRITES_MAX if self.syncs.load(Ordering::Relaxed) < ENOUGH => {
+                self.syncs.fetch_add(1, Ordering::Relaxed);
+            }
+            1..=WRITES_MAX => {}
+            _ => self.syncs.store(0, Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether each write of so many before a sync is expected to be followed by one.
+    fn round(habit: &Habit, writes: usize) -> Vec<bool> {
+        let expected = (0..writes).map(|_| habit.write()).collect();
+        habit.sync();
+        expected
+    }
+
+    #[test]
+    fn a_log_is_known_by_its_syncs() {
+        let habit = Habit::default();
+        for _ in 0..3 {
+            assert_eq!(round(&habit, 1), [false]);
+        }
+        assert_eq!(round(&habit, 1), [true]);
+        assert_eq!(round(&habit, 2), [true, true]);
+        assert_eq!(round(&habit, 0), []);
+        assert_eq!(round(&habit, 1), [true]);
+    }
+
+    #[test]
+    fn many_writes_end_the_habit_until_it_comes_back() {
+        let habit = Habit::default();
+        for _ in 0..3 {
+            round(&habit, 1);
+        }
+        assert_eq!(round(&habit, 5), [true, true, false, false, false]);
+        assert_eq!(round(&habit, 1), [false]);
+        round(&habit, 2);
+        round(&habit, 1);
+        assert_eq!(round(&habit, 1), [true]);
+        (0..1000).for_each(|_| _ = habit.write());
+        assert_eq!(round(&habit, 1), [false], "many without a sync, and one more");
+    }
+}
