@@ -849,6 +849,41 @@ fn overwriting_needs_no_commit() {
     assert_eq!(block_on(session.attributes(node)).expect("it is there").mode & 0o7777, 0o755);
 }
 
+/// What is written like a log is durable when its sync has ended, and that sync asks no disk for a flush; whatever others write meanwhile
+/// is not durable for that.
+#[test]
+fn a_log_is_durable_without_a_flush() {
+    for seed in 0..10 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let session = lab.session();
+        let (log, other) = (lab.create_file("log"), lab.create_file("other"));
+        for node in [log, other] {
+            lab.write(node, 0, &pattern(1, 256 << 10));
+            lab.sync(node);
+        }
+        let flushes = || lab.disks.iter().map(|disk| disk.counts().flushes).sum::<u64>();
+        let turn = |turn: u64| {
+            lab.write(other, turn * 8192, &pattern(50 + turn, 8192));
+            lab.write(log, turn * 8192, &pattern(100 + turn, 8192));
+            block_on(session.sync(log, true)).expect("it is durable");
+        };
+        (0..4).for_each(turn);
+        // The caretaker flushes now and then.
+        let quiet = (4..20).filter(|number| {
+            let before = flushes();
+            turn(*number);
+            flushes() == before
+        });
+        assert!(quiet.count() > 8);
+        drop(session);
+        lab.cut_power(seed);
+        lab.mount();
+        for turn in 0..20 {
+            assert_eq!(lab.read(log, turn * 8192, 8192), pattern(100 + turn, 8192), "seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn an_allocation_that_does_not_fit_leaves_nothing_behind() {
     let lab = Lab::new(Redundancy::Normal, 400 * MIB, &["A", "B"]);

@@ -613,14 +613,21 @@ impl Client {
         if size == 0 {
             return self.append(session, names, name).await;
         }
-        for _ in 0..1 + self.below(5) {
-            let at = self.below(size / SECTOR as u64) / 16 * 16;
-            let names = self.model().names().clone();
-            if let Next::Leave = self.write(session, &names, name, at * SECTOR as u64, 16).await? {
+        // As a database writes its files; or, now and then, as it writes over a log that it uses again.
+        let (rounds, most) = if self.one_in(3) { (3 + self.below(6), 2) } else { (1, 5) };
+        for _ in 0..rounds {
+            for _ in 0..1 + self.below(most) {
+                let at = self.below(size / SECTOR as u64) / 16 * 16;
+                let names = self.model().names().clone();
+                if let Next::Leave = self.write(session, &names, name, at * SECTOR as u64, 16).await? {
+                    return Ok(Next::Leave);
+                }
+            }
+            if let Next::Leave = self.sync(session, name, file).await? {
                 return Ok(Next::Leave);
             }
         }
-        self.sync(session, name, file).await
+        Ok(Next::GoOn)
     }
 
     async fn sync(&self, session: &Session, name: &str, file: FileId) -> std::result::Result<Next, Failure> {
