@@ -14,7 +14,8 @@
 //! a stranger's bytes: marks of step 4 are `pending` (`extent.rs`).
 //!
 //! A sync flushes the disks, then commits, durably, that the pending pieces it found
-//! before the flush are written (R9).
+//! before the flush are written (R9). Where all that was written since the last good flush
+//! was written durably (`habit.rs`), there is no flush: only the catalog is asked to be durable.
 
 use crate::{
     activity::Active,
@@ -441,7 +442,10 @@ impl Group {
         }
         let has_times = !data_only && file.has_times();
         if pending.is_empty() && !has_times {
-            self.catalog.make_durable(file.last_commit()).await?;
+            // With the disks, a flush makes durable what the catalog was told before, of whatever file: a name that was changed before a
+            // sync is as durable as the file. So it stays without a flush.
+            let commit = if has_nothing_to_flush { self.catalog.committed() } else { file.last_commit() };
+            self.catalog.make_durable(commit).await?;
         } else {
             let (owner, files) = (Arc::clone(file), Arc::clone(&self.files));
             // What was acknowledged needs no more room in the catalog than was made for it.
