@@ -875,10 +875,15 @@ fn a_log_is_durable_without_a_flush() {
             flushes() == before
         });
         assert!(quiet.count() > 8);
+        // Nor does a name that was changed before a sync come back.
+        let (old, new) = ((ROOT, &b"other"[..]), (ROOT, &b"moved"[..]));
+        block_on(session.rename(old, new, RenameMode::Replace)).expect("it has another name");
+        turn(20);
         drop(session);
         lab.cut_power(seed);
         lab.mount();
-        for turn in 0..20 {
+        assert_eq!(lab.find("moved"), other, "seed {seed}");
+        for turn in 0..21 {
             assert_eq!(lab.read(log, turn * 8192, 8192), pattern(100 + turn, 8192), "seed {seed}");
         }
     }
