@@ -18,6 +18,9 @@
 //! wait when its server hangs (seen: a FUSE file with more than twelve requests under
 //! way), and with it all other disks of that thread; such a file has threads of its own.
 //!
+//! Nor does a file of such a file system get writes that are to be durable by a flag (`RWF_DSYNC`): with direct I/O Linux leaves it
+//! to the server to look at that, and hardly any does. A thread writes and then flushes.
+//!
 //! I/O is direct. Where a file system refuses that (`EINVAL`), or wants more than
 //! 4 KiB of alignment, it goes through the page cache, and a flush is what makes it durable.
 

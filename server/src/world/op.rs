@@ -72,14 +72,7 @@ impl Op {
         loop {
             let returned = match &mut self.work {
                 Work::Read { offset, buffer, done } => self.file.read_at(&mut buffer[*done..], *offset + *done as u64),
-                Work::Write { offset, data, durably: false, done } => {
-                    self.file.write_at(&data[*done..], *offset + *done as u64)
-                }
-                Work::Write { offset, data, durably: true, done } => {
-                    let rest = [io::IoSlice::new(&data[*done..])];
-                    rustix::io::pwritev2(&**self.file, &rest, *offset + *done as u64, rustix::io::ReadWriteFlags::DSYNC)
-                        .map_err(io::Error::from)
-                }
+                Work::Write { offset, data, done, .. } => self.file.write_at(&data[*done..], *offset + *done as u64),
                 Work::Flush => self.file.sync_data().map(|()| 0),
                 Work::Punch { offset, length, .. } => {
                     use rustix::fs::FallocateFlags as Flags;
@@ -89,7 +82,11 @@ impl Op {
                 }
                 Work::Trim { offset, length, .. } => sys::trim(&self.file, *offset, *length).map(|()| 0),
             };
-            if let Some(result) = self.landed(returned) {
+            if let Some(mut result) = self.landed(returned) {
+                // Not with `RWF_DSYNC`: file systems in user space, which come here, need not look at what it says.
+                if matches!(self.work, Work::Write { durably: true, .. }) {
+                    result = result.and_then(|()| self.file.sync_data());
+                }
                 return self.finish(result);
             }
         }
