@@ -68,8 +68,10 @@ pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 
 /// How long a stop waits for what clients asked for.
 const PARTING: Duration = Duration::from_secs(10);
-/// How long who comes in waits for the place of somebody who was cut for it.
-const MAKING_ROOM: Duration = Duration::from_secs(2);
+/// How long who comes in waits for the place of somebody who was cut for it, before another is cut.
+const MAKING_ROOM: Duration = Duration::from_millis(500);
+/// How many are cut for one who comes in: more than one is slow to leave when the machine is busy.
+const CUTS: usize = 10;
 const TOO_MANY: &str = "too many clients; others have to leave first";
 
 /// Where a server listens.
@@ -234,18 +236,21 @@ impl Strangers {
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None`: whoever was cut does not leave, because it waits for a disk.
+    /// `None`: of those who were cut none leaves, because they wait for a disk.
     fn enter(self: &Arc<Self>, stream: &Arc<Stream>) -> Option<Stranger> {
         let mut there = self.lock();
-        if there.strangers.len() >= self.max {
+        for _ in 0..CUTS {
+            if there.strangers.len() < self.max {
+                break;
+            }
             let longest = there.strangers.values_mut().find_map(|stranger| std::mem::take(stranger).upgrade());
             longest.inspect(|stream| stream.cut());
             let is_full = |there: &mut Door| there.strangers.len() >= self.max;
             let waited = self.left.wait_timeout_while(there, MAKING_ROOM, is_full);
             there = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if there.strangers.len() >= self.max {
-                return None;
-            }
+        }
+        if there.strangers.len() >= self.max {
+            return None;
         }
         let number = there.next;
         there.next += 1;
