@@ -268,14 +268,14 @@ impl SimDisk {
     }
 
     fn perform(&self, medium: &mut Medium, io: Io, done: bool) -> Done {
+        let flushes = medium.faults.failing_flushes;
         if let Some(error) = self.refusal(medium, &io) {
-            if let Io::Flush | Io::Write { durably: true, .. } = io {
-                // What a failed flush covered may be lost, and a later flush would not bring it back.
-                if medium.faults.gone {
-                    medium.loses = true;
-                } else {
-                    self.lose_cache(medium);
-                }
+            // What a failed flush covered may be lost, and a later flush would not bring it back. A write that fails before
+            // its flush takes nothing along.
+            if medium.faults.gone {
+                medium.loses |= matches!(io, Io::Flush | Io::Write { durably: true, .. });
+            } else if medium.faults.failing_flushes < flushes {
+                self.lose_cache(medium);
             }
             return failed(io, error);
         }
