@@ -41,6 +41,8 @@
 //!      sight; with an even number of voters, half of them or one vote less would let that one mount beside ours.
 //!      FORCE waives it: the operator answers for what is out of sight.
 //!   4. A disk that votes keeps its membership slots readable; one whose slots are unreadable is no witness.
+//!   5. What was in a slot and is no record is wiped, durably, before a record is written there. Two records that were begun in
+//!      the same generation may differ in their first sectors only: one that was torn must not be made whole by the next.
 //!
 //! Then: a mount that picks M has witnesses from more than half of M's voters. If a child of M is in force, at least half of M's voters
 //! hold it or something newer; so one witness does, and M was not the newest in sight. And a sibling of M's line that was begun

@@ -655,10 +655,25 @@ impl Voters {
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
         let place = MEMBERSHIP_PLACES[usize::from(next.generation % 2 == 1)];
-        self.write_records(targets, place, false, |member| {
-            next.encode(Envelope { group: self.group, disk: member.id(), place })
-        })
-        .await
+        let torn = self.torn_at(place, targets).await;
+        let mut failed = self.write_records(&torn, place, false, |_| vec![0; MEMBERSHIP_SLOT]).await;
+        let wiped = targets.iter().copied().filter(|disk| !failed.contains_key(disk)).collect();
+        let record = |member: &Member| next.encode(Envelope { group: self.group, disk: member.id(), place });
+        failed.append(&mut self.write_records(&wiped, place, false, record).await);
+        failed
+    }
+
+    /// The targets with something in a membership slot that is no record. Sectors of one that was begun may be among it, and the next
+    /// one may have the others: cut short, it would leave that one whole, which nobody knew of (`choose.rs`, rule 5).
+    async fn torn_at(&self, place: u64, targets: &BTreeSet<DiskNumber>) -> BTreeSet<DiskNumber> {
+        let members = targets.iter().filter_map(|disk| self.members.get(disk)).filter(|member| !member.is_hung());
+        let looks = members.map(|member| async move {
+            let slot = member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await;
+            let Settled::Ok(Some(bytes)) = slot else { return None };
+            let is_torn = Membership::decode(&bytes, place).is_err() && bytes.iter().any(|byte| *byte != 0);
+            is_torn.then_some(member.number)
+        });
+        futures::future::join_all(looks).await.into_iter().flatten().collect()
     }
 
     /// Writes a record to each target, flushes and reads it back; returns those that failed and why. `in_one_trip`: that record is

@@ -302,6 +302,53 @@ fn a_mount_that_finds_a_torn_membership_is_cut_short() {
     cut_short_by(&[End::Torn], &lab, 1, |doomed| drop(doomed.try_mount(false)), verify_table);
 }
 
+/// A membership that was begun left its first sector on a disk. The next mount begins another of that generation, which is the same from there
+/// on: a loss of power that took its first sector and left the others must not bring the one before to life, which
+/// nobody knew of.
+#[test]
+fn a_torn_membership_is_not_made_whole_by_the_next() {
+    const SECTOR: usize = 512;
+    let lab = prepared(true);
+    let found = |disk: &MemoryDisk, place: u64| Membership::decode(&disk.peek(place, MEMBERSHIP_SLOT), place).ok();
+    let generation = |disk: &MemoryDisk, place: u64| found(disk, place).map_or(0, |(_, found)| found.generation);
+    let disk = &lab.disks[0];
+    let place = MEMBERSHIP_PLACES.into_iter().min_by_key(|place| generation(disk, *place)).expect("two slots");
+    let begun = disk.twin();
+    let twins = [begun.clone(), lab.disks[1].twin(), lab.disks[2].twin()];
+    let mut other = Lab {
+        world: lab.world.successor(&twins),
+        disks: twins.to_vec(),
+        group: None,
+        redundancy: lab.redundancy,
+        groups: lab.groups.clone(),
+        used: lab.used,
+    };
+    other.mount();
+    let lost = found(&begun, place).expect("the first record of a mount").1;
+    assert_eq!(lost.generation, generation(disk, MEMBERSHIP_PLACES[usize::from(place == MEMBERSHIP_PLACES[0])]) + 1);
+    disk.corrupt(place, &begun.peek(place, SECTOR));
+    disk.corrupt(place + SECTOR as u64, &pattern(5, SECTOR));
+    assert!(found(disk, place).is_none());
+    // A loss of power that leaves nothing which was not flushed.
+    let all = (0..).find(|seed| crate::testing::Numbers::new(*seed).below(4) == 1).expect("one in four");
+    let began = std::cell::Cell::new(0);
+    cut_short_by(
+        &[End::Kill],
+        &lab,
+        1,
+        |doomed| drop(doomed.try_mount(false)),
+        |heir, moment| {
+            let disk = &heir.disks[0];
+            began.set(began.get() + usize::from(found(disk, place).is_some()));
+            let first = disk.twin();
+            first.cut_power(all);
+            disk.corrupt(place, &first.peek(place, SECTOR));
+            assert!(found(disk, place).is_none_or(|(_, found)| found.id != lost.id), "{moment}");
+        },
+    );
+    assert!(began.get() > 3);
+}
+
 /// A log that lists a region was on its way to the voters when the engine was killed, and one of them has it. Who writes there next gives it to
 /// all of them: without that one the next mount would know of nothing to compare.
 #[test]
