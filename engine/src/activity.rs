@@ -30,13 +30,13 @@
 //!   2. What is in the table is in the newest durable log, unless it is Opening or Found.
 
 use crate::{
-    bits::Bits,
     buffer::Buffer,
     counters::IoClient,
     error::FileError,
     event::Severity,
     extent::Extent,
     group::Group,
+    lock::{AsyncMutex, AsyncMutexGuard, Mutex, MutexGuard},
     member::{Member, Settled},
     planted::{self, Bug},
     stale,
@@ -52,7 +52,7 @@ use plinth_format::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
@@ -111,7 +111,7 @@ struct Writer {
 pub struct Activity {
     table: Mutex<Table>,
     changed: Event,
-    writer: tokio::sync::Mutex<Writer>,
+    writer: AsyncMutex<Writer>,
 }
 
 /// A write is under way in a region; ends when dropped.
@@ -168,12 +168,12 @@ impl Activity {
         Self {
             table: Mutex::new(Table { regions, scale: SCALE_MIN, sealed: false }),
             changed: Event::new(),
-            writer: tokio::sync::Mutex::new(Writer { sequence, refusing: BTreeSet::new() }),
+            writer: AsyncMutex::new(Writer { sequence, refusing: BTreeSet::new() }),
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     /// The regions now listed.
@@ -348,7 +348,7 @@ impl Group {
     pub(crate) async fn mark_stale(&self, disks: &[DiskNumber], regions: &[Region]) -> Result<(), FileError> {
         let mut fresh: BTreeMap<DiskNumber, Vec<Region>> = BTreeMap::new();
         {
-            let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+            let stale = self.stale.lock();
             for disk in disks {
                 let runs = stale.get(disk).cloned().unwrap_or_default();
                 let mut seen = runs;
@@ -368,7 +368,7 @@ impl Group {
                 for (disk, regions) in &fresh {
                     stale::mark(connection, &[*disk], regions)?;
                 }
-                let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut stale = stale.lock();
                 for (disk, regions) in &fresh {
                     let runs = stale.entry(*disk).or_default();
                     for region in regions {
@@ -513,9 +513,7 @@ impl Group {
             }
         }
         for extent in extents() {
-            let mut state = extent.state();
-            state.dirty = false;
-            state.fresh = Bits::default();
+            extent.are_sums_stored();
         }
         let _writer = self.leave_log(&closed).await?;
         self.activity.remove(&closed);
@@ -523,7 +521,7 @@ impl Group {
     }
 
     /// Writes the log without regions that are closed. Nobody else writes it before they are out of the table.
-    async fn leave_log(&self, closed: &[Region]) -> Result<tokio::sync::MutexGuard<'_, Writer>, FileError> {
+    async fn leave_log(&self, closed: &[Region]) -> Result<AsyncMutexGuard<'_, Writer>, FileError> {
         let mut writer = self.activity.writer.lock().await;
         loop {
             let mut left = self.activity.lock().regions();
@@ -538,11 +536,10 @@ impl Group {
     /// flush was good.
     async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
         let bytes = &{
-            let state = extent.state();
-            match &state.sums {
-                Some(sums) if state.dirty => {
+            match &*extent.sums() {
+                Some(sums) if extent.is_dirty() => {
                     let mut block = Buffer::zeroed(self.sums_length());
-                    for (stored, sum) in block.chunks_exact_mut(4).zip(sums.iter()) {
+                    for (stored, sum) in block.chunks_exact_mut(4).zip(sums.all()) {
                         stored.copy_from_slice(&sum.to_le_bytes());
                     }
                     block.share()

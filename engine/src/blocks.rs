@@ -31,7 +31,7 @@ use crate::{
     counters::IoClient,
     error::FileError,
     event::{Event, Severity},
-    extent::{Extent, MIRRORS_MAX, Mirror, Mirrors},
+    extent::{Extent, MIRRORS_MAX, Mirror, Mirrors, Sums},
     group::Group,
     member::{Flight, Member, Settled},
     planted::{self, Bug},
@@ -60,8 +60,6 @@ use std::{
 pub const BLOCKS_PER_PIECE: usize = PIECE_SIZE as usize / BLOCK_SIZE;
 /// Blocks read and compared at once: 1 MiB.
 const STEP: usize = 256;
-/// Blocks whose checksums are copied at once to be compared.
-const JUDGED: usize = 64;
 /// What is written at once: every mirror, and the place that one moves to.
 const TARGETS: usize = MIRRORS_MAX + 1;
 
@@ -140,13 +138,16 @@ impl Group {
     /// Loads the checksums from the zone of a mirror, unless they are in memory.
     pub(crate) async fn load_sums(&self, extent: &Extent) -> Result<(), FileError> {
         extent.last_used.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+        if extent.has_sums() {
+            return Ok(());
+        }
         {
-            let mut state = extent.state();
-            if state.sums.is_some() {
+            let state = extent.state();
+            if extent.has_sums() {
                 return Ok(());
             }
             if state.marked().is_empty() {
-                state.sums = Some(vec![UNKNOWN; self.blocks_per_au()].into_boxed_slice());
+                extent.set_loaded(&state, Sums::unknown(self.blocks_per_au()));
                 return Ok(());
             }
         }
@@ -160,8 +161,8 @@ impl Group {
         };
         let mut unproved = Vec::new();
         {
-            let mut state = extent.state();
-            if state.sums.is_some() {
+            let state = extent.state();
+            if extent.has_sums() {
                 return Ok(());
             }
             let pieces = 0..self.blocks_per_au() / BLOCKS_PER_PIECE;
@@ -176,7 +177,8 @@ impl Group {
                 unproved.push(run.start * BLOCKS_PER_PIECE..run.start * BLOCKS_PER_PIECE + 1);
             }
             // No zone can be read: nothing is known, and mirrors prove each other.
-            state.sums = Some(sums.unwrap_or_else(|| vec![UNKNOWN; self.blocks_per_au()].into_boxed_slice()));
+            let sums = sums.map_or_else(|| Sums::unknown(self.blocks_per_au()), |sums| Sums::new(&sums));
+            extent.set_loaded(&state, sums);
         }
         // A zone that cannot be read is written again when the region closes. A comparison opens it, of one block if
         // another mirror's zone is good, of all to have their checksums if not.
@@ -308,24 +310,15 @@ impl Group {
 
     /// What the checksums in memory say of bytes.
     fn judge(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> Verdict {
-        let mut worst = Verdict::Good;
-        let mut copy = [UNKNOWN; JUDGED];
-        for (first, part) in blocks.clone().step_by(JUDGED).zip(buffer.chunks(bytes_of(JUDGED))) {
-            let sums = &mut copy[..part.len() / BLOCK_SIZE];
-            // A copy, so that readers of one extent do not wait for each other's arithmetic.
-            match &extent.state().sums {
-                Some(all) => sums.copy_from_slice(&all[first..first + sums.len()]),
-                None => return Verdict::Unproved,
-            }
-            let verdicts = part.chunks_exact(BLOCK_SIZE).zip(sums).map(|(block, sum)| match *sum {
-                UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
-                UNKNOWN => Verdict::Unproved,
-                sum if sum == of_block(block) => Verdict::Good,
-                _ => Verdict::Refuted,
-            });
-            worst = verdicts.max().unwrap_or(Verdict::Good).max(worst);
-        }
-        worst
+        let sums = extent.sums();
+        let Some(sums) = &*sums else { return Verdict::Unproved };
+        let verdicts = buffer.chunks_exact(BLOCK_SIZE).zip(sums.of(blocks.clone())).map(|(block, sum)| match sum {
+            UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
+            UNKNOWN => Verdict::Unproved,
+            sum if sum == of_block(block) => Verdict::Good,
+            _ => Verdict::Refuted,
+        });
+        verdicts.max().unwrap_or(Verdict::Good)
     }
 
     /// Finds the right bytes of blocks among all mirrors, and rewrites the wrong ones.
@@ -381,14 +374,15 @@ impl Group {
         }
         if images.iter().all(|image| image.iter().all(Option::is_none)) {
             if reason == Reason::Crash {
-                extent.state().forget_sums(blocks.start, blocks.len());
+                extent.forget_sums(blocks.start, blocks.len());
             }
             return Err(self.lost(extent, candidates.len()));
         }
         let (known, fresh): (Vec<u32>, Vec<bool>) = {
-            let state = extent.state();
-            let sums = state.sums.as_ref().map_or_else(Vec::new, |sums| sums[blocks.clone()].to_vec());
-            (sums, blocks.clone().map(|block| state.fresh.has(block)).collect())
+            let sums = extent.sums();
+            let is_fresh = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(block));
+            let known = sums.as_ref().map_or_else(Vec::new, |sums| sums.of(blocks.clone()).collect());
+            (known, blocks.clone().map(is_fresh).collect())
         };
         let mut result = Buffer::zeroed(bytes_of(blocks.len()));
         let mut sums = Vec::with_capacity(blocks.len());
@@ -452,15 +446,12 @@ impl Group {
             // What somebody has read stays so: another loss of power must not bring back what the others had.
             self.flush_disks().await?;
         }
-        {
-            let mut state = extent.state();
-            for (index, sum) in sums.iter().enumerate() {
-                match sum {
-                    Some(sum) => state.set_sums(blocks.start + index, &[*sum]),
-                    // The zone may be older than what nobody could read.
-                    None if reason == Reason::Crash => state.forget_sums(blocks.start + index, 1),
-                    None => {}
-                }
+        for (index, sum) in sums.iter().enumerate() {
+            match sum {
+                Some(sum) => extent.set_sums(blocks.start + index, &[*sum]),
+                // The zone may be older than what nobody could read.
+                None if reason == Reason::Crash => extent.forget_sums(blocks.start + index, 1),
+                None => {}
             }
         }
         if lost {
@@ -559,7 +550,7 @@ impl Group {
         durably: bool,
         _active: &Active<'_>,
     ) -> Result<(), FileError> {
-        debug_assert!(extent.state().sums.is_some(), "sums are loaded before the first write");
+        debug_assert!(extent.has_sums(), "sums are loaded before the first write");
         let sums: SmallVec<[u32; BLOCKS_PER_PIECE]> = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
         let (mirrors, guest) = extent.places();
         let mut targets: SmallVec<[_; TARGETS]> =
@@ -589,7 +580,7 @@ impl Group {
             // No current mirror has it. While one is silent, wait (R2); else it has failed.
             let silent: Vec<_> = settled.iter().enumerate().filter(|(_, one)| one.is_none()).map(|(i, _)| i).collect();
             if silent.is_empty() {
-                extent.state().forget_sums(first, sums.len());
+                extent.forget_sums(first, sums.len());
                 let failure = settled.into_iter().flatten().find(|one| !one.is_ok());
                 return Err(match failure {
                     Some(Settled::Failed(error)) => FileError::Disk(error),
@@ -629,7 +620,7 @@ impl Group {
                 // A move that cannot go on, and no more than that.
                 Err(Refusal::WouldLoseData) if extent.turn_away(*mirror) => {}
                 Err(refusal) => {
-                    extent.state().forget_sums(first, sums.len());
+                    extent.forget_sums(first, sums.len());
                     return Err(match refusal {
                         Refusal::Closing => FileError::Dismounted,
                         other => {
@@ -641,7 +632,7 @@ impl Group {
                 }
             }
         }
-        extent.state().set_sums(first, &sums);
+        extent.set_sums(first, &sums);
         // What an offline disk misses must be on record before anybody is told (R4).
         for (_, member) in self.mirrors(extent) {
             self.wait_settled(member).await?;

@@ -13,13 +13,13 @@
 
 mod large;
 
+use crate::lock::{Mutex, MutexGuard};
 use crate::pooled::{self, Pooled, Reuse};
 use large::Large;
 use std::{
     cell::RefCell,
     fmt,
     ops::{Deref, DerefMut, Range},
-    sync::{Mutex, MutexGuard, PoisonError},
     thread::LocalKey,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -94,7 +94,7 @@ struct Kept {
 static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), idle: 0 });
 
 fn kept() -> MutexGuard<'static, Kept> {
-    KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+    KEPT.lock()
 }
 
 /// Gives memory back that was not used since the last call.

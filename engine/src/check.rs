@@ -19,7 +19,7 @@ use crate::{
     blocks::BLOCKS_PER_PIECE,
     counters::IoClient,
     error::FileError,
-    extent::{Extent, Mirror},
+    extent::{Extent, Mirror, Sums},
     group::Group,
     identify,
     member::{Member, Settled},
@@ -390,7 +390,8 @@ impl Group {
                 }
             };
             report.bytes_read += buffer.len() as u64;
-            let Some(sums) = extent.state().sums.as_ref().map(|sums| sums[blocks.clone()].to_vec()) else { continue };
+            let of_blocks = |sums: &Arc<Sums>| sums.of(blocks.clone()).collect::<Vec<_>>();
+            let Some(sums) = extent.sums().as_ref().map(of_blocks) else { continue };
             for (index, block) in buffer.chunks_exact(BLOCK_SIZE).enumerate() {
                 let (at, sum) = (offset + (index * BLOCK_SIZE) as u64, of_block(block));
                 if sums[index] == UNKNOWN {
@@ -408,9 +409,9 @@ impl Group {
             // The stored checksums themselves, where nothing newer is in memory.
             let was_active = self.activity.has(extent.id);
             if let Some(zone) = self.read_zone(member, mirror).await {
-                let state = extent.state();
-                let differs = state.sums.as_ref().is_some_and(|sums| sums[blocks.clone()] != zone[blocks.clone()]);
-                if differs && (was_active || state.dirty || self.activity.has(extent.id)) {
+                let differs = |sums: &Arc<Sums>| !sums.of(blocks.clone()).eq(zone[blocks.clone()].iter().copied());
+                let differs = extent.sums().as_ref().is_some_and(differs);
+                if differs && (was_active || extent.is_dirty() || self.activity.has(extent.id)) {
                     unsettled = true;
                 } else if differs {
                     wrong.push(format!("{place}: its checksum block differs from the other mirror's; {owner}"));
@@ -430,7 +431,7 @@ impl Group {
         match self.repair(extent, blocks, &active).await {
             Ok(_) => {
                 // Checksum blocks are rewritten when the region closes.
-                extent.state().dirty = true;
+                extent.soil();
                 Ok(true)
             }
             Err(FileError::ExtentLost { .. }) => Ok(false),

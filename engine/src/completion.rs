@@ -15,17 +15,25 @@
 
 use crate::{
     buffer::Buffer,
+    handoff::Handoff,
     pooled::{Pooled, Reuse, Spare},
     world::World,
 };
+use futures::task::AtomicWaker;
 use std::{
     cell::RefCell,
     fmt,
     future::Future,
     io,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll, Waker},
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{Acquire, Relaxed, Release, SeqCst},
+        },
+    },
+    task::{Context, Poll},
     thread::LocalKey,
     time::Duration,
 };
@@ -39,37 +47,22 @@ pub struct Done {
     pub buffer: Option<Buffer>,
 }
 
-#[derive(Default)]
-struct State {
-    done: Option<Done>,
-    /// It has ended, whether or not anybody took `done`.
-    ended: bool,
-    overdue: bool,
-    waker: Option<Waker>,
-    change: Option<Change>,
-    timer: Timer,
+/// What the ends of an I/O share. Nobody waits for anybody else here: each field is set by one of them, at most once, and looked at
+/// by the others.
+struct Shared {
+    done: Handoff<Done>,
+    overdue: AtomicBool,
+    waker: AtomicWaker,
+    /// By what its time is measured, whoever waits for it, and whenever.
+    clock: OnceLock<Arc<dyn World>>,
+    /// Nanoseconds.
+    began: AtomicU64,
+    at: AtomicU64,
+    /// [`UNKNOWN`] until it has ended and is measured.
+    time: AtomicU64,
 }
 
-impl State {
-    fn wake_by(&mut self, waker: &Waker) {
-        match &mut self.waker {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
-    }
-}
-
-/// How long the I/O takes, whoever waits for it, and whenever.
-#[derive(Default)]
-enum Timer {
-    #[default]
-    Off,
-    Runs {
-        clock: Arc<dyn World>,
-        began: Duration,
-    },
-    Stopped(Took),
-}
+const UNKNOWN: u64 = u64::MAX;
 
 /// When an I/O ended, by the monotonic clock, and how long it took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,20 +71,40 @@ pub struct Took {
     pub time: Duration,
 }
 
-impl Timer {
-    fn stop(&mut self) {
-        if let Self::Runs { clock, began } = self {
-            let at = clock.monotonic();
-            *self = Self::Stopped(Took { at, time: at.saturating_sub(*began) });
+/// What is made of the end of an I/O before its waiter sees it.
+type Change = Box<dyn FnOnce(Done) -> Done + Send>;
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(UNKNOWN)
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            done: Handoff::default(),
+            overdue: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+            clock: OnceLock::new(),
+            began: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+            time: AtomicU64::new(UNKNOWN),
         }
     }
 }
 
-/// What is made of the end of an I/O before anybody sees it.
-type Change = Box<dyn FnOnce(Done) -> Done + Send>;
-
-#[derive(Default)]
-struct Shared(Mutex<State>);
+impl Shared {
+    /// Notes how long it took, if that is measured and not known yet.
+    fn stop(&self) {
+        if let Some(clock) = self.clock.get()
+            && self.time.load(Acquire) == UNKNOWN
+        {
+            let at = clock.monotonic();
+            let began = Duration::from_nanos(self.began.load(Relaxed));
+            self.at.store(nanoseconds(at), Relaxed);
+            self.time.store(nanoseconds(at.saturating_sub(began)), Release);
+        }
+    }
+}
 
 thread_local! {
     static SPARE: Spare<Shared> = RefCell::default();
@@ -103,34 +116,31 @@ impl Reuse for Shared {
     }
 
     fn clear(&mut self) {
-        *self.0.get_mut().unwrap_or_else(PoisonError::into_inner) = State::default();
-    }
-}
-
-#[derive(Clone)]
-struct Slot(Pooled<Shared>);
-
-impl Slot {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.done.clear();
+        drop((self.waker.take(), self.clock.take()));
+        *self.overdue.get_mut() = false;
+        *self.time.get_mut() = UNKNOWN;
     }
 }
 
 /// Waits for one I/O. See the module's description.
-pub struct Completion(Slot);
+pub struct Completion {
+    shared: Pooled<Shared>,
+    change: Option<Change>,
+}
 
 /// Ends one I/O; kept by the disk.
-pub struct Completer(Slot);
+pub struct Completer(Pooled<Shared>);
 
 /// Declares one I/O overdue; kept by whoever watches deadlines.
 #[derive(Clone)]
-pub struct Expiry(Slot);
+pub struct Expiry(Pooled<Shared>);
 
 /// A completion and the means to end it.
 #[must_use]
 pub fn completion() -> (Completion, Completer) {
-    let slot = Slot(Pooled::new(|_| ()));
-    (Completion(slot.clone()), Completer(slot))
+    let shared: Pooled<Shared> = Pooled::new(|_| ());
+    (Completion { shared: shared.clone(), change: None }, Completer(shared))
 }
 
 impl Completion {
@@ -142,50 +152,46 @@ impl Completion {
         completion
     }
 
-    /// The same I/O, with its end changed by `change` before anybody sees it.
+    /// The same I/O, with its end changed by `change` before its waiter sees it.
     ///
     /// # Panics
     /// If it was called before.
     #[must_use]
-    pub fn map(self, change: impl FnOnce(Done) -> Done + Send + 'static) -> Self {
-        let mut state = self.0.lock();
-        assert!(state.change.is_none(), "one change for one I/O");
-        match state.done.take() {
-            Some(done) => {
-                drop(state);
-                let done = change(done);
-                self.0.lock().done = Some(done);
-            }
-            None => {
-                state.change = Some(Box::new(change));
-                drop(state);
-            }
-        }
+    pub fn map(mut self, change: impl FnOnce(Done) -> Done + Send + 'static) -> Self {
+        assert!(self.change.is_none(), "one change for one I/O");
+        self.change = Some(Box::new(change));
         self
     }
 
-    /// Measures how long the I/O takes, which was submitted at `began`.
+    /// Measures how long the I/O takes, which was submitted at `began`. Before anybody waits for it.
     pub fn measure(&self, clock: &Arc<dyn World>, began: Duration) {
-        let mut state = self.0.lock();
-        state.timer = Timer::Runs { clock: Arc::clone(clock), began };
-        if state.ended {
-            state.timer.stop();
+        self.shared.began.store(nanoseconds(began), Relaxed);
+        if self.shared.clock.set(Arc::clone(clock)).is_ok() && self.shared.done.was_put() {
+            // It ended before anybody could know that it is measured.
+            self.shared.stop();
         }
     }
 
     /// How long it took, if it has ended and was measured.
     #[must_use]
     pub fn took(&self) -> Option<Took> {
-        match &self.0.lock().timer {
-            Timer::Stopped(took) => Some(*took),
-            _ => None,
-        }
+        let time = self.shared.time.load(Acquire);
+        let nanoseconds = |number: &AtomicU64| Duration::from_nanos(number.load(Relaxed));
+        (time != UNKNOWN).then(|| Took { at: nanoseconds(&self.shared.at), time: Duration::from_nanos(time) })
     }
 
     /// A handle by which this I/O can be declared overdue.
     #[must_use]
     pub fn expiry(&self) -> Expiry {
-        Expiry(self.0.clone())
+        Expiry(self.shared.clone())
+    }
+
+    fn take(&mut self) -> Option<Done> {
+        let done = self.shared.done.take()?;
+        Some(match self.change.take() {
+            Some(change) => change(done),
+            None => done,
+        })
     }
 
     /// Waits until the I/O has ended (`Some`) or was declared overdue (`None`).
@@ -196,75 +202,58 @@ impl Completion {
 
     /// [`Self::or_overdue`], polled.
     pub fn poll_or_overdue(&mut self, context: &mut Context<'_>) -> Poll<Option<Done>> {
-        let mut state = self.0.lock();
-        if let Some(done) = state.done.take() {
-            return Poll::Ready(Some(done));
+        self.poll_until(context, |shared| shared.overdue.load(SeqCst) && !shared.done.was_put())
+    }
+
+    /// The end, or `None` once `is_over`; looked for again after the waker is known, as both may come at any time.
+    fn poll_until(&mut self, context: &mut Context<'_>, is_over: impl Fn(&Shared) -> bool) -> Poll<Option<Done>> {
+        for registered in [false, true] {
+            if let Some(done) = self.take() {
+                return Poll::Ready(Some(done));
+            }
+            if is_over(&self.shared) {
+                return Poll::Ready(None);
+            }
+            if !registered {
+                self.shared.waker.register(context.waker());
+            }
         }
-        if state.overdue && !state.ended {
-            return Poll::Ready(None);
-        }
-        state.wake_by(context.waker());
         Poll::Pending
     }
 }
 
 impl Future for Completion {
     type Output = Done;
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
-        let mut state = self.0.lock();
-        match state.done.take() {
-            Some(done) => Poll::Ready(done),
-            None => {
-                state.wake_by(context.waker());
-                Poll::Pending
-            }
-        }
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Done> {
+        self.poll_until(context, |_| false).map(|done| done.expect("nothing else ends it"))
     }
 }
 
 impl Completer {
     /// Ends the I/O and wakes who waits for it.
-    pub fn finish(self, mut done: Done) {
-        let waker = loop {
-            let mut state = self.0.lock();
-            match state.change.take() {
-                // It may be long, and must not hold up who asks whether the I/O is over.
-                Some(change) => {
-                    drop(state);
-                    done = change(done);
-                }
-                None => {
-                    state.done = Some(done);
-                    state.ended = true;
-                    state.timer.stop();
-                    break state.waker.take();
-                }
-            }
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+    pub fn finish(self, done: Done) {
+        let shared = &self.0;
+        shared.stop();
+        let is_first = shared.done.put(done);
+        debug_assert!(is_first, "whoever ends it is gone then");
+        // Who wanted it measured may have come in between.
+        shared.stop();
+        shared.waker.wake();
     }
 }
 
 impl Expiry {
     /// Declares the I/O overdue, unless it has ended.
     pub fn expire(&self) {
-        let waker = {
-            let mut state = self.0.lock();
-            state.overdue = true;
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+        self.0.overdue.store(true, SeqCst);
+        self.0.waker.wake();
     }
 
     /// Whether the I/O has ended.
     #[must_use]
     pub fn is_over(&self) -> bool {
         // A disk that drops its completer has given the I/O up for good.
-        self.0.lock().ended || self.0.0.is_alone()
+        self.0.done.was_put() || self.0.is_alone()
     }
 }
 

@@ -141,7 +141,7 @@ impl Group {
             return Ok(0);
         }
         // The disk's checksum block is written when the region closes.
-        extent.state().dirty = true;
+        extent.soil();
         Ok(bytes)
     }
 }

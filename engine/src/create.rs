@@ -18,6 +18,7 @@ use crate::{
     counters::IoClient,
     group::Group,
     identify::{self, survey_one},
+    lock::Mutex,
     member::{self, Member},
     members::Members,
     mirror_sets::MirrorSets,
@@ -36,7 +37,7 @@ use plinth_format::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, atomic::AtomicU64},
+    sync::{Arc, atomic::AtomicU64},
 };
 
 type Result<T> = std::result::Result<T, AdminError>;

@@ -38,7 +38,7 @@ use plinth_format::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, PoisonError},
+    sync::Arc,
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -322,7 +322,7 @@ impl Group {
         drop(in_hand);
         let stale = Arc::clone(&self.stale);
         let forget = move |connection: &rusqlite::Connection| {
-            stale.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+            stale.lock().remove(&number);
             Ok(stale::replace(connection, number, &stale::Runs::default())?)
         };
         self.catalog.release(false, forget).await?;

@@ -32,10 +32,11 @@ use crate::{
     extent::Extent,
     files::File,
     group::Group,
+    lock::{Mutex, MutexGuard},
     member::Member,
 };
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc,
     atomic::{AtomicU64, Ordering},
 };
 
@@ -121,7 +122,7 @@ impl Unsynced {
 
     /// Held while a sync looks at what it has to answer for.
     pub fn report(&self) -> MutexGuard<'_, ()> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+        self.report.lock()
     }
 
     /// What a sync that begins now answers for.
@@ -163,7 +164,7 @@ impl Doubt {
 
     /// A flush failed on a disk that stays.
     fn note(&self, disk: &str, reason: &str) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failures = self.failures.lock();
         // Whoever began before this moment may have been under the flush.
         let until = self.era.fetch_add(1, Ordering::AcqRel);
         let after = self.good.load(Ordering::Acquire);
@@ -182,7 +183,7 @@ impl Doubt {
         if self.count() == 0 {
             return None;
         }
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let failures = self.failures.lock();
         failures.iter().find(|failure| span.to >= failure.after && span.from <= failure.until).cloned()
     }
 

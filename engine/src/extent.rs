@@ -19,22 +19,35 @@
 //!
 //! Invariants:
 //!
-//!   1. `sums` is the truth while the extent's region is active; elsewhere it is a copy of
-//!      the zone. It is dropped only when it is not `dirty`.
+//!   1. The checksums in memory are the truth while the extent's region is active; elsewhere they are a copy of
+//!      the zone. They are dropped only when they are not dirty.
 //!   2. Marks change only inside catalog jobs, so memory and catalog agree in order. So do mirrors.
 
-pub use crate::placement::Mirror;
-use crate::{bits::Bits, ranges::Ranges, stale::EVERYTHING};
+mod marks;
+mod places;
+mod sums;
+
+use crate::{
+    bits::Bits,
+    lock::{Mutex, MutexGuard},
+    ranges::Ranges,
+    stale::EVERYTHING,
+};
+use arc_swap::{ArcSwapOption, Guard};
+use marks::Marks;
+pub use places::{Change, MIRRORS_MAX, Mirror, Mirrors};
+use places::{Changed, Placed};
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    ops::Range,
+    ops::{Deref, DerefMut, Range},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
+pub use sums::Sums;
 
 /// What of an extent changes.
 #[derive(Debug, Default)]
@@ -45,114 +58,6 @@ pub struct State {
     pub pending: Bits,
     /// Pending pieces that a failed flush may have lost: no later flush covers them as they are (`doubt.rs`).
     pub doubted: Bits,
-    /// One stored checksum per block, when loaded.
-    pub sums: Option<Box<[u32]>>,
-    /// Blocks whose checksum was computed from their bytes, not loaded from a zone, since that was last written.
-    pub fresh: Bits,
-    /// The zone must be rewritten before the region may be released.
-    pub dirty: bool,
-}
-
-/// Mirrors of an extent, at most.
-pub const MIRRORS_MAX: usize = 3;
-
-/// The mirrors of an extent, in the order of its row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mirrors {
-    all: [Mirror; MIRRORS_MAX],
-    count: usize,
-}
-
-impl Mirrors {
-    /// # Panics
-    /// If there are more than [`MIRRORS_MAX`].
-    #[must_use]
-    pub fn new(mirrors: &[Mirror]) -> Self {
-        let mut all = [Mirror { disk: DiskNumber(0), au: 0 }; MIRRORS_MAX];
-        all[..mirrors.len()].copy_from_slice(mirrors);
-        Self { all, count: mirrors.len() }
-    }
-
-    fn push(&mut self, mirror: Mirror) {
-        self.all[self.count] = mirror;
-        self.count += 1;
-    }
-
-    /// Takes one out; the others keep their order.
-    fn remove(&mut self, index: usize) -> Mirror {
-        let old = self.all[index];
-        self.all.copy_within(index + 1..self.count, index);
-        self.count -= 1;
-        self.all[self.count] = Mirror { disk: DiskNumber(0), au: 0 };
-        old
-    }
-}
-
-impl std::ops::Deref for Mirrors {
-    type Target = [Mirror];
-
-    fn deref(&self) -> &[Mirror] {
-        &self.all[..self.count]
-    }
-}
-
-impl IntoIterator for Mirrors {
-    type Item = Mirror;
-    type IntoIter = std::iter::Take<std::array::IntoIter<Mirror, MIRRORS_MAX>>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.all.into_iter().take(self.count)
-    }
-}
-
-/// Where an extent is written. See `mover.rs`.
-#[derive(Debug)]
-struct Places {
-    mirrors: Mirrors,
-    guest: Option<Mirror>,
-    /// The guest is on its way in, not out.
-    arriving: bool,
-    moves: u64,
-}
-
-/// What becomes of the mirrors of an extent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// The guest takes the place of the mirror on a disk.
-    Move { guest: Mirror, from: DiskNumber },
-    /// The guest is one mirror more.
-    Add { guest: Mirror },
-    /// The mirror on a disk is one no more.
-    Remove { from: DiskNumber },
-}
-
-/// A change that was made in memory.
-struct Changed {
-    /// The mirror that is none any more: it is the guest now.
-    old: Option<Mirror>,
-    before: (Mirrors, Option<Mirror>, bool),
-}
-
-impl Places {
-    /// The mirrors after a change, and which of them is none any more. `None`: the guest was sent away, that mirror is gone or the last one, or
-    /// there is no room for one more.
-    fn after(&self, change: Change) -> Option<(Mirrors, Option<Mirror>)> {
-        let is_here = |guest| self.arriving && self.guest == Some(guest);
-        let mut next = self.mirrors;
-        let index = |from| self.mirrors.iter().position(|mirror| mirror.disk == from);
-        let old = match change {
-            Change::Move { guest, from } if is_here(guest) => {
-                Some(std::mem::replace(&mut next.all[index(from)?], guest))
-            }
-            Change::Add { guest } if is_here(guest) && next.count < MIRRORS_MAX => {
-                next.push(guest);
-                None
-            }
-            Change::Remove { from } if self.guest.is_none() && next.count > 1 => Some(next.remove(index(from)?)),
-            _ => return None,
-        };
-        Some((next, old))
-    }
 }
 
 /// An extent. See the module's description.
@@ -165,15 +70,49 @@ pub struct Extent {
     pub number: u64,
     /// Mirrors that its file asks for; 0: as the group.
     pub own: u8,
-    places: Mutex<Places>,
+    places: Placed,
     pub ranges: Ranges,
     state: Mutex<State>,
+    marks: Marks,
+    sums: ArcSwapOption<Sums>,
+    /// The zone must be rewritten before the region may be released.
+    dirty: AtomicBool,
     /// Its AUs were freed: nothing may be written to them on its behalf.
     buried: AtomicBool,
     /// For the sweep that drops checksums: when they were last needed.
     pub last_used: AtomicU64,
     /// How often it was read through, and where the last read began: see [`Self::pass`].
-    reads: Mutex<(usize, usize)>,
+    reads: AtomicU64,
+}
+
+/// Whoever has it may change the state of an extent.
+pub struct StateGuard<'a> {
+    state: MutexGuard<'a, State>,
+    marks: &'a Marks,
+    changed: bool,
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.changed = true;
+        &mut self.state
+    }
+}
+
+impl Drop for StateGuard<'_> {
+    fn drop(&mut self) {
+        if self.changed {
+            self.marks.set(&self.state);
+        }
+    }
 }
 
 impl Extent {
@@ -184,12 +123,15 @@ impl Extent {
             file,
             number,
             own: 0,
-            places: Mutex::new(Places { mirrors: Mirrors::new(mirrors), guest: None, arriving: false, moves: 0 }),
+            places: Placed::new(mirrors),
             ranges: Ranges::default(),
             state: Mutex::default(),
+            marks: Marks::default(),
+            sums: ArcSwapOption::empty(),
+            dirty: AtomicBool::new(false),
             buried: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
-            reads: Mutex::default(),
+            reads: AtomicU64::new(0),
         }
     }
 
@@ -203,52 +145,111 @@ impl Extent {
     /// begins another pass. Each pass takes the next mirror, so that whoever reads a block again
     /// meets its other mirrors, and what has rotted there.
     pub fn pass(&self, block: usize) -> usize {
-        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
-        let (pass, last) = &mut *reads;
-        if block <= *last {
-            *pass = pass.wrapping_add(1);
+        let block = block as u64 & u64::from(u32::MAX);
+        let reads = self.reads.load(Ordering::Relaxed);
+        let (pass, last) = (reads >> 32, reads & u64::from(u32::MAX));
+        // Of two that count at once one may go unnoticed.
+        let pass = if block <= last { (pass + 1) & u64::from(u32::MAX) } else { pass };
+        self.reads.store(pass << 32 | block, Ordering::Relaxed);
+        pass as usize
+    }
+
+    /// What of it changes. Marks that are changed are seen when the lock is let go.
+    pub fn state(&self) -> StateGuard<'_> {
+        StateGuard { state: self.state.lock(), marks: &self.marks, changed: false }
+    }
+
+    /// Its checksums, if they are in memory.
+    #[must_use]
+    pub fn sums(&self) -> Guard<Option<Arc<Sums>>> {
+        self.sums.load()
+    }
+
+    #[must_use]
+    pub fn has_sums(&self) -> bool {
+        self.sums().is_some()
+    }
+
+    /// Its checksums are loaded. While the state is locked, so that nobody else loads them.
+    pub fn set_loaded(&self, _state: &StateGuard<'_>, sums: Sums) {
+        self.sums.store(Some(Arc::new(sums)));
+    }
+
+    /// Drops its checksums if they are not dirty, whose whole range is held exclusively, unless `is_needed` says that somebody has come to
+    /// need them.
+    pub fn drop_sums(&self, _state: &StateGuard<'_>, is_needed: impl FnOnce() -> bool) {
+        let sums = self.sums.swap(None);
+        // Asked afterwards: whoever came before it was asked without having the range may have found them.
+        if self.is_dirty() || is_needed() {
+            self.sums.store(sums);
         }
-        *last = block;
-        *pass
     }
 
-    pub fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the zone must be rewritten before the region may be released.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::SeqCst)
     }
 
-    fn lock_places(&self) -> MutexGuard<'_, Places> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The zone of some mirror lacks something.
+    pub fn soil(&self) {
+        if !self.dirty.load(Ordering::Relaxed) {
+            self.dirty.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// The zones of all mirrors have everything, durably, and nobody has changed anything meanwhile.
+    pub fn are_sums_stored(&self) {
+        if let Some(sums) = &*self.sums() {
+            sums.are_stored();
+        }
+        self.dirty.store(false, Ordering::SeqCst);
+    }
+
+    /// Remembers the checksums of blocks from `first` on, as just written. Their range is held exclusively.
+    pub fn set_sums(&self, first: usize, sums: &[u32]) {
+        if let Some(all) = &*self.sums() {
+            (first..).zip(sums).for_each(|(block, sum)| all.set(block, *sum));
+            self.soil();
+        }
+    }
+
+    /// What the blocks hold is not known: a write failed half way. Their range is held exclusively.
+    pub fn forget_sums(&self, first: usize, count: usize) {
+        if let Some(all) = &*self.sums() {
+            (first..first + count).for_each(|block| all.set(block, UNKNOWN));
+            self.soil();
+        }
     }
 
     /// Where its mirrors are now.
     #[must_use]
     pub fn mirrors(&self) -> Mirrors {
-        self.lock_places().mirrors
+        self.places.look().0
     }
 
     /// What is written with the mirrors, and not read: the place that a mirror moves to, or has just left.
     #[must_use]
     pub fn guest(&self) -> Option<Mirror> {
-        self.lock_places().guest
+        self.places.look().1
     }
 
     /// All that is written: the mirrors, and the guest. Asked for one after the other, one of them might be missing when a mirror moves in between.
     #[must_use]
     pub fn places(&self) -> (Mirrors, Option<Mirror>) {
-        let places = self.lock_places();
-        (places.mirrors, places.guest)
+        self.places.look()
     }
 
     /// Grows whenever a mirror has moved.
     #[must_use]
     pub fn moves(&self) -> u64 {
-        self.lock_places().moves
+        self.places.lock().moves
     }
 
     /// Begins a move: what is written from now on is written there, too. False: another is under way.
     #[must_use]
     pub fn receive(&self, guest: Mirror) -> bool {
-        let mut places = self.lock_places();
+        let mut places = self.places.lock();
         let is_free = places.guest.is_none();
         if is_free {
             places.guest = Some(guest);
@@ -260,12 +261,12 @@ impl Extent {
     /// The mirrors as they will be after a change. `None`: it cannot be made, see [`Places::after`].
     #[must_use]
     pub fn after(&self, change: Change) -> Option<Mirrors> {
-        self.lock_places().after(change).map(|(next, _)| next)
+        self.places.lock().after(change).map(|(next, _)| next)
     }
 
     /// Makes a change. Returns what was; `None`: it cannot be made, and nothing is changed.
     fn change(&self, change: Change) -> Option<Changed> {
-        let mut places = self.lock_places();
+        let mut places = self.places.lock();
         let (next, old) = places.after(change)?;
         let before = (places.mirrors, places.guest, places.arriving);
         (places.mirrors, places.guest, places.arriving) = (next, old, false);
@@ -275,14 +276,14 @@ impl Extent {
 
     /// Undoes [`Self::change`] when the row did not take it: every place was written meanwhile.
     fn change_back(&self, changed: &Changed) {
-        let mut places = self.lock_places();
+        let mut places = self.places.lock();
         (places.mirrors, places.guest, places.arriving) = changed.before;
         places.moves += 1;
     }
 
     /// A guest is written no more by those who begin now.
     pub fn dismiss(&self, guest: Mirror) {
-        let mut places = self.lock_places();
+        let mut places = self.places.lock();
         if places.guest == Some(guest) {
             places.guest = None;
         }
@@ -291,7 +292,7 @@ impl Extent {
     /// Ends a move that cannot go on. False: it is no guest, or not one that arrives.
     #[must_use]
     pub fn turn_away(&self, guest: Mirror) -> bool {
-        let mut places = self.lock_places();
+        let mut places = self.places.lock();
         let arrives = places.arriving && places.guest == Some(guest);
         if arrives {
             places.guest = None;
@@ -302,8 +303,8 @@ impl Extent {
     /// Whether something is written there on its behalf.
     #[must_use]
     pub fn is_at(&self, mirror: Mirror) -> bool {
-        let places = self.lock_places();
-        places.guest == Some(mirror) || places.mirrors.contains(&mirror)
+        let (mirrors, guest) = self.places.look();
+        guest == Some(mirror) || mirrors.contains(&mirror)
     }
 
     /// Its row was deleted; who holds a range from now on must write nothing.
@@ -319,7 +320,7 @@ impl Extent {
     /// Whether a piece holds data.
     #[must_use]
     pub fn has_piece(&self, piece: usize) -> bool {
-        self.state().has(piece)
+        self.marks.has(piece)
     }
 
     pub fn disks(&self) -> impl Iterator<Item = DiskNumber> + use<> {
@@ -355,24 +356,6 @@ impl State {
         let mut marked = self.written.clone();
         marked.add_all(&self.pending);
         marked
-    }
-
-    /// Remembers the checksums of blocks from `first` on, as just written.
-    pub fn set_sums(&mut self, first: usize, sums: &[u32]) {
-        if let Some(all) = &mut self.sums {
-            all[first..first + sums.len()].copy_from_slice(sums);
-            (first..first + sums.len()).for_each(|block| self.fresh.add(block));
-            self.dirty = true;
-        }
-    }
-
-    /// What the blocks hold is not known: a write failed half way.
-    pub fn forget_sums(&mut self, first: usize, count: usize) {
-        if let Some(all) = &mut self.sums {
-            all[first..first + count].fill(UNKNOWN);
-            (first..first + count).for_each(|block| self.fresh.add(block));
-            self.dirty = true;
-        }
     }
 }
 
@@ -569,7 +552,7 @@ impl Drop for Look<'_> {
 
 impl Extents {
     fn table(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Begins to look at rows in a snapshot that is not older than now.
@@ -641,7 +624,7 @@ impl Extents {
 
     /// Drops extents that nobody else holds and that have nothing to lose.
     pub fn shed(&self) {
-        self.table().alive.retain(|_, extent| Arc::strong_count(extent) > 1 || extent.state().dirty);
+        self.table().alive.retain(|_, extent| Arc::strong_count(extent) > 1 || extent.is_dirty());
     }
 }
 

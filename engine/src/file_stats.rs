@@ -17,13 +17,14 @@
 use crate::{
     api::Node,
     group::Group,
+    lock::{Mutex, MutexGuard},
     timings::{Bucket, Timings},
 };
 use std::{
     collections::HashMap,
     fmt,
     sync::{
-        Mutex, MutexGuard, OnceLock, PoisonError,
+        OnceLock,
         atomic::{
             AtomicBool, AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
@@ -171,7 +172,7 @@ impl Counts {
 
 impl FileStats {
     fn register(&self) -> MutexGuard<'_, Register> {
-        self.register.lock().unwrap_or_else(PoisonError::into_inner)
+        self.register.lock()
     }
 
     fn at(&self, place: u32) -> &Counts {

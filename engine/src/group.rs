@@ -26,6 +26,7 @@ use crate::{
     file_stats::FileStats,
     files::Files,
     live_stats::Clients,
+    lock::{AsyncMutex, Mutex},
     member::{Member, TICK_MS},
     members::Members,
     mirror_sets::MirrorSets,
@@ -52,7 +53,7 @@ use plinth_format::{BLOCK_SIZE, DiskNumber, GroupId, MembershipId, layout::PIECE
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
@@ -103,14 +104,14 @@ pub struct Group {
     pub(crate) placement: Mutex<Option<(MembershipId, Placements)>>,
     pub(crate) slots: Mutex<Slots>,
     pub(crate) freeing: Arc<Freeing>,
-    pub(crate) reclaiming: tokio::sync::Mutex<()>,
-    pub(crate) onlining: tokio::sync::Mutex<()>,
+    pub(crate) reclaiming: AsyncMutex<()>,
+    pub(crate) onlining: AsyncMutex<()>,
     /// Extents that each resync copies at once.
     pub(crate) resync_power: AtomicU32,
     /// Held by who adds or drops disks.
-    pub(crate) exchanging: tokio::sync::Mutex<()>,
+    pub(crate) exchanging: AsyncMutex<()>,
     /// Held while headers may have other names than the record.
-    pub(crate) renaming: tokio::sync::Mutex<()>,
+    pub(crate) renaming: AsyncMutex<()>,
     /// Read-held while a file moves from its slot to an extent that no row names yet.
     pub(crate) promoting: tokio::sync::RwLock<()>,
     pub(crate) next_extent: AtomicU64,
@@ -254,11 +255,11 @@ impl Group {
             placement: Mutex::new(None),
             slots: Mutex::new(parts.slots),
             freeing: parts.freeing,
-            reclaiming: tokio::sync::Mutex::new(()),
-            onlining: tokio::sync::Mutex::new(()),
+            reclaiming: AsyncMutex::new(()),
+            onlining: AsyncMutex::new(()),
             resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
-            exchanging: tokio::sync::Mutex::new(()),
-            renaming: tokio::sync::Mutex::new(()),
+            exchanging: AsyncMutex::new(()),
+            renaming: AsyncMutex::new(()),
             promoting: tokio::sync::RwLock::new(()),
             next_extent: AtomicU64::new(parts.next_extent),
             resyncs: Mutex::default(),
@@ -436,10 +437,7 @@ impl Group {
             .extents
             .all()
             .into_iter()
-            .filter(|extent| {
-                let state = extent.state();
-                state.sums.is_some() && !state.dirty && !self.activity.has(extent.id)
-            })
+            .filter(|extent| extent.has_sums() && !extent.is_dirty() && !self.activity.has(extent.id))
             .map(|extent| (extent.last_used.load(Ordering::Relaxed), extent))
             .collect();
         let excess = (cached.len() * size).saturating_sub(SUMS_MAX) / size;
@@ -448,9 +446,9 @@ impl Group {
         }
         cached.sort_by_key(|(last_used, extent)| (*last_used, extent.id));
         for (_, extent) in cached.into_iter().take(excess) {
-            let mut state = extent.state();
-            if !state.dirty && !self.activity.has(extent.id) {
-                state.sums = None;
+            // Who writes has his range from before he looks for checksums until they are set.
+            if let Some(_range) = extent.ranges.try_hold(0..self.blocks_per_au(), true) {
+                extent.drop_sums(&extent.state(), || self.activity.has(extent.id));
             }
         }
     }
@@ -544,7 +542,7 @@ impl Group {
     }
 
     pub(crate) fn attributes(&self) -> Attributes {
-        *self.attributes.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.attributes.lock()
     }
 
     pub(crate) fn boot(&self) -> [u8; 16] {
@@ -747,7 +745,7 @@ impl Group {
                 FileError::Order(refusal) => *refusal,
                 error => AdminError::new(Code::Io, error),
             })?;
-        *self.attributes.lock().unwrap_or_else(PoisonError::into_inner) = attributes;
+        *self.attributes.lock() = attributes;
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
         self.pace.promise(attributes.latency_target);
         self.files.set_creation_mask(attributes.creation_mask());

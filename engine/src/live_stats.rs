@@ -8,6 +8,7 @@ use crate::{
     counters::{IoClass, IoClient, Tally},
     file_stats::FileClass,
     group::Group,
+    lock::Mutex,
     member::Member,
     mirror_sets::mirrors_wanted,
     placement::Placement,
@@ -24,7 +25,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
     time::Duration,
@@ -67,7 +68,7 @@ impl Clocks {
 impl Group {
     /// From now on `ask` says who uses the group. It is asked for each statement that wants to know, and may take its time.
     pub fn set_clients(&self, ask: impl Fn() -> Vec<LiveClient> + Send + Sync + 'static) {
-        *self.clients.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(ask));
+        *self.clients.0.lock() = Some(Box::new(ask));
     }
 
     /// What a statement wants.
@@ -100,7 +101,7 @@ impl Group {
             stats.space = Some(self.safe_space());
         }
         if wanted.clients {
-            let clients = self.clients.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let clients = self.clients.0.lock();
             stats.clients = clients.as_ref().map_or_else(Vec::new, |ask| ask());
         }
         stats

@@ -21,12 +21,15 @@ use crate::{
     completion::{Completion, Done, Expiry, Took},
     counters::{Counters, IoClass, IoClient, Tally},
     error::DiskError,
+    in_flight::InFlight,
+    lock::{AsyncMutex, Mutex},
     members::Members,
     planted::{self, Bug},
     read_policy::ReadGauge,
     troubles::Trouble,
     world::{Disk, Io, World},
 };
+use arc_swap::{ArcSwap, ArcSwapOption};
 use event_listener::Event;
 use plinth_format::{
     DiskId, DiskNumber, Layout,
@@ -34,12 +37,11 @@ use plinth_format::{
     membership::{DiskState, MemberDisk},
 };
 use std::{
-    collections::VecDeque,
     fmt,
     future::poll_fn,
     io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
@@ -59,8 +61,8 @@ pub struct Member {
     name: Mutex<Arc<str>>,
     pub failure_group: String,
     pub quorum: bool,
-    layout: RwLock<Layout>,
-    disk: Mutex<Option<Arc<dyn Disk>>>,
+    layout: ArcSwap<Layout>,
+    disk: ArcSwapOption<Arc<dyn Disk>>,
     state: AtomicU8,
     /// How often it went offline.
     losses: AtomicU64,
@@ -68,7 +70,7 @@ pub struct Member {
     /// How long front ends wait for its reads.
     pub gauge: ReadGauge,
     clock: Arc<dyn World>,
-    in_flight: Mutex<VecDeque<(u64, Expiry)>>,
+    in_flight: InFlight,
     /// I/O that was declared overdue and has perhaps not ended.
     overdue: Mutex<Vec<Expiry>>,
     /// A hint: `overdue` may not be empty.
@@ -76,7 +78,7 @@ pub struct Member {
     ticks: AtomicU64,
     written: AtomicU64,
     flushed: AtomicU64,
-    flushing: tokio::sync::Mutex<()>,
+    flushing: AsyncMutex<()>,
     /// Flushes that failed; and how many of them the group knows of.
     broken: AtomicU64,
     noted: AtomicU64,
@@ -122,18 +124,6 @@ pub enum Settled {
     Overdue,
 }
 
-/// Those that have ended are looked through for those that have not; beyond so many they are cleared away.
-const ENDED_MAX: usize = 256;
-
-/// The tick in which the first of those began that have not ended.
-fn oldest_of(in_flight: &VecDeque<(u64, Expiry)>) -> Option<u64> {
-    in_flight.iter().find(|(_, expiry)| !expiry.is_over()).map(|(began, _)| *began)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Member {
     /// A member with its disk, if that is in sight.
     #[must_use]
@@ -144,20 +134,20 @@ impl Member {
             name: Mutex::new(entry.name.as_str().into()),
             failure_group: entry.failure_group.clone(),
             quorum: entry.quorum,
-            layout: RwLock::new(layout),
-            disk: Mutex::new(disk),
+            layout: ArcSwap::from_pointee(layout),
+            disk: ArcSwapOption::from_pointee(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
             counters: Counters::default(),
             gauge: ReadGauge::default(),
             clock: Arc::clone(clock),
-            in_flight: Mutex::default(),
+            in_flight: InFlight::default(),
             overdue: Mutex::default(),
             hung: AtomicBool::new(false),
             ticks: AtomicU64::new(0),
             written: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
-            flushing: tokio::sync::Mutex::new(()),
+            flushing: AsyncMutex::new(()),
             broken: AtomicU64::new(0),
             noted: AtomicU64::new(0),
             late_flushes: Mutex::default(),
@@ -196,34 +186,34 @@ impl Member {
     /// What its header says that it is.
     #[must_use]
     pub fn id(&self) -> DiskId {
-        *lock(&self.id)
+        *self.id.lock()
     }
 
     /// What the membership in force calls it.
     #[must_use]
     pub fn name(&self) -> Arc<str> {
-        Arc::clone(&lock(&self.name))
+        Arc::clone(&self.name.lock())
     }
 
     /// `RENAME DISK` is on record.
     pub fn rename(&self, name: &str) {
-        *lock(&self.name) = name.into();
+        *self.name.lock() = name.into();
     }
 
     /// How it is cut. Where an AU and its checksums are does not change when it is resized; which AUs there are does.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        *self.layout.read().unwrap_or_else(PoisonError::into_inner)
+        **self.layout.load()
     }
 
     /// `RESIZE` is on record.
     pub fn set_layout(&self, layout: Layout) {
-        *self.layout.write().unwrap_or_else(PoisonError::into_inner) = layout;
+        self.layout.store(Arc::new(layout));
     }
 
     /// Another device takes its place. Returns what the one before was. Only while it is offline.
     pub fn become_another(&self, id: DiskId) -> DiskId {
-        std::mem::replace(&mut *lock(&self.id), id)
+        std::mem::replace(&mut *self.id.lock(), id)
     }
 
     /// The state that the membership in force gives it.
@@ -309,34 +299,34 @@ impl Member {
     /// The open disk, if there is one.
     #[must_use]
     pub fn disk(&self) -> Option<Arc<dyn Disk>> {
-        lock(&self.disk).clone()
+        self.disk.load().as_deref().cloned()
     }
 
     #[must_use]
     pub fn path(&self) -> String {
-        lock(&self.disk).as_ref().map_or_else(String::new, |disk| disk.path().to_owned())
+        self.disk.load().as_ref().map_or_else(String::new, |disk| disk.path().to_owned())
     }
 
     #[must_use]
     pub fn can_discard(&self) -> bool {
-        lock(&self.disk).as_ref().is_some_and(|disk| disk.can_discard())
+        self.disk.load().as_ref().is_some_and(|disk| disk.can_discard())
     }
 
     /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
     pub fn release(&self) {
-        lock(&self.disk).take();
-        if !std::mem::take(&mut *lock(&self.late_flushes)).is_empty() {
+        self.disk.store(None);
+        if !std::mem::take(&mut *self.late_flushes.lock()).is_empty() {
             // Nobody will hear how it ended.
             self.broken.fetch_add(1, Ordering::AcqRel);
         }
         self.expire_all();
-        lock(&self.overdue).clear();
+        self.overdue.lock().clear();
         self.hung.store(false, Ordering::Relaxed);
     }
 
     /// Takes a disk, opened afresh and claimed.
     pub fn attach(&self, disk: Arc<dyn Disk>) {
-        *lock(&self.disk) = Some(disk);
+        self.disk.store(Some(Arc::new(disk)));
     }
 
     /// From now until [`Self::settle`], what was written without this disk may not be acknowledged.
@@ -376,7 +366,7 @@ impl Member {
     fn submit(&self, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
         let began = self.clock.monotonic();
         let has_flush = matches!(io, Io::Flush | Io::Write { durably: true, .. });
-        let completion = match self.disk() {
+        let completion = match &*self.disk.load() {
             Some(disk) => disk.submit(io),
             None => Completion::ready(Done {
                 result: Err(io::Error::new(io::ErrorKind::NotConnected, "the disk is not attached")),
@@ -388,16 +378,9 @@ impl Member {
         if self.hung.load(Ordering::Relaxed) && self.is_hung() {
             // The disk is silent already: this I/O waits for nothing longer than the ones before it.
             expiry.expire();
-            lock(&self.overdue).push(expiry);
+            self.overdue.lock().push(expiry);
         } else {
-            let mut in_flight = lock(&self.in_flight);
-            // Those that have ended leave here, two for each that comes, so that their memory is used again while it is warm.
-            for _ in 0..2 {
-                if in_flight.front().is_some_and(|(_, first)| first.is_over()) {
-                    in_flight.pop_front();
-                }
-            }
-            in_flight.push_back((self.ticks.load(Ordering::Relaxed), expiry));
+            self.in_flight.add(self.ticks.load(Ordering::Relaxed), expiry);
         }
         Flight { member: self, purpose, client: IoClient::Files, offset, length, completion, took: None, has_flush }
     }
@@ -435,7 +418,7 @@ impl Member {
     pub async fn flush(&self) -> Settled {
         let target = self.written.load(Ordering::Acquire);
         let _one_at_a_time = self.flushing.lock().await;
-        let late = || lock(&self.late_flushes).pop();
+        let late = || self.late_flushes.lock().pop();
         while let Some(completion) = late() {
             let (purpose, client) = (IoClass::Flush, IoClient::Files);
             let mut flight =
@@ -469,10 +452,10 @@ impl Member {
 
     /// A flush is given up, and goes on: who flushes next hears of its end. When the disk was let go, nobody will.
     fn leave_flush(&self, flush: Completion) {
-        // Held until it is kept, or `release` would miss it.
-        let disk = lock(&self.disk);
-        if disk.is_some() {
-            lock(&self.late_flushes).push(flush);
+        // Held while it is looked whether the disk was let go: `release` does that first, and then takes what is here.
+        let mut late = self.late_flushes.lock();
+        if self.disk.load().is_some() {
+            late.push(flush);
         } else {
             self.broken.fetch_add(1, Ordering::AcqRel);
         }
@@ -499,7 +482,7 @@ impl Member {
     /// Whether I/O that was given up has not ended: what is written now could land before it.
     #[must_use]
     pub fn is_hung(&self) -> bool {
-        let mut overdue = lock(&self.overdue);
+        let mut overdue = self.overdue.lock();
         overdue.retain(|expiry| !expiry.is_over());
         self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
         !overdue.is_empty()
@@ -509,31 +492,23 @@ impl Member {
     /// ended, the disk is silent, and everything in flight on it is overdue.
     fn tick(&self, deadline: u64) {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
-        let late = {
-            let mut in_flight = lock(&self.in_flight);
-            // A few that have ended are left to those who begin others, whose memory it is.
-            if in_flight.len() > ENDED_MAX {
-                in_flight.retain(|(_, expiry)| !expiry.is_over());
-            }
-            oldest_of(&in_flight).is_some_and(|began| now.saturating_sub(began) > deadline)
-        };
+        let late = self.in_flight.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
         if late {
             self.expire_all();
         }
     }
 
     fn expire_all(&self) {
-        let in_flight: Vec<_> = lock(&self.in_flight).drain(..).map(|(_, expiry)| expiry).collect();
-        for expiry in in_flight.into_iter().filter(|expiry| !expiry.is_over()) {
+        for expiry in self.in_flight.take_unended() {
             self.hung.store(true, Ordering::Relaxed);
             expiry.expire();
-            lock(&self.overdue).push(expiry);
+            self.overdue.lock().push(expiry);
         }
     }
 
     /// Ticks since the oldest I/O in flight began; `None` if there is none.
     fn oldest(&self) -> Option<u64> {
-        let began = oldest_of(&lock(&self.in_flight))?;
+        let began = self.in_flight.oldest()?;
         Some(self.ticks.load(Ordering::Relaxed).saturating_sub(began))
     }
 

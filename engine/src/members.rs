@@ -4,12 +4,16 @@
 //! that is filled once and never emptied. A member that leaves stays in its place, marked, and is not found any more. Its number
 //! is another disk's only after the next mount.
 
-use crate::{member::Member, read_policy::Preference};
+use crate::{
+    lock::{Mutex, MutexGuard},
+    member::Member,
+    read_policy::Preference,
+};
 use plinth_format::DiskNumber;
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -61,7 +65,7 @@ impl Members {
     }
 
     fn preferred(&self) -> MutexGuard<'_, BTreeSet<String>> {
-        self.preferred.lock().unwrap_or_else(PoisonError::into_inner)
+        self.preferred.lock()
     }
 
     /// From now on reads prefer these failure groups, and no others.

@@ -4,13 +4,11 @@
 //! There are few distinct sets, because a disk has few partners; there may be
 //! millions of extents.
 
+use crate::lock::Mutex;
 use plinth_format::{DiskNumber, Redundancy, membership::Membership};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 /// How many mirrors an extent should have in a group, by what is wanted in `membership`, if its file asks for `own` (0: for nothing of its own). Only
@@ -71,14 +69,14 @@ impl MirrorSets {
     /// The same, apart by what their files ask for.
     #[must_use]
     pub fn wishes(&self) -> Vec<(Vec<DiskNumber>, u8, u64)> {
-        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets = self.sets.lock();
         sets.iter().map(|((set, own), count)| (set.clone(), *own, *count)).collect()
     }
 
     /// The most mirrors that any extent should have.
     #[must_use]
     pub fn most_wanted(&self, membership: &Membership) -> usize {
-        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets = self.sets.lock();
         let most = sets.keys().map(|(_, own)| mirrors_wanted(*own, membership)).max();
         most.unwrap_or(0).max(membership.wanted.mirrors())
     }
@@ -86,17 +84,17 @@ impl MirrorSets {
     /// Whether some extent has a mirror on a disk.
     #[must_use]
     pub fn has(&self, disk: DiskNumber) -> bool {
-        self.sets.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|(set, _)| set.contains(&disk))
+        self.sets.lock().keys().any(|(set, _)| set.contains(&disk))
     }
 
     /// One more extent, of a file that asks for `own` mirrors, has its mirrors on `disks`.
     pub fn add(&self, disks: impl Iterator<Item = DiskNumber>, own: u8) {
-        *self.sets.lock().unwrap_or_else(PoisonError::into_inner).entry(Self::key(disks, own)).or_default() += 1;
+        *self.sets.lock().entry(Self::key(disks, own)).or_default() += 1;
     }
 
     /// One extent less.
     pub fn remove(&self, disks: impl Iterator<Item = DiskNumber>, own: u8) {
-        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sets = self.sets.lock();
         let key = Self::key(disks, own);
         if let Some(count) = sets.get_mut(&key) {
             *count -= 1;
@@ -109,7 +107,7 @@ impl MirrorSets {
     /// Whether every extent that has a mirror on `leaving` keeps one on a disk that `is_current`.
     #[must_use]
     pub fn can_spare(&self, leaving: DiskNumber, is_current: impl Fn(DiskNumber) -> bool) -> bool {
-        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let sets = self.sets.lock();
         sets.keys()
             .filter(|(set, _)| set.contains(&leaving))
             .all(|(set, _)| set.iter().any(|disk| *disk != leaving && is_current(*disk)))

@@ -36,6 +36,7 @@ use crate::{
     files::Files,
     group::{Group, Parts},
     identify,
+    lock::Mutex,
     member::{self, Member, Settled},
     members::Members,
     mirror_sets::MirrorSets,
@@ -60,7 +61,7 @@ use std::{
     collections::BTreeSet,
     io::ErrorKind,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -567,7 +568,7 @@ fn build_space(
     au_size: u64,
     alarm: &dyn Fn(String),
 ) -> Slots {
-    let mut space = space.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut space = space.lock();
     for (mirrors, own) in &scan.mirrors {
         mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), *own);
         for mirror in *mirrors {

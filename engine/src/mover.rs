@@ -259,9 +259,12 @@ impl Group {
             }
             let Some(old) = extent::change_mirrors(connection, &moving, change)? else { return Ok(None) };
             {
-                let mut state = moving.state();
-                // Its checksums are written there when the region closes.
-                state.dirty |= state.sums.is_some();
+                // Without its range: nobody may be about to drop them.
+                let _state = moving.state();
+                if moving.has_sums() {
+                    // Its checksums are written there when the region closes.
+                    moving.soil();
+                }
             }
             if let Some(old) = old
                 && planted::has(Bug::OldPlaceLeft)

@@ -23,6 +23,7 @@
 use crate::{
     completion::{Completion, Done},
     event::Event,
+    lock::Mutex,
     world::{Disk, Found, Identity, Io, Sectors, Task, Timestamp, World},
 };
 use std::{
@@ -31,7 +32,7 @@ use std::{
     ops::Range,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -44,10 +45,6 @@ const SECTOR: usize = 512;
 /// Memory for what is written, in bytes. A check of a group writes its log, a few catalog pages and
 /// what recovery copies: some hundred MiB at the very worst.
 pub const LIMIT: usize = 1 << 30;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A block of which some sectors were written.
 struct Block {
@@ -94,7 +91,7 @@ fn cut(offset: u64, length: u64) -> impl Iterator<Item = (u64, Range<usize>, u64
 
 impl Layer {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut blocks = lock(&self.blocks);
+        let mut blocks = self.blocks.lock();
         for (number, inside, done) in cut(offset, data.len() as u64) {
             let done = usize::try_from(done).unwrap_or(usize::MAX);
             if !blocks.contains_key(&number) {
@@ -117,7 +114,7 @@ impl Layer {
     }
 
     fn forget(&self, offset: u64, length: u64) {
-        let mut blocks = lock(&self.blocks);
+        let mut blocks = self.blocks.lock();
         let end = offset.saturating_add(length);
         let touched: Vec<u64> =
             blocks.range(offset / BLOCK as u64..end.div_ceil(BLOCK as u64)).map(|(number, _)| *number).collect();
@@ -137,7 +134,7 @@ impl Layer {
 
     /// Puts what was written over bytes of the real disk.
     fn cover(&self, offset: u64, bytes: &mut [u8]) {
-        let blocks = lock(&self.blocks);
+        let blocks = self.blocks.lock();
         for (number, inside, done) in cut(offset, bytes.len() as u64) {
             let Some(block) = blocks.get(&number) else { continue };
             let done = usize::try_from(done).unwrap_or(usize::MAX);
@@ -152,7 +149,7 @@ impl Layer {
     }
 
     fn has_all(&self, offset: u64, length: usize) -> bool {
-        let blocks = lock(&self.blocks);
+        let blocks = self.blocks.lock();
         cut(offset, length as u64).all(|(number, inside, _)| {
             blocks.get(&number).is_some_and(|block| block.written & mask(&inside) == mask(&inside))
         })
@@ -161,7 +158,7 @@ impl Layer {
 
 impl Drop for Layer {
     fn drop(&mut self) {
-        let count = lock(&self.blocks).len();
+        let count = self.blocks.lock().len();
         self.budget.left.fetch_add(count * BLOCK, Ordering::Relaxed);
     }
 }
@@ -259,7 +256,7 @@ impl Disk for Covered {
                 let text = format!(
                     "disk {path} cannot be taken for writing ({error}): whether another engine uses it is not known"
                 );
-                lock(&self.read_only).insert(text);
+                self.read_only.lock().insert(text);
                 Ok(())
             }
             other => other,
@@ -318,13 +315,13 @@ impl Overlay {
     /// What a group on this world told the operator.
     #[must_use]
     pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut lock(&self.events))
+        std::mem::take(&mut self.events.lock())
     }
 
     /// A sentence for each disk that was used without a claim.
     #[must_use]
     pub fn unclaimed(&self) -> Vec<String> {
-        lock(&self.read_only).iter().cloned().collect()
+        self.read_only.lock().iter().cloned().collect()
     }
 }
 
@@ -371,7 +368,8 @@ impl World for Overlay {
             for one in &mut found {
                 let Ok(real) = one.disk.clone() else { continue };
                 let layer = Arc::clone(
-                    lock(&known)
+                    known
+                        .lock()
                         .entry(one.identity.clone())
                         .or_insert_with(|| Arc::new(Layer { blocks: Mutex::default(), budget: Arc::clone(&budget) })),
                 );
@@ -382,7 +380,7 @@ impl World for Overlay {
     }
 
     fn event(&self, event: Event) {
-        lock(&self.events).push(event);
+        self.events.lock().push(event);
     }
 }
 

@@ -10,12 +10,10 @@
 //! front end waits for on the disks is at most what those under way have in flight. However slow the front ends are, the pause
 //! has an end: a rebalance ends, too.
 
+use crate::lock::{Mutex, MutexGuard};
 use crate::world::World;
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU32, AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -93,7 +91,7 @@ fn end_of(step: usize) -> Duration {
 
 impl Pace {
     fn limits(&self) -> MutexGuard<'_, Limits> {
-        self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.limits.lock()
     }
 
     /// Promises a latency, or nothing any more.

@@ -29,6 +29,7 @@ use crate::{
     event::Severity,
     extent::Extent,
     group::Group,
+    lock::{AsyncMutex, Mutex, MutexGuard},
     member::Member,
     mirror_sets::mirrors_wanted,
     progress::Progress,
@@ -46,7 +47,7 @@ use plinth_format::{
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -110,16 +111,16 @@ impl Orders {
 
 impl Rebalance {
     fn lock(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+        self.orders.lock()
     }
 
     /// What copies wait for.
     pub fn gate(&self) -> Option<Arc<Semaphore>> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.gate.lock().clone()
     }
 
     fn open_gate(&self, copies: usize) {
-        *self.gate.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(Semaphore::new(copies)));
+        *self.gate.lock() = Some(Arc::new(Semaphore::new(copies)));
     }
 
     fn progress(&self, change: impl FnOnce(&mut Progress)) {
@@ -192,7 +193,7 @@ struct Scan {
 /// A pass that several tasks carry out together.
 struct Pass {
     /// `None`: it cannot go on.
-    scan: tokio::sync::Mutex<Option<Scan>>,
+    scan: AsyncMutex<Option<Scan>>,
     asked: u64,
     moved: AtomicU64,
     /// Why one did not move: the last reason.
@@ -544,7 +545,7 @@ impl Group {
     ) -> Result<(u64, Option<FileError>), FileError> {
         let scan = Scan { plan, asked, focus, from: 0, batch: VecDeque::new() };
         let pass = Arc::new(Pass {
-            scan: tokio::sync::Mutex::new(Some(scan)),
+            scan: AsyncMutex::new(Some(scan)),
             asked,
             moved: AtomicU64::new(0),
             trouble: Mutex::new(None),
@@ -583,7 +584,7 @@ impl Group {
         let ((), discarded) = future::join(moves, discards).await;
         discarded?;
         self.reclaim(true).await?;
-        let trouble = pass.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let trouble = pass.trouble.lock().take();
         match trouble {
             Some(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => Err(error),
             trouble => Ok((pass.moved.load(Ordering::Relaxed), trouble)),
@@ -598,7 +599,7 @@ impl Group {
                     Ok(count) => _ = pass.moved.fetch_add(count, Ordering::Relaxed),
                     // The others go on; what did not move is planned again.
                     Err(error) => {
-                        *pass.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                        *pass.trouble.lock() = Some(error);
                     }
                 }
             }

@@ -19,6 +19,7 @@ use crate::{
     extent::Extent,
     extents::{self, Freed, FreedSlot},
     group::Group,
+    lock::{Mutex, MutexGuard},
     mirror_sets::{MirrorSets, mirrors_wanted},
     placement::{Mirror, Placement},
     planted::{self, Bug},
@@ -28,7 +29,7 @@ use crate::{
 use plinth_format::DiskNumber;
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
 };
 
 /// What was freed and may not be reused yet, oldest first.
@@ -84,9 +85,9 @@ impl Freeing {
     /// A commit freed extents and slots.
     pub fn note(&self, commit: CommitNumber, freed: Freed) {
         // Together, or `take` would hand out AUs without the extents whose I/O is to be awaited.
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         {
-            let mut space = lock(&self.space);
+            let mut space = self.space.lock();
             for extent in &freed.extents {
                 self.mirror_sets.remove(extent.disks(), extent.own);
                 for mirror in extent.mirrors() {
@@ -104,24 +105,20 @@ impl Freeing {
 
     #[must_use]
     pub fn has_pending(&self) -> bool {
-        let pending = lock(&self.pending);
+        let pending = self.pending.lock();
         !pending.extents.is_empty() || !pending.moved.is_empty() || !pending.slots.is_empty()
     }
 
     /// Takes out what commits up to `durable` freed.
     fn take(&self, durable: CommitNumber) -> Settled {
-        let mut pending = lock(&self.pending);
+        let mut pending = self.pending.lock();
         Settled {
             extents: take_settled(&mut pending.extents, durable),
             moved: take_settled(&mut pending.moved, durable),
             slots: take_left(&mut pending.slots, durable),
-            units: lock(&self.space).settle(durable.0),
+            units: self.space.lock().settle(durable.0),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many extents are given to a file in one commit: all, or none.
@@ -129,11 +126,11 @@ pub const ALLOCATED_AT_ONCE: usize = 256;
 
 impl Group {
     pub(crate) fn slots(&self) -> MutexGuard<'_, Slots> {
-        lock(&self.slots)
+        self.slots.lock()
     }
 
     pub(crate) fn space(&self) -> MutexGuard<'_, Space> {
-        lock(&self.space)
+        self.space.lock()
     }
 
     /// The placement for the membership in force, of extents that have as many mirrors as the group.
@@ -145,12 +142,12 @@ impl Group {
     pub(crate) fn placement_for(&self, own: u8) -> Arc<Placement> {
         let membership = self.voters.current();
         let mirrors = mirrors_wanted(own, &membership);
-        let mut cached = lock(&self.placement);
+        let mut cached = self.placement.lock();
         let known = match &mut *cached {
             Some((id, known)) if *id == membership.id => known,
             other => &mut other.insert((membership.id, BTreeMap::new())).1,
         };
-        let make = || Arc::new(Placement::of(&membership, mirrors, &lock(&self.space)));
+        let make = || Arc::new(Placement::of(&membership, mirrors, &self.space.lock()));
         Arc::clone(known.entry(mirrors).or_insert_with(make))
     }
 
@@ -161,12 +158,12 @@ impl Group {
 
     /// The placement is another one although the membership is the same.
     pub(crate) fn forget_placement(&self) {
-        *lock(&self.placement) = None;
+        *self.placement.lock() = None;
     }
 
     /// Before AUs are taken, until a commit names them or they are given back.
     pub(crate) fn take_in_hand(&self) -> InHand {
-        lock(&self.space).take_in_hand()
+        self.space.lock().take_in_hand()
     }
 
     /// Takes AUs for the mirrors of extents `numbers` of a file that asks for `own` of each; all or none. Until they are given back, each extent keeps a
@@ -175,7 +172,7 @@ impl Group {
         loop {
             let placement = self.placement_for(own);
             let taken = {
-                let mut space = lock(&self.space);
+                let mut space = self.space.lock();
                 let mut taken = Vec::with_capacity(numbers.len());
                 for number in numbers {
                     match placement.choose(file, *number, &mut space) {
@@ -219,7 +216,7 @@ impl Group {
         if extents <= ALLOCATED_AT_ONCE as u64 {
             return Ok(());
         }
-        while self.placement_for(own).allocatable(&lock(&self.space)) < extents {
+        while self.placement_for(own).allocatable(&self.space.lock()) < extents {
             if !self.reclaim(true).await? {
                 return Err(FileError::NoSpace);
             }
@@ -230,7 +227,7 @@ impl Group {
     /// Gives an extent's AUs back that no commit has named.
     pub(crate) fn unallocate(&self, mirrors: &[Mirror], own: u8) {
         self.mirror_sets.remove(mirrors.iter().map(|mirror| mirror.disk), own);
-        let mut space = lock(&self.space);
+        let mut space = self.space.lock();
         for mirror in mirrors {
             space.cancel(mirror.disk, mirror.au);
         }
@@ -270,7 +267,7 @@ impl Group {
         let stays = |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| !disk.leaving);
         for (disk, au) in &settled {
             if early {
-                lock(&self.space).freed(*disk, *au);
+                self.space.lock().freed(*disk, *au);
             }
             if let Some(member) = self.members.get(disk)
                 && member.is_writable()
@@ -282,7 +279,7 @@ impl Group {
                 let _ = member.start_discard(member.layout().au_offset(*au), self.au_size).settle().await;
             }
             if !early {
-                lock(&self.space).freed(*disk, *au);
+                self.space.lock().freed(*disk, *au);
             }
         }
         let mut gained = !settled.is_empty();

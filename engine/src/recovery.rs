@@ -5,12 +5,18 @@
 //! the background; until then their regions stay listed, so a crash during recovery
 //! loses nothing of it.
 
-use crate::{error::FileError, event::Severity, extent::Extent, group::Group};
+use crate::{
+    error::FileError,
+    event::Severity,
+    extent::Extent,
+    group::Group,
+    lock::{Mutex, MutexGuard},
+};
 use plinth_format::activity::Region;
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -33,7 +39,7 @@ pub struct Suspects {
 
 impl Suspects {
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 
     /// Suspects every extent in `ids`.

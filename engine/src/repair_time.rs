@@ -9,14 +9,12 @@ use crate::{
     error::FileError,
     event::Severity,
     group::Group,
+    lock::MutexGuard,
     member::Member,
 };
 use plinth_format::{DiskNumber, membership::DiskState};
 use rusqlite::Connection;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Seconds after which a disk is tried again that could not be dropped.
 const OVERDUE_AGAIN: u64 = 3600;
@@ -67,7 +65,7 @@ impl Group {
     }
 
     fn drop_after(&self) -> MutexGuard<'_, BTreeMap<DiskNumber, DropAfter>> {
-        self.drop_after.lock().unwrap_or_else(PoisonError::into_inner)
+        self.drop_after.lock()
     }
 
     /// What was said of a disk when it went offline, if that is why it is.

@@ -3,11 +3,11 @@
 //! The reader has its bytes already. The list is bounded: what does not fit is found
 //! again by the next read. Where a disk that cannot be spared does not take the right bytes, they are given to it again a second later.
 
-use crate::{error::FileError, event::Severity, extent::Extent, group::Group};
+use crate::{error::FileError, event::Severity, extent::Extent, group::Group, lock::Mutex};
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 /// Ranges kept: more than readers find between two looks, unless a whole disk is bad.
@@ -28,7 +28,7 @@ pub struct Repairs(Mutex<Waiting>);
 impl Repairs {
     /// Blocks of an extent are to be repaired.
     pub fn add(&self, extent: &Arc<Extent>, blocks: Range<usize>) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let key = (extent.id, blocks.start);
         if waiting.ranges.len() < WAITING_MAX && waiting.ranges.insert(key, (Arc::clone(extent), blocks)).is_none() {
             waiting.order.push_back(key);
@@ -37,7 +37,7 @@ impl Repairs {
 
     /// A block of an extent stays wrong on a disk that is still ONLINE.
     pub fn add_later(&self, extent: &Arc<Extent>, block: usize) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         if waiting.again.len() < WAITING_MAX {
             waiting.again.insert((extent.id, block), (Arc::clone(extent), block..block + 1));
         }
@@ -45,12 +45,12 @@ impl Repairs {
 
     /// What was put off is due: to be called now and then.
     pub fn try_again(&self) {
-        let again = std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner).again);
+        let again = std::mem::take(&mut self.0.lock().again);
         again.into_values().for_each(|(extent, blocks)| self.add(&extent, blocks));
     }
 
     fn next(&self) -> Option<(Arc<Extent>, Range<usize>)> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.0.lock();
         let key = waiting.order.pop_front()?;
         waiting.ranges.remove(&key)
     }

@@ -21,6 +21,7 @@ use crate::{
     extent::{self, Extent},
     group::Group,
     identify,
+    lock::Mutex,
     member::Member,
     planted::{self, Bug},
     progress::Progress,
@@ -32,7 +33,7 @@ use crate::{
 use futures::stream::{self, StreamExt};
 use plinth_format::{DiskNumber, membership::DiskState};
 use std::{
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -171,7 +172,7 @@ impl Group {
     pub(crate) fn resume_resyncs(self: &Arc<Self>) {
         for member in self.members.values().filter(|member| member.state() == DiskState::Syncing) {
             let paused = {
-                let resyncs = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner);
+                let resyncs = self.resyncs.lock();
                 resyncs.get(&member.number).is_some_and(|progress| progress.state == "WAIT")
             };
             if paused {
@@ -183,7 +184,7 @@ impl Group {
     /// `losses`: how often the disk had gone offline when it came back.
     pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
         let progress = Progress::begin(self.world.monotonic());
-        self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).insert(member.number, progress);
+        self.resyncs.lock().insert(member.number, progress);
         let (group, member) = (Arc::clone(self), Arc::clone(member));
         self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
     }
@@ -245,7 +246,7 @@ impl Group {
         let stale = Arc::clone(&self.stale);
         self.catalog
             .release(true, move |connection| {
-                let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut stale = stale.lock();
                 let runs = stale.entry(disk).or_default();
                 runs.add(0, EVERYTHING);
                 stale::replace(connection, disk, runs)?;
@@ -279,8 +280,7 @@ impl Group {
         };
         if self.is_stopping() && !matches!(result, Ok(true)) {
             // It stays SYNCING: the next mount goes on, or this one if it is not dismounted after all.
-            if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&member.number)
-            {
+            if let Some(progress) = self.resyncs.lock().get_mut(&member.number) {
                 progress.state = "WAIT";
             }
             let text = format!("resync of disk {} pauses: the disk group is being dismounted", member.name());
@@ -295,7 +295,7 @@ impl Group {
         let mut bytes = 0;
         // A resync that was overtaken leaves the stage to the one that came after it.
         if (result.is_ok_and(|done| done) || member.losses() == losses || member.state() == DiskState::Offline)
-            && let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&member.number)
+            && let Some(progress) = self.resyncs.lock().get_mut(&member.number)
         {
             progress.state = state;
             progress.error = error.clone();
@@ -334,7 +334,7 @@ impl Group {
                 return Ok(false);
             }
             let next = {
-                let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+                let stale = self.stale.lock();
                 stale.get(&disk).and_then(|runs| runs.next(cursor))
             };
             let Some((start, end)) = next else { return Ok(true) };
@@ -356,7 +356,7 @@ impl Group {
                     if !is_same(&syncing, losses) {
                         return Ok(());
                     }
-                    let mut stale = stale.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut stale = stale.lock();
                     let runs = stale.entry(disk).or_default();
                     runs.remove_below(done);
                     stale::replace(connection, disk, runs)?;
@@ -373,22 +373,22 @@ impl Group {
         let copies = stream::iter(extents).for_each_concurrent(power, |extent| {
             let trouble = &trouble;
             async move {
-                if trouble.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+                if trouble.lock().is_some() {
                     return;
                 }
                 match self.copy_extent(&extent, member).await {
                     Ok(bytes) => {
-                        let mut resyncs = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner);
+                        let mut resyncs = self.resyncs.lock();
                         if let Some(progress) = resyncs.get_mut(&member.number) {
                             progress.advance(self.world.monotonic(), bytes);
                         }
                     }
-                    Err(error) => *trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error),
+                    Err(error) => *trouble.lock() = Some(error),
                 }
             }
         });
         copies.await;
-        trouble.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
+        trouble.into_inner().map_or(Ok(()), Err)
     }
 
     /// How many extents each resync copies at once, from now on.
@@ -415,7 +415,7 @@ impl Group {
 
     async fn count_work(&self, disk: DiskNumber) -> Result<(), FileError> {
         let runs: Vec<_> = {
-            let stale = self.stale.lock().unwrap_or_else(PoisonError::into_inner);
+            let stale = self.stale.lock();
             stale.get(&disk).map(|runs| runs.iter().collect()).unwrap_or_default()
         };
         let work = self
@@ -434,7 +434,7 @@ impl Group {
                 Ok(work)
             })
             .await?;
-        if let Some(progress) = self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&disk) {
+        if let Some(progress) = self.resyncs.lock().get_mut(&disk) {
             progress.work = work;
         }
         Ok(())
@@ -506,7 +506,7 @@ impl Group {
         }
         let now = self.world.monotonic();
         operations.extend(self.rebalance.operation(now));
-        for progress in self.resyncs.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        for progress in self.resyncs.lock().values() {
             operations.push(progress.operation("RESYNC", self.resync_power.load(Ordering::Relaxed), now));
         }
         operations.extend(self.scrub.operation(now));

@@ -13,13 +13,14 @@
 
 use crate::{
     admin::{AdminError, Rows, Value},
+    lock::{Mutex, MutexGuard},
     world::{World, wait_for},
 };
 use rusqlite::types::ValueRef;
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Poll, Waker},
     time::Duration,
 };
@@ -225,7 +226,7 @@ struct Pipe(Mutex<Inside>);
 
 impl Pipe {
     fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -30,14 +30,12 @@ use crate::{
     event::Severity,
     extent::Extent,
     group::Group,
+    lock::{Mutex, MutexGuard},
     part::{Batch, Part},
     progress::Progress,
 };
 use futures::future;
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// The longest rest after one extent: however slow the disks are, a scrub ends.
 const REST_MAX: Duration = Duration::from_secs(2);
@@ -70,7 +68,7 @@ struct State {
 
 impl Scrub {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     fn progress(&self, change: impl FnOnce(&mut Progress)) {

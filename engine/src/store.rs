@@ -21,6 +21,7 @@ use crate::{
     buffer::{Buffer, Slice},
     catalog::store::{CatalogFile, FileName, Store, StoreError},
     counters::IoClient,
+    lock::Mutex,
     member::{Member, Settled},
     members::Members,
     space::{InHand, Space},
@@ -35,7 +36,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -77,7 +78,7 @@ struct Reading<'a>(&'a DiskStore);
 
 impl Drop for Reading<'_> {
     fn drop(&mut self) {
-        lock(&self.0.retired).readers -= 1;
+        self.0.retired.lock().readers -= 1;
         self.0.free_retired();
     }
 }
@@ -88,10 +89,6 @@ struct Part {
     offset: u64,
     /// Bytes of the request.
     range: Range<usize>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The AUs that a membership gives to the catalog.
@@ -140,17 +137,17 @@ impl DiskStore {
 
     /// Frees what was retired, if nobody reads. Who reads from now on looks at the membership that does not list it.
     fn free_retired(&self) {
-        let mut retired = lock(&self.retired);
+        let mut retired = self.retired.lock();
         if retired.readers > 0 || retired.aus.is_empty() {
             return;
         }
-        let mut space = lock(&self.space);
+        let mut space = self.space.lock();
         retired.aus.drain(..).for_each(|(disk, au)| space.cancel(disk, au));
         retired.in_hand = None;
     }
 
     fn begin_reading(&self) -> Reading<'_> {
-        lock(&self.retired).readers += 1;
+        self.retired.lock().readers += 1;
         Reading(self)
     }
 
@@ -203,7 +200,7 @@ impl DiskStore {
 
     /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it.
     async fn write_to(&self, file: CatalogFile, mirrors: &[u8], runs: &[(u64, Slice)]) -> Result<(), StoreError> {
-        lock(&self.unflushed).get_or_insert_with(|| {
+        self.unflushed.lock().get_or_insert_with(|| {
             self.members.values().map(|member| (member.number, (member.losses(), member.broken()))).collect()
         });
         loop {
@@ -292,7 +289,7 @@ impl DiskStore {
             }
             // A flush for somebody else that failed meanwhile is not made good by ours.
             let broken = {
-                let unflushed = lock(&self.unflushed);
+                let unflushed = self.unflushed.lock();
                 let is_broken = |member: &Member| {
                     let before = unflushed.as_ref().and_then(|unflushed| unflushed.get(&member.number));
                     before.is_some_and(|(losses, broken)| member.losses() == *losses && member.broken() > *broken)
@@ -300,7 +297,7 @@ impl DiskStore {
                 members.iter().find(|member| is_broken(member)).map(|member| member.number)
             };
             let Some(broken) = broken else {
-                *lock(&self.unflushed) = None;
+                *self.unflushed.lock() = None;
                 return Ok(());
             };
             let reason = "a flush failed";

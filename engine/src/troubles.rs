@@ -3,12 +3,9 @@
 //! Of each kind it is kept how often, when first and last, and where and with which words last. What is noted here is rare and
 //! slow already, so that a lock is nothing. The whole story is in the alert log.
 
+use crate::lock::Mutex;
 use crate::world::Timestamp;
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Mutex, PoisonError},
-};
+use std::{collections::BTreeMap, fmt};
 
 /// A kind of trouble, as the view says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +66,7 @@ pub struct Troubles(Mutex<BTreeMap<Trouble, Seen>>);
 impl Troubles {
     /// It happened again.
     pub fn note(&self, trouble: Trouble, now: Timestamp, place: Option<(u64, u64)>, text: String) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let seen = all.entry(trouble).or_insert(Seen { count: 0, first: now, last: now, place, text: String::new() });
         (seen.count, seen.last, seen.place, seen.text) = (seen.count + 1, now, place, text);
     }
@@ -77,7 +74,7 @@ impl Troubles {
     /// Of each kind that there was.
     #[must_use]
     pub fn all(&self) -> Vec<(Trouble, Seen)> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         all.iter().map(|(trouble, seen)| (*trouble, seen.clone())).collect()
     }
 }

@@ -27,15 +27,13 @@ use crate::{
     error::FileError,
     event::Severity,
     group::Group,
+    lock::{AsyncMutex, RwLock},
     session::Session,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{
     collections::BTreeSet,
-    sync::{
-        PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -47,7 +45,7 @@ const OWNER: Caller = Caller { uid: 0, gid: 0 };
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     /// Held by who makes or drops one.
-    turn: tokio::sync::Mutex<()>,
+    turn: AsyncMutex<()>,
     any: AtomicBool,
     files: RwLock<BTreeSet<Node>>,
 }
@@ -56,12 +54,12 @@ impl Volumes {
     /// Whether a file is a volume's.
     pub fn has(&self, node: Node) -> bool {
         // Mostly there are none, and then nobody waits for anybody.
-        self.any.load(Ordering::Acquire) && self.files.read().unwrap_or_else(PoisonError::into_inner).contains(&node)
+        self.any.load(Ordering::Acquire) && self.files.read().contains(&node)
     }
 
     fn are(&self, files: BTreeSet<Node>) {
         let any = !files.is_empty();
-        *self.files.write().unwrap_or_else(PoisonError::into_inner) = files;
+        *self.files.write() = files;
         self.any.store(any, Ordering::Release);
     }
 }

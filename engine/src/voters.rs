@@ -26,6 +26,7 @@ use crate::{
     counters::IoClient,
     event::{Event, Severity},
     identify,
+    lock::{AsyncMutex, Mutex, MutexGuard},
     member::{Member, Settled},
     members::Members,
     mirror_sets::MirrorSets,
@@ -43,7 +44,7 @@ use plinth_format::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -82,7 +83,7 @@ pub struct Voters {
     current: Mutex<Arc<Membership>>,
     /// Begun, and not in force yet (invariant 1).
     begun: Mutex<Option<Arc<Membership>>>,
-    turn: tokio::sync::Mutex<()>,
+    turn: AsyncMutex<()>,
     stamp: AtomicU64,
     /// Whether every writable disk holds `stamp`.
     stamped: AtomicBool,
@@ -126,7 +127,7 @@ impl Voters {
             mirror_sets,
             current: Mutex::new(Arc::new(membership)),
             begun: Mutex::new(None),
-            turn: tokio::sync::Mutex::new(()),
+            turn: AsyncMutex::new(()),
             stamp: AtomicU64::new(stamp),
             stamped: AtomicBool::new(stamped),
             first: AtomicBool::new(true),
@@ -156,7 +157,7 @@ impl Voters {
     /// The membership in force.
     #[must_use]
     pub fn current(&self) -> Arc<Membership> {
-        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.current.lock())
     }
 
     /// Whether a change waits because too few voters can be written.
@@ -455,9 +456,9 @@ impl Voters {
                     disk.votes = votes.contains(&disk.number);
                 }
             });
-            *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(begun));
+            *self.begun.lock() = Some(Arc::new(begun));
             *failed = self.bring_in_force().await?;
-            self.log.lock().unwrap_or_else(PoisonError::into_inner).joining.clear();
+            self.log.lock().joining.clear();
             next = (*self.current()).clone();
             (changed, recorded) = (false, true);
         }
@@ -466,7 +467,7 @@ impl Voters {
     /// Writes the membership that is begun, if there is one, until it is in force. Returns the
     /// disks that did not take it.
     async fn bring_in_force(&self) -> Result<BTreeMap<DiskNumber, String>, Refusal> {
-        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let begun = self.begun.lock().clone();
         let Some(begun) = begun else { return Ok(BTreeMap::new()) };
         let parent = self.current();
         let old: BTreeSet<_> = parent.voters().map(|disk| disk.number).collect();
@@ -482,8 +483,8 @@ impl Voters {
             let forced = self.forced.load(Ordering::Relaxed) && holders > 0;
             if forced || enough(old.len(), holders) {
                 self.first.store(false, Ordering::Relaxed);
-                *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&begun);
-                *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                *self.current.lock() = Arc::clone(&begun);
+                *self.begun.lock() = None;
                 let behind = begun.voters().map(|disk| disk.number).filter(|disk| failed.contains_key(disk));
                 *self.behind() = behind.collect();
                 if self.waiting.swap(false, Ordering::Relaxed) {
@@ -532,7 +533,7 @@ impl Voters {
 
     /// Voters that do not hold the membership in force, as far as is known.
     pub(crate) fn behind(&self) -> MutexGuard<'_, BTreeSet<DiskNumber>> {
-        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
+        self.behind.lock()
     }
 
     /// As [`Self::catch_up`], for who has the turn.
@@ -541,7 +542,7 @@ impl Voters {
         let mut behind = self.behind().clone();
         // One that comes back is given it then, and one that is begun goes to all voters.
         behind.retain(|disk| is_writable(&membership, *disk));
-        if behind.is_empty() || self.begun.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if behind.is_empty() || self.begun.lock().is_some() {
             return;
         }
         let failed = self.write_everywhere(&membership, &behind).await;
@@ -573,7 +574,7 @@ impl Voters {
                 without.push(voter.number);
             }
         }
-        let has_begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        let has_begun = self.begun.lock().is_some();
         (!has_begun).then_some((membership, without))
     }
 
@@ -597,7 +598,7 @@ impl Voters {
 
     /// Takes note of the log about to be written; returns who must get it.
     pub(crate) fn announce_log(&self, log: &ActivityLog) -> BTreeSet<DiskNumber> {
-        let mut state = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.log.lock();
         state.newest = Some(log.clone());
         self.current().voters().map(|disk| disk.number).chain(state.joining.iter().copied()).collect()
     }
@@ -618,7 +619,7 @@ impl Voters {
     /// Gives disks that will vote the membership in force and the newest log. An older log that they hold may be of a history
     /// that was given up, with a higher sequence: it is wiped first.
     async fn prepare_to_vote(&self, disks: &BTreeSet<DiskNumber>) -> BTreeMap<DiskNumber, String> {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).joining.clear();
+        self.log.lock().joining.clear();
         for place in ACTIVITY_PLACES {
             let failed = self.write_records(disks, place, false, |_| vec![0; ACTIVITY_SLOT]).await;
             if !failed.is_empty() {
@@ -632,14 +633,14 @@ impl Voters {
             return failed;
         }
         let newest = {
-            let mut state = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.log.lock();
             state.joining = disks.clone();
             state.newest.clone()
         };
         let Some(mut log) = newest.filter(|_| !disks.is_empty()) else { return BTreeMap::new() };
         loop {
             let failed = self.write_log(&log, disks).await;
-            let newest = self.log.lock().unwrap_or_else(PoisonError::into_inner).newest.clone();
+            let newest = self.log.lock().newest.clone();
             match newest {
                 // Who wrote that one meanwhile gave it to these disks, too, and it may have been written over.
                 Some(newer) if failed.is_empty() && newer.sequence != log.sequence => log = newer,

@@ -25,13 +25,14 @@ use super::{
 use crate::{
     admin::Problem,
     buffer::{Buffer, Slice},
+    lock::Mutex,
     planted::{self, Bug},
 };
 use plinth_format::page::{self, PAGE_SIZE};
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -77,10 +78,6 @@ pub(super) struct Image {
     error: Mutex<Option<StoreError>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn to_usize(value: u64) -> usize {
     usize::try_from(value).expect("64-bit")
 }
@@ -109,27 +106,27 @@ impl Image {
 
     /// The last thing that went wrong.
     pub(super) fn error(&self) -> Option<StoreError> {
-        lock(&self.error).clone()
+        self.error.lock().clone()
     }
 
     fn note<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
         if let Err(error) = &result {
-            *lock(&self.error) = Some(error.clone());
+            *self.error.lock() = Some(error.clone());
         }
         result
     }
 
     pub(super) fn database_size(&self) -> u64 {
-        lock(&self.pages).size
+        self.pages.lock().size
     }
 
     pub(super) fn log_size(&self) -> u64 {
-        lock(&self.log).size
+        self.log.lock().size
     }
 
     /// Bytes of the log in use since its last restart.
     pub(super) fn log_position(&self) -> u64 {
-        lock(&self.log).position
+        self.log.lock().position
     }
 
     /// Reads bytes of the database; those past its end are not touched. Returns how many were read.
@@ -150,7 +147,7 @@ impl Image {
 
     fn with_page(&self, number: u32, use_it: impl FnOnce(&[u8])) -> Result<(), StoreError> {
         let (changes, wanted) = {
-            let mut pages = lock(&self.pages);
+            let mut pages = self.pages.lock();
             if let Some(page) = pages.look(number) {
                 use_it(page);
                 return Ok(());
@@ -168,7 +165,7 @@ impl Image {
         if let Some(page) = found.first() {
             use_it(&page.bytes);
         }
-        let mut pages = lock(&self.pages);
+        let mut pages = self.pages.lock();
         if pages.changes == changes {
             for Found { number, write, bytes } in found {
                 pages.insert(number, &bytes);
@@ -222,7 +219,7 @@ impl Image {
         debug_assert!(offset.is_multiple_of(PAGE_SIZE as u64) && bytes.len().is_multiple_of(PAGE_SIZE));
         self.make_room(CatalogFile::Database, offset + bytes.len() as u64)?;
         let full = {
-            let mut pages = lock(&self.pages);
+            let mut pages = self.pages.lock();
             pages.changes += 1;
             for (at, page) in bytes.chunks_exact(PAGE_SIZE).enumerate() {
                 let number = u32::try_from(offset / PAGE_SIZE as u64).expect("32 bits") + 1;
@@ -237,14 +234,14 @@ impl Image {
     }
 
     pub(super) fn truncate_database(&self, size: u64) {
-        let mut pages = lock(&self.pages);
+        let mut pages = self.pages.lock();
         pages.changes += 1;
         pages.truncate(size);
     }
 
     /// Reads bytes of the log; those past its end are not touched. Returns how many were read.
     pub(super) fn read_log(&self, offset: u64, into: &mut [u8]) -> usize {
-        let log = lock(&self.log);
+        let log = self.log.lock();
         let length = into.len().min(to_usize(log.size.saturating_sub(offset)));
         let (mut at, mut rest) = (to_usize(offset), &mut into[..length]);
         while !rest.is_empty() {
@@ -262,7 +259,7 @@ impl Image {
         let end = offset + bytes.len() as u64;
         self.make_room(CatalogFile::Wal, end)?;
         let full = {
-            let mut log = lock(&self.log);
+            let mut log = self.log.lock();
             let (mut at, mut rest) = (to_usize(offset), bytes);
             let needed = log.blocks.len().max(to_usize(end).div_ceil(BLOCK));
             log.blocks.resize_with(needed, || vec![0; BLOCK].into());
@@ -284,7 +281,7 @@ impl Image {
 
     /// Empties the log in memory. The store's copy is void from when the next log's header is written.
     pub(super) fn truncate_log(&self, size: u64) {
-        let mut log = lock(&self.log);
+        let mut log = self.log.lock();
         if size == 0 {
             *log = Log::default();
         } else {
@@ -315,9 +312,9 @@ impl Image {
 
     /// Hands dirty blocks of the log to the store. They are on the disks, though not durable, when this returns.
     pub(super) fn push_log(&self) -> Result<(), StoreError> {
-        let _one_at_a_time = lock(&self.pushing);
+        let _one_at_a_time = self.pushing.lock();
         let (dirty, runs) = {
-            let mut log = lock(&self.log);
+            let mut log = self.log.lock();
             let dirty = std::mem::take(&mut log.dirty);
             let runs = runs(&dirty, |block, into| into.copy_from_slice(&log.blocks[block]));
             (dirty, runs)
@@ -327,16 +324,16 @@ impl Image {
         }
         let written = self.note(self.store.write_many(CatalogFile::Wal, runs));
         if written.is_err() {
-            lock(&self.log).dirty.extend(dirty);
+            self.log.lock().dirty.extend(dirty);
         }
         written
     }
 
     /// Compares each mirror of the log, as far as it was pushed, with memory. Nobody must write the log meanwhile.
     pub(super) fn compare_log(&self, repair: bool) -> Vec<Problem> {
-        let _one_at_a_time = lock(&self.pushing);
+        let _one_at_a_time = self.pushing.lock();
         let (blocks, dirty) = {
-            let log = lock(&self.log);
+            let log = self.log.lock();
             (log.blocks[..to_usize(log.position).div_ceil(BLOCK)].to_vec(), log.dirty.clone())
         };
         let mut problems = Vec::new();
@@ -374,10 +371,10 @@ impl Image {
 
     /// Hands dirty pages to the store.
     pub(super) fn push_database(&self) -> Result<(), StoreError> {
-        let _one_at_a_time = lock(&self.pushing);
+        let _one_at_a_time = self.pushing.lock();
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         let (dirty, runs) = {
-            let mut pages = lock(&self.pages);
+            let mut pages = self.pages.lock();
             pages.changes += 1;
             let dirty = pages.dirty.clone();
             let blocks: BTreeSet<usize> = dirty.iter().map(|number| *number as usize - 1).collect();
@@ -394,7 +391,7 @@ impl Image {
         }
         self.note(self.store.write_many(CatalogFile::Database, runs))?;
         // Nobody else writes pages while they are being pushed: checkpoints run one at a time.
-        let mut pages = lock(&self.pages);
+        let mut pages = self.pages.lock();
         pages.changes += 1;
         pages.dirty.retain(|number| !dirty.contains(number));
         Ok(())

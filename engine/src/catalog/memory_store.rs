@@ -4,9 +4,10 @@
 use super::store::{CatalogFile, FileName, Store, StoreError};
 use crate::{
     buffer::{Buffer, Slice},
+    lock::{Mutex, MutexGuard},
     testing::{Image, Numbers},
 };
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 struct State {
     /// By mirror; database and log of each.
@@ -59,7 +60,7 @@ impl MemoryStore {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Power fails at the `count`-th operation from now, which may be half done.

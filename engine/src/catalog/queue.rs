@@ -1,9 +1,9 @@
 //! A queue between tasks and the catalog's threads.
 
+use crate::lock::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    sync::{Mutex, MutexGuard, PoisonError},
     task::{Poll, Waker},
 };
 
@@ -22,7 +22,7 @@ impl<T> Queue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds an item; gives it back if the queue is closed.

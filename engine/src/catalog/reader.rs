@@ -26,6 +26,7 @@ use crate::{
     admin::{AdminError, Code},
     attributes,
     error::FileError,
+    lock::{Mutex, MutexGuard},
     rows::{self, Piece},
     world::{Stage, World, wait_for},
 };
@@ -40,7 +41,7 @@ use std::{
     future::poll_fn,
     pin::pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
     },
     task::{Poll, Waker},
@@ -119,7 +120,7 @@ pub(super) struct Gate(Mutex<Inside>);
 
 impl Gate {
     fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     async fn enter(&self, who: Who, snapshot: &Arc<Snapshot>, world: &dyn World) -> u64 {
@@ -131,7 +132,7 @@ impl Gate {
             }
             inside.count += 1;
             let id = inside.count;
-            *snapshot.started.lock().unwrap_or_else(PoisonError::into_inner) = world.monotonic();
+            *snapshot.started.lock() = world.monotonic();
             snapshot.too_old.store(false, Ordering::Relaxed);
             snapshot.hurries.store(false, Ordering::Relaxed);
             inside.active.insert(id, (who, Arc::clone(snapshot)));
@@ -191,7 +192,7 @@ impl Gate {
     fn mark(&self, world: &dyn World, limit: Duration, mark: impl Fn(&Snapshot) -> &AtomicBool) {
         let now = world.monotonic();
         for (_, snapshot) in self.lock().active.values() {
-            let started = *snapshot.started.lock().unwrap_or_else(PoisonError::into_inner);
+            let started = *snapshot.started.lock();
             if now.saturating_sub(started) >= limit {
                 mark(snapshot).store(true, Ordering::Relaxed);
             }

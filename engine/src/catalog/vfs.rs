@@ -21,6 +21,7 @@
 #![allow(unsafe_code)]
 
 use super::{image::Image, store::StoreError};
+use crate::lock::Mutex;
 use crate::world::{World, wait_for};
 use plinth_format::membership::CatalogFile;
 use rusqlite::{Connection, OpenFlags, ffi};
@@ -29,7 +30,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering, fence},
     },
     time::Duration,
@@ -100,10 +101,6 @@ struct Inner {
 struct File {
     base: ffi::sqlite3_file,
     inner: *mut Inner,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A registered VFS.
@@ -282,7 +279,7 @@ unsafe extern "C" fn open(
             if name != DATABASE.as_bytes() {
                 return ffi::SQLITE_CANTOPEN;
             }
-            let mut locks = lock(&shared.locks);
+            let mut locks = shared.locks.lock();
             locks.ids += 1;
             Role::Database { id: locks.ids, level: ffi::SQLITE_LOCK_NONE, shared: 0, exclusive: 0 }
         } else if flags & ffi::SQLITE_OPEN_WAL != 0 {
@@ -524,7 +521,7 @@ impl Inner {
         if *level >= wanted {
             return ffi::SQLITE_OK;
         }
-        let mut locks = lock(&self.shared.locks);
+        let mut locks = self.shared.locks.lock();
         let other = |holder: Option<u64>| holder.is_some_and(|holder| holder != *id);
         if wanted == ffi::SQLITE_LOCK_SHARED {
             if other(locks.pending) || other(locks.exclusive) {
@@ -557,7 +554,7 @@ impl Inner {
         if *level <= wanted {
             return;
         }
-        let mut locks = lock(&self.shared.locks);
+        let mut locks = self.shared.locks.lock();
         let Locks { reserved, pending, exclusive, .. } = &mut *locks;
         for holder in [reserved, pending, exclusive] {
             if *holder == Some(*id) {
@@ -575,7 +572,7 @@ impl Inner {
         if first + count > WAL_LOCKS {
             return ffi::SQLITE_IOERR_SHMLOCK;
         }
-        let mut index = lock(&self.shared.index);
+        let mut index = self.shared.index.lock();
         let range = first..first + count;
         if flags & ffi::SQLITE_SHM_UNLOCK != 0 {
             for slot in range {
@@ -637,7 +634,7 @@ unsafe extern "C" fn unlock_file(file: *mut ffi::sqlite3_file, level: c_int) -> 
 unsafe extern "C" fn check_reserved(file: *mut ffi::sqlite3_file, out: *mut c_int) -> c_int {
     guarded(ffi::SQLITE_IOERR_CHECKRESERVEDLOCK, || {
         // SAFETY: an open file of ours, and a place for the answer.
-        unsafe { *out = c_int::from(lock(&inner_of(file).shared.locks).reserved.is_some()) };
+        unsafe { *out = c_int::from(inner_of(file).shared.locks.lock().reserved.is_some()) };
         ffi::SQLITE_OK
     })
 }
@@ -667,7 +664,7 @@ unsafe extern "C" fn shm_map(
             return ffi::SQLITE_IOERR_SHMMAP;
         }
         // SAFETY: an open file of ours.
-        let mut index = lock(&unsafe { inner_of(file) }.shared.index);
+        let mut index = unsafe { inner_of(file) }.shared.index.lock();
         while extend != 0 && index.regions.len() <= region {
             let fresh = vec![0_u64; REGION / 8].into_boxed_slice();
             index.regions.push(Box::into_raw(fresh).cast());
@@ -692,7 +689,7 @@ unsafe extern "C" fn shm_barrier(file: *mut ffi::sqlite3_file) {
     fence(Ordering::SeqCst);
     // A mutex as well, as SQLite's own VFSs do: it orders what the compiler sees.
     // SAFETY: an open file of ours.
-    guarded(0, || c_int::from(lock(&unsafe { inner_of(file) }.shared.index).regions.is_empty()));
+    guarded(0, || c_int::from(unsafe { inner_of(file) }.shared.index.lock().regions.is_empty()));
 }
 
 unsafe extern "C" fn shm_unmap(file: *mut ffi::sqlite3_file, _delete: c_int) -> c_int {

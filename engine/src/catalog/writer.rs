@@ -38,6 +38,7 @@ use super::{
 };
 use crate::{
     error::FileError,
+    lock::Mutex,
     world::{World, wait_for},
 };
 use futures::channel::oneshot;
@@ -46,7 +47,7 @@ use rusqlite::Connection;
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -103,10 +104,6 @@ pub(super) struct Progress {
     listener: Mutex<Option<Arc<dyn Listener>>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Progress {
     pub(super) fn new() -> Self {
         Self {
@@ -128,11 +125,11 @@ impl Progress {
     }
 
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
-        *lock(&self.listener) = Some(listener);
+        *self.listener.lock() = Some(listener);
     }
 
     pub(super) fn failure(&self) -> Option<Arc<str>> {
-        lock(&self.failure).clone()
+        self.failure.lock().clone()
     }
 
     pub(super) fn stopped(&self) -> FileError {
@@ -145,7 +142,7 @@ impl Progress {
     /// Is told when `number` is durable, or dropped when that will never be.
     pub(super) fn when_durable(&self, number: CommitNumber) -> oneshot::Receiver<()> {
         let (sender, receiver) = oneshot::channel();
-        let mut waiting = lock(&self.waiting);
+        let mut waiting = self.waiting.lock();
         if self.durable() >= number {
             let _ = sender.send(());
         } else if self.failure().is_none() {
@@ -160,14 +157,14 @@ impl Progress {
             return;
         }
         let later = {
-            let mut waiting = lock(&self.waiting);
+            let mut waiting = self.waiting.lock();
             let later = waiting.split_off(&(number + 1, 0));
             std::mem::replace(&mut *waiting, later)
         };
         for (_, sender) in later {
             let _ = sender.send(());
         }
-        let listener = lock(&self.listener).clone();
+        let listener = self.listener.lock().clone();
         if let Some(listener) = listener {
             listener.durable(CommitNumber(number));
         }
@@ -175,14 +172,14 @@ impl Progress {
 
     fn fail(&self, reason: &str) {
         let first = {
-            let mut failure = lock(&self.failure);
+            let mut failure = self.failure.lock();
             let first = failure.is_none();
             failure.get_or_insert_with(|| reason.into());
             first
         };
         if first {
-            lock(&self.waiting).clear();
-            let listener = lock(&self.listener).clone();
+            self.waiting.lock().clear();
+            let listener = self.listener.lock().clone();
             if let Some(listener) = listener {
                 listener.failed(reason);
             }
@@ -190,7 +187,7 @@ impl Progress {
     }
 
     pub(super) fn end(&self) {
-        lock(&self.waiting).clear();
+        self.waiting.lock().clear();
     }
 }
 

@@ -23,7 +23,7 @@
 //!   2. What the engine before left without a name is not released before every mount that is to be taken over was asked, or
 //!      given up.
 
-use super::{Files, Result, lock};
+use super::{Files, Result};
 use crate::{
     api::{ConnectionId, Node, Watcher},
     files::Origin,
@@ -72,7 +72,7 @@ impl Files {
         };
         let below = self.catalog.read(next).await?;
         let heir = |connection: &ConnectionId| (*connection, Heir { below, origin: None, without: BTreeSet::new() });
-        lock(&self.cache).heirs = connections.iter().map(heir).collect();
+        self.cache.lock().heirs = connections.iter().map(heir).collect();
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl Files {
     pub fn attach_mount(&self, watcher: Arc<dyn Watcher>, connection: ConnectionId) -> Origin {
         let origin = self.attach(Some(Arc::clone(&watcher)));
         let questions: Vec<Node> = {
-            let mut cache = lock(&self.cache);
+            let mut cache = self.cache.lock();
             let orphans: Vec<Node> = cache.orphans.iter().copied().collect();
             match cache.heirs.get_mut(&connection) {
                 Some(heir) => {
@@ -100,13 +100,13 @@ impl Files {
 
     /// Whether nobody counts a reference to it.
     pub(super) fn is_uncounted(&self, node: Node) -> bool {
-        !lock(&self.cache).references.contains_key(&node)
+        !self.cache.lock().references.contains_key(&node)
     }
 
     /// A file without a name, and without a reference that is counted: asks who may hold it, or releases it.
     pub(super) async fn let_go(&self, node: Node) -> Result<()> {
         let (held, asked): (bool, Vec<Origin>) = {
-            let cache = lock(&self.cache);
+            let cache = self.cache.lock();
             let heirs = cache.heirs.values().filter(|heir| heir.may_hold(node));
             (cache.may_be_held(node), heirs.filter_map(|heir| heir.origin).collect())
         };
@@ -114,7 +114,7 @@ impl Files {
             return self.reap(node).await;
         }
         let watchers: Vec<_> = {
-            let watchers = lock(&self.watchers);
+            let watchers = self.watchers.lock();
             asked.iter().filter_map(|origin| watchers.get(origin).cloned()).collect()
         };
         watchers.iter().for_each(|watcher| watcher.still_holds(node));
@@ -124,7 +124,7 @@ impl Files {
     /// The answer to [`Watcher::still_holds`]: the kernel does not have the file. Does not wait: the file is released by a task.
     pub fn does_not_hold(&self, connection: ConnectionId, node: Node) {
         {
-            let mut cache = lock(&self.cache);
+            let mut cache = self.cache.lock();
             if !cache.orphans.contains(&node) {
                 return;
             }
@@ -143,7 +143,7 @@ impl Files {
         let task = async move {
             loop {
                 let next = {
-                    let mut cache = lock(&files.cache);
+                    let mut cache = files.cache.lock();
                     let next = cache.to_reap.pop_first();
                     cache.is_reaping = next.is_some();
                     next
@@ -161,7 +161,7 @@ impl Files {
     /// # Errors
     /// What the catalog says.
     pub async fn end_mount(&self, connection: ConnectionId) -> Result<()> {
-        let was_heir = lock(&self.cache).heirs.remove(&connection).is_some();
+        let was_heir = self.cache.lock().heirs.remove(&connection).is_some();
         self.delete_replies(connection).await?;
         if was_heir {
             self.reap_orphans().await?;

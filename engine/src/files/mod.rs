@@ -50,13 +50,14 @@ use crate::{
     extents::FileData,
     file_stats::PlaceOf,
     files::types::FileType,
+    lock::{Mutex, MutexGuard},
     world::{Timestamp, World},
 };
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
@@ -69,10 +70,6 @@ const NAMES_MAX: usize = 100_000;
 const ACCESS_AGE: Timestamp = 24 * 3600 * 1_000_000_000;
 
 type Result<T> = std::result::Result<T, FileError>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// One file in memory.
 #[derive(Debug)]
@@ -112,7 +109,7 @@ impl File {
 
     /// What `stat` tells. Everything but times is changed on the writer's thread only.
     pub fn attributes(&self) -> MutexGuard<'_, Attributes> {
-        lock(&self.attributes)
+        self.attributes.lock()
     }
 
     /// Its bytes changed: sets the times in memory.
@@ -348,19 +345,21 @@ impl Files {
     pub fn attach(&self, watcher: Option<Arc<dyn Watcher>>) -> Origin {
         let origin = Origin(self.origins.fetch_add(1, Ordering::Relaxed));
         if let Some(watcher) = watcher {
-            lock(&self.watchers).insert(origin, watcher);
+            self.watchers.lock().insert(origin, watcher);
         }
         origin
     }
 
     /// A front end is gone.
     pub fn detach(&self, origin: Origin) {
-        lock(&self.watchers).remove(&origin);
+        self.watchers.lock().remove(&origin);
     }
 
     /// Tells all watchers but the one of `origin`.
     pub fn invalidate(&self, origin: Origin, what: &Invalidation) {
-        let others: Vec<_> = lock(&self.watchers)
+        let others: Vec<_> = self
+            .watchers
+            .lock()
             .iter()
             .filter(|(other, _)| **other != origin)
             .map(|(_, one)| Arc::clone(one))
@@ -383,13 +382,13 @@ impl Files {
     /// `Stale` if there is none.
     pub async fn get(&self, node: Node) -> Result<Arc<File>> {
         loop {
-            if let Some(file) = lock(&self.cache).files.get(&node) {
+            if let Some(file) = self.cache.lock().files.get(&node) {
                 return Ok(Arc::clone(file));
             }
             let seen = self.catalog.committed();
             let found = self.catalog.read(move |connection| Ok(load(connection, node)?)).await?;
             {
-                let mut cache = lock(&self.cache);
+                let mut cache = self.cache.lock();
                 if let Some(file) = cache.files.get(&node) {
                     return Ok(Arc::clone(file));
                 }
@@ -438,7 +437,7 @@ impl Files {
     /// All files in memory.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<File>> {
-        lock(&self.cache).files.values().cloned().collect()
+        self.cache.lock().files.values().cloned().collect()
     }
 
     /// Whether memory knows nothing of a file's data that a sync would have to do.
@@ -466,13 +465,13 @@ impl Files {
 
     /// A front end holds `count` more references.
     pub fn remember(&self, node: Node, count: u64) {
-        *lock(&self.cache).references.entry(node).or_default() += count;
+        *self.cache.lock().references.entry(node).or_default() += count;
     }
 
     /// A front end gives references back. A file without names and references is released.
     pub async fn forget(&self, node: Node, count: u64) {
         let orphan = {
-            let mut cache = lock(&self.cache);
+            let mut cache = self.cache.lock();
             let left = cache.references.get(&node).copied().unwrap_or(0).saturating_sub(count);
             if left == 0 {
                 cache.references.remove(&node);
@@ -493,7 +492,7 @@ impl Files {
     /// # Errors
     /// What the catalog says.
     pub async fn reap_orphans(&self) -> Result<usize> {
-        let orphans: Vec<Node> = lock(&self.cache).orphans.iter().copied().collect();
+        let orphans: Vec<Node> = self.cache.lock().orphans.iter().copied().collect();
         for node in &orphans {
             self.reap(*node).await?;
         }
@@ -506,7 +505,7 @@ impl Files {
             let files = self.strong();
             let job = move |connection: &Connection| {
                 let held = {
-                    let cache = lock(&files.cache);
+                    let cache = files.cache.lock();
                     cache.may_be_held(node) || !cache.orphans.contains(&node)
                 };
                 if held { Ok(None) } else { files.release_in(connection, node).map(Some) }
@@ -522,12 +521,12 @@ impl Files {
 
     /// Inside a job that ends here: releases what a file has, and deletes its row when nothing is left.
     fn release_in(&self, connection: &Connection, node: Node) -> Result<Released> {
-        let file = lock(&self.cache).files.get(&node).cloned();
+        let file = self.cache.lock().files.get(&node).cloned();
         let released = self.data.release(connection, node, file)?;
         if released.done {
             connection.prepare_cached("DELETE FROM xattr WHERE node = ?1")?.execute([node.cast_signed()])?;
             connection.prepare_cached("DELETE FROM file WHERE number = ?1")?.execute([node.cast_signed()])?;
-            let mut cache = lock(&self.cache);
+            let mut cache = self.cache.lock();
             cache.files.remove(&node);
             cache.orphans.remove(&node);
             cache.forget_holders(node);

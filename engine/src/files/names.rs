@@ -9,7 +9,7 @@
 
 mod owners;
 
-use super::{File, Files, Released, Result, load, lock, replies::Asked};
+use super::{File, Files, Released, Result, load, replies::Asked};
 use crate::{
     api::{
         Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node, ROOT, RenameMode,
@@ -205,7 +205,7 @@ impl<'a> Edits<'a> {
     /// A file's attributes, to be changed.
     pub(super) fn edit(&mut self, node: Node) -> Result<&mut Attributes> {
         if !self.changed.contains_key(&node) {
-            let cached = lock(&self.files.cache).files.get(&node).map(|file| file.attributes().clone());
+            let cached = self.files.cache.lock().files.get(&node).map(|file| file.attributes().clone());
             let now = match cached {
                 Some(attributes) => attributes,
                 None => load(self.connection, node)?.ok_or(FileError::Stale(node))?,
@@ -349,9 +349,9 @@ impl<'a> Edits<'a> {
     /// As [`Self::apply`]; files that have lost their last name are orphans then, and released by jobs of their own.
     pub(super) fn orphan(self, gone: &[Node]) -> Result<()> {
         let files = self.files;
-        lock(&files.cache).orphans.extend(gone);
+        files.cache.lock().orphans.extend(gone);
         self.apply(None).map(|_| ()).inspect_err(|_| {
-            let mut cache = lock(&files.cache);
+            let mut cache = files.cache.lock();
             gone.iter().for_each(|node| _ = cache.orphans.remove(node));
         })
     }
@@ -382,7 +382,7 @@ impl<'a> Edits<'a> {
         }
         // From here on a `forget` finds an orphan, and its own job comes after this one.
         let remembered = gone.is_some_and(|node| {
-            let mut cache = lock(&self.files.cache);
+            let mut cache = self.files.cache.lock();
             cache.orphans.insert(node);
             cache.may_be_held(node)
         });
@@ -390,18 +390,18 @@ impl<'a> Edits<'a> {
             Some(node) if !remembered => match self.files.release_in(self.connection, node) {
                 Ok(released) => Some((node, released)),
                 Err(error) => {
-                    lock(&self.files.cache).orphans.remove(&node);
+                    self.files.cache.lock().orphans.remove(&node);
                     return Err(error);
                 }
             },
             _ => None,
         };
         let commit = self.files.next_commit();
-        let mut cache = lock(&self.files.cache);
+        let mut cache = self.files.cache.lock();
         for attributes in self.fresh {
             let now = self.changed.get(&attributes.node).map_or(attributes, |(_, new)| new.clone());
             let file = File::new(now, CommitNumber(commit));
-            *lock(&file.xattrs) = Some(BTreeMap::new());
+            *file.xattrs.lock() = Some(BTreeMap::new());
             self.files.insert(&mut cache, file);
         }
         for (node, (old, new)) in self.changed.iter().filter(|(_, (old, new))| old != new) {
@@ -455,7 +455,7 @@ impl Files {
         }
         // The name may go, and come back, between the two steps; an entry without a file is damage.
         for _ in 0..10 {
-            let known = lock(&self.cache).name(parent, name);
+            let known = self.cache.lock().name(parent, name);
             let found = match known {
                 Some(known) => known,
                 None => {
@@ -467,7 +467,7 @@ impl Files {
                     let wanted = name.to_vec();
                     let found =
                         self.catalog.read(move |connection| Ok(find_entry(connection, parent, &wanted)?)).await?;
-                    lock(&self.cache).learn(parent, name, found, seen);
+                    self.cache.lock().learn(parent, name, found, seen);
                     found
                 }
             };
@@ -739,8 +739,8 @@ impl Files {
                 lost = gone > 0;
             }
             edits.apply(None)?;
-            if lost && let Some(file) = lock(&files.cache).files.get(&node) {
-                *lock(&file.xattrs) = None;
+            if lost && let Some(file) = files.cache.lock().files.get(&node) {
+                *file.xattrs.lock() = None;
             }
             Ok(after)
         };

@@ -33,12 +33,13 @@
 //!   2. Rows of two connections never meet: a mount has an id of its own, made at random, which its successors keep.
 //!   3. A connection has no more rows than requests were ever under way at one time, and [`INHERITED_MAX`].
 
-use super::{Files, Origin, Result, lock};
+use super::{Files, Origin, Result};
 use crate::api::{ConnectionId, Node};
+use crate::lock::Mutex;
 use rusqlite::{Connection as Sqlite, params};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
 /// Rows of a connection that a successor takes over: so many as several engines in a row can leave behind that die before they
@@ -138,7 +139,7 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if let Some(slots) = lock(&self.files.replies.0).get_mut(&self.row.connection) {
+        if let Some(slots) = self.files.replies.0.lock().get_mut(&self.row.connection) {
             slots.taken.remove(&self.row.slot);
             if self.before.is_some() {
                 slots.inherited.remove(&self.row.request);
@@ -150,17 +151,17 @@ impl Drop for Request {
 impl Replies {
     /// A mount that no engine served before.
     pub fn start(&self, connection: ConnectionId) {
-        lock(&self.0).entry(connection).or_default();
+        self.0.lock().entry(connection).or_default();
     }
 
     /// Forgets a connection; its rows are the caller's to delete.
     pub fn end(&self, connection: ConnectionId) {
-        lock(&self.0).remove(&connection);
+        self.0.lock().remove(&connection);
     }
 
     /// Begins a request. `resent`: it may have been carried out before. `None`: the connection has ended.
     pub fn begin(&self, files: &Arc<Files>, connection: ConnectionId, request: u64, resent: bool) -> Option<Request> {
-        let mut all = lock(&self.0);
+        let mut all = self.0.lock();
         let slots = all.get_mut(&connection)?;
         let known = if resent { slots.inherited.get(&request).copied() } else { None };
         let slot = match known {
@@ -220,7 +221,7 @@ impl Files {
                 inherited: own.iter().map(|row| (row.2, Inherited { slot: row.1, node: row.3 })).collect(),
                 sequence: own.last().map_or(0, |row| row.4.wrapping_add(1)),
             };
-            lock(&self.replies.0).insert(*connection, slots);
+            self.replies.0.lock().insert(*connection, slots);
         }
         if !gone.is_empty() {
             let job = move |sqlite: &Sqlite| {

@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     api::{Caller, Changes, LINK_MAX, NAME_MAX, NewFile, RenameMode, SetTime, SetXattr, XATTR_MAX},
     catalog::{Store, memory_store::MemoryStore},
+    lock::Mutex,
     testing::{Numbers, TestWorld, block_on},
 };
 use std::time::Duration;
@@ -20,7 +21,7 @@ struct Counting {
 
 impl Data for Counting {
     fn release(&self, _connection: &Connection, node: Node, _file: Option<Arc<File>>) -> Result<Released> {
-        let mut asked = lock(&self.asked);
+        let mut asked = self.asked.lock();
         let count = asked.entry(node).or_default();
         *count += 1;
         let (done, released) = (*count >= 2, Arc::clone(&self.released));
@@ -40,7 +41,7 @@ struct Listening(Mutex<Vec<Invalidation>>);
 
 impl Watcher for Listening {
     fn invalidate(&self, what: &Invalidation) {
-        lock(&self.0).push(what.clone());
+        self.0.lock().push(what.clone());
     }
 }
 
@@ -428,13 +429,13 @@ fn others_are_told_what_changed() {
     let node = f.file(ROOT, "a");
     f.unlink(ROOT, "a").unwrap();
     let entry = Invalidation::Entry { parent: ROOT, name: b"a".to_vec() };
-    assert_eq!(*lock(&listening.0), vec![entry.clone(), entry, Invalidation::Node(node)]);
-    lock(&listening.0).clear();
+    assert_eq!(*listening.0.lock(), vec![entry.clone(), entry, Invalidation::Node(node)]);
+    listening.0.lock().clear();
     block_on(f.files.create(other, ROOT, b"b", NewFile::Regular, 0, ME)).unwrap();
-    assert!(lock(&listening.0).is_empty(), "who made the change knows");
+    assert!(listening.0.lock().is_empty(), "who made the change knows");
     f.files.detach(other);
     f.file(ROOT, "c");
-    assert!(lock(&listening.0).is_empty());
+    assert!(listening.0.lock().is_empty());
 }
 
 /// What `stat` and open ask for again and again costs no query.

@@ -3,7 +3,7 @@
 //! The kernel asks for `security.capability` before writes, so "there are none"
 //! has to be as cheap as a look.
 
-use super::{File, Files, Result, Xattrs, load, lock, replies::Asked};
+use super::{File, Files, Result, Xattrs, load, replies::Asked};
 use crate::{
     api::{Invalidation, NAME_MAX, Node, SetXattr, XATTR_MAX},
     catalog::CommitNumber,
@@ -32,13 +32,13 @@ fn load_all(connection: &Connection, node: Node) -> rusqlite::Result<Xattrs> {
 impl Files {
     async fn with_xattrs<T>(&self, node: Node, look: impl FnOnce(&Xattrs) -> T) -> Result<T> {
         let file = self.get(node).await?;
-        if let Some(known) = &*lock(&file.xattrs) {
+        if let Some(known) = &*file.xattrs.lock() {
             return Ok(look(known));
         }
         let seen = self.catalog.committed();
         let found = self.catalog.read(move |connection| Ok(load_all(connection, node)?)).await?;
         let value = look(&found);
-        let mut known = lock(&file.xattrs);
+        let mut known = file.xattrs.lock();
         if known.is_none() && seen >= file.last_commit() {
             *known = Some(found);
         }
@@ -123,11 +123,11 @@ impl Files {
     }
 
     fn cached(&self, node: Node) -> Option<Arc<File>> {
-        lock(&self.cache).files.get(&node).cloned()
+        self.cache.lock().files.get(&node).cloned()
     }
 
     fn xattrs_in(&self, connection: &Connection, node: Node) -> Result<Xattrs> {
-        let known = self.cached(node).and_then(|file| lock(&file.xattrs).clone());
+        let known = self.cached(node).and_then(|file| file.xattrs.lock().clone());
         Ok(match known {
             Some(known) => known,
             None => load_all(connection, node)?,
@@ -142,7 +142,7 @@ impl Files {
             Some(file) => file,
             None => {
                 let file = File::new(load(connection, node)?.ok_or(FileError::Stale(node))?, commit);
-                self.insert(&mut lock(&self.cache), Arc::clone(&file));
+                self.insert(&mut self.cache.lock(), Arc::clone(&file));
                 file
             }
         };
@@ -151,7 +151,7 @@ impl Files {
             .execute(params![node.cast_signed(), now])?;
         file.attributes().changed = now;
         file.committed(commit);
-        *lock(&file.xattrs) = Some(all);
+        *file.xattrs.lock() = Some(all);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Mirrors of the catalog that differ: which page is right, what is mended, and what is lost.
 
-use super::{DiskStore, lock};
+use super::DiskStore;
 use crate::{
     admin::{AdminError, Code, Problem},
     buffer::Buffer,
@@ -36,7 +36,7 @@ impl DiskStore {
         );
         let group = self.voters.current().group_name.clone();
         self.world.event(Event { group, severity: Severity::Warning, disk: None, text: text.clone() });
-        let mut mended = lock(&self.mended);
+        let mut mended = self.mended.lock();
         if mended.len() < MENDED_MAX {
             mended.push(text);
         }
@@ -44,7 +44,7 @@ impl DiskStore {
 
     /// A page of the database is damaged on each of these mirrors.
     pub(super) fn tell_lost(&self, mirrors: &[u8], offset: u64) {
-        let mut lost = lock(&self.lost);
+        let mut lost = self.lost.lock();
         if lost.len() >= MENDED_MAX || lost.contains_key(&offset) {
             return;
         }
@@ -62,7 +62,7 @@ impl DiskStore {
     /// Adds to an error what of the catalog was found lost so far: most likely its cause.
     #[must_use]
     pub fn explain(&self, error: AdminError) -> AdminError {
-        let lost = lock(&self.lost);
+        let lost = self.lost.lock();
         let Some(first) = lost.values().next() else { return error };
         let more = if lost.len() > 1 { format!(", and {} pages more", lost.len() - 1) } else { String::new() };
         AdminError::new(Code::Damaged, format!("{}: {first}{more}", error.message)).hint(
@@ -72,7 +72,7 @@ impl DiskStore {
 
     /// What reads found damaged and rewrote since the last call.
     pub fn take_mended(&self) -> Vec<String> {
-        std::mem::take(&mut lock(&self.mended))
+        std::mem::take(&mut self.mended.lock())
     }
 
     /// Compares the mirrors of some pages of the database, from `offset` on, and says where the next begin.

@@ -12,7 +12,7 @@
 //! Where the disk is one that returns, that membership is the one that makes it ONLINE ([`DiskStore::bring_online`]).
 
 use super::{
-    DiskStore, lock,
+    DiskStore,
     places::{
         MIRRORS, can_list, cut, disks_of, disks_of_others, growing, list, neighbours, next_mirror, runs_of,
         takes_mirrors, units_of,
@@ -52,17 +52,17 @@ impl DiskStore {
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
     pub fn free_struck(&self) {
         // In this order: what is listed meanwhile is not gone.
-        let mut owned = lock(&self.owned);
+        let mut owned = self.owned.lock();
         let listed = units(&self.voters.current());
         let gone: Vec<_> = owned.difference(&listed).copied().collect();
         for (disk, au) in gone {
             owned.remove(&(disk, au));
             if self.members.get(&disk).is_some_and(|member| member.is_writable()) {
-                let mut retired = lock(&self.retired);
-                retired.in_hand.get_or_insert_with(|| lock(&self.space).take_in_hand());
+                let mut retired = self.retired.lock();
+                retired.in_hand.get_or_insert_with(|| self.space.lock().take_in_hand());
                 retired.aus.push((disk, au));
             } else {
-                lock(&self.space).cancel(disk, au);
+                self.space.lock().cancel(disk, au);
             }
         }
         drop(owned);
@@ -74,7 +74,7 @@ impl DiskStore {
     /// all space while a disk is away, and its return would not make the group whole.
     fn reserve(&self) {
         let membership = self.voters.current();
-        let mut space = lock(&self.space);
+        let mut space = self.space.lock();
         let mut reserved: BTreeMap<DiskNumber, u32> = BTreeMap::new();
         for file in [CatalogFile::Database, CatalogFile::Wal] {
             let units = self.mirror_units(file);
@@ -118,7 +118,7 @@ impl DiskStore {
     /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as far as it could before.
     fn leaves_room(&self, file: CatalogFile, more: u32) -> bool {
         let membership = self.voters.current();
-        let space = lock(&self.space);
+        let space = self.space.lock();
         let units = self.mirror_units(file);
         self.lacking(&membership, file, &space).iter().all(|disks| {
             let unowned: u32 = disks.iter().map(|disk| space.unowned(*disk)).sum();
@@ -152,7 +152,7 @@ impl DiskStore {
         disk: DiskNumber,
         edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
     ) -> Result<(), Refusal> {
-        let _in_hand = lock(&self.space).take_in_hand();
+        let _in_hand = self.space.lock().take_in_hand();
         wait_for(&*self.world, async {
             let mut all = Vec::new();
             for file in [CatalogFile::Database, CatalogFile::Wal] {
@@ -211,7 +211,7 @@ impl DiskStore {
         let listed = membership.is_some_and(|found| built.runs.iter().all(|run| found.catalog.contains(run)));
         if listed {
             let units = built.aus.iter().flat_map(|(disk, aus)| aus.iter().map(|au| (*disk, *au)));
-            lock(&self.owned).extend(units);
+            self.owned.lock().extend(units);
         } else {
             self.give_back_all(&built.aus);
         }
@@ -252,12 +252,12 @@ impl DiskStore {
         let mirrors = self.current_mirrors(file);
         let units = units_of(membership, file, *mirrors.keys().next()?);
         let on_one =
-            |_, disk| (is_candidate(disk) && lock(&self.space).unowned(disk) >= units).then(|| vec![(disk, units)]);
+            |_, disk| (is_candidate(disk) && self.space.lock().unowned(disk) >= units).then(|| vec![(disk, units)]);
         let in_parts =
             |mirror, disk| self.parts_for(membership, file, mirror, (disk, units)).filter(|_| is_candidate(disk));
         let leaves = |disk| membership.disk(disk).is_some_and(|disk| disk.leaving);
         let is_barred = |run: &CatalogRun| {
-            let space = lock(&self.space);
+            let space = self.space.lock();
             (run.first..run.first + run.count).any(|au| space.is_barred(run.disk, au))
         };
         let runs = membership.catalog.iter().filter(|run| run.file == file && (leaves(run.disk) || is_barred(run)));
@@ -282,7 +282,7 @@ impl DiskStore {
         if others.contains(&home) {
             return None;
         }
-        let space = lock(&self.space);
+        let space = self.space.lock();
         let mut left = units;
         let mut parts = Parts::new();
         for disk in [home].into_iter().chain(neighbours(membership, home, &others)) {
@@ -298,7 +298,7 @@ impl DiskStore {
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
         let membership = self.voters.current();
         let Some((mirror, parts)) = self.place_mirror(&membership, file, |_| true) else { return Ok(false) };
-        let _in_hand = lock(&self.space).take_in_hand();
+        let _in_hand = self.space.lock().take_in_hand();
         let Some(built) = self.build(file, mirror, &parts).await? else { return Ok(false) };
         let recorded = self
             .voters
@@ -357,7 +357,7 @@ impl DiskStore {
         if !self.is_space_known.load(Ordering::Acquire) {
             return None;
         }
-        let mut space = lock(&self.space);
+        let mut space = self.space.lock();
         let mut aus = Vec::new();
         for _ in 0..units {
             match take(&mut space, disk) {
@@ -377,7 +377,7 @@ impl DiskStore {
     }
 
     fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
-        let mut space = lock(&self.space);
+        let mut space = self.space.lock();
         aus.iter().for_each(|au| space.cancel(disk, *au));
     }
 
@@ -416,7 +416,7 @@ impl DiskStore {
                 return Err(StoreError::NoSpace);
             }
         }
-        let _in_hand = lock(&self.space).take_in_hand();
+        let _in_hand = self.space.lock().take_in_hand();
         let mut taken: Parts<Vec<u32>> = Vec::new();
         let mut runs: Vec<(u8, DiskNumber, Vec<u32>)> = Vec::new();
         for (mirror, home) in &mirrors {
@@ -465,7 +465,7 @@ impl DiskStore {
                 for (_, disk, aus) in &runs {
                     for au in aus {
                         if listed.contains(&(*disk, *au)) {
-                            lock(&self.owned).insert((*disk, *au));
+                            self.owned.lock().insert((*disk, *au));
                         } else {
                             self.give_back(*disk, &[*au]);
                         }

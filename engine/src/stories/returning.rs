@@ -1,7 +1,7 @@
 //! Disks that come back, and what they bring with them.
 
 use super::*;
-use std::{collections::BTreeSet, sync::PoisonError};
+use std::collections::BTreeSet;
 
 impl Lab {
     fn offline(&self, disk: usize) {
@@ -100,7 +100,7 @@ fn a_resync_that_was_overtaken() {
     lab.online(1);
     let number = lab.group().members.values().nth(1).expect("there").number;
     lab.wait_for("the first run", || {
-        let stale = lab.group().stale.lock().unwrap_or_else(PoisonError::into_inner);
+        let stale = lab.group().stale.lock();
         stale.get(&number).is_some_and(|runs| !runs.has(early.id) && runs.has(late.id))
     });
     lab.offline(1);
@@ -181,7 +181,7 @@ fn an_old_image_after_half_a_resync() {
     let mut lab = Lab::new(Redundancy::Normal, 192 * MIB, &["A", "B"]);
     lab.create_file("table");
     let missed = |lab: &Lab| {
-        let stale = lab.group().stale.lock().unwrap_or_else(PoisonError::into_inner);
+        let stale = lab.group().stale.lock();
         stale.values().flat_map(crate::stale::Runs::iter).map(|(start, end)| end - start).sum::<u64>()
     };
     let old = (1..).find_map(|round| {
@@ -407,7 +407,7 @@ fn a_disk_returns_to_a_group_that_was_filled() {
                 break;
             }
         }
-        assert_eq!(lab.group().placement().allocatable(&lab.group().space.lock().expect("whole")), 0, "it is full");
+        assert_eq!(lab.group().placement().allocatable(&lab.group().space.lock()), 0, "it is full");
         lab.online_all();
         let others = Selection::FailureGroups(vec!["B".to_owned()]);
         block_on(lab.group().offline(others, None)).expect("failure group A has everything");

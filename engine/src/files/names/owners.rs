@@ -3,7 +3,7 @@
 use super::{Edits, MODE_BITS, without_set_id};
 use crate::{
     api::{Changes, Invalidation, Kind, Node},
-    files::{Files, Origin, Result, lock},
+    files::{Files, Origin, Result},
 };
 use rusqlite::{Connection, params};
 use std::sync::atomic::Ordering;
@@ -56,8 +56,8 @@ impl Files {
             }
             edits.apply(None)?;
             for node in lost {
-                if let Some(file) = lock(&files.cache).files.get(&node) {
-                    *lock(&file.xattrs) = None;
+                if let Some(file) = files.cache.lock().files.get(&node) {
+                    *file.xattrs.lock() = None;
                 }
             }
             Ok((value, nodes))

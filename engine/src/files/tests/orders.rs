@@ -247,9 +247,9 @@ fn mounts_are_told() {
     let _mount = fixture.files.attach(Some(Arc::clone(&watcher) as Arc<dyn Watcher>));
     let directory = fixture.directory(ROOT, "d");
     fixture.file(directory, "f");
-    lock(&watcher.0).clear();
+    watcher.0.lock().clear();
     fixture.order(NameOrder::DropDirectories(vec![("+DATA/d".into(), true)]));
-    let heard = std::mem::take(&mut *lock(&watcher.0));
+    let heard = std::mem::take(&mut *watcher.0.lock());
     for (parent, name) in [(ROOT, "d"), (directory, "f")] {
         let entry = Invalidation::Entry { parent, name: name.into() };
         assert!(heard.contains(&entry), "{heard:?}");

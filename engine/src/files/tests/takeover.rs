@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     api::ConnectionId,
     files::replies::{Asked, DoneBefore, Request},
+    lock::Mutex,
 };
 
 const ONE: ConnectionId = ConnectionId(1 << 63 | 5);
@@ -15,14 +16,14 @@ struct Kernel(Mutex<Vec<Node>>);
 
 impl Kernel {
     fn was_asked(&self) -> Vec<Node> {
-        std::mem::take(&mut *lock(&self.0))
+        std::mem::take(&mut *self.0.lock())
     }
 }
 
 impl Watcher for Kernel {
     fn invalidate(&self, _: &Invalidation) {}
     fn still_holds(&self, node: Node) {
-        lock(&self.0).push(node);
+        self.0.lock().push(node);
     }
 }
 

@@ -1,0 +1,255 @@
+//! Where an extent is written: its mirrors, and the place that one of them moves to or has left.
+//!
+//! They change rarely, under a lock, and are looked at for every I/O, without one. What is looked at is a copy in a few words
+//! with a number that is odd while they change, and another one afterwards (a sequence lock). Who finds an odd
+//! number, or another one after he has looked, takes the lock.
+
+use crate::lock::{Mutex, MutexGuard};
+pub use crate::placement::Mirror;
+use plinth_format::DiskNumber;
+use std::{
+    ops::{Deref, DerefMut},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
+        fence,
+    },
+};
+
+/// Mirrors of an extent, at most.
+pub const MIRRORS_MAX: usize = 3;
+
+/// The mirrors of an extent, in the order of its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mirrors {
+    all: [Mirror; MIRRORS_MAX],
+    count: usize,
+}
+
+impl Mirrors {
+    /// # Panics
+    /// If there are more than [`MIRRORS_MAX`].
+    #[must_use]
+    pub fn new(mirrors: &[Mirror]) -> Self {
+        let mut all = [Mirror { disk: DiskNumber(0), au: 0 }; MIRRORS_MAX];
+        all[..mirrors.len()].copy_from_slice(mirrors);
+        Self { all, count: mirrors.len() }
+    }
+
+    pub(super) fn push(&mut self, mirror: Mirror) {
+        self.all[self.count] = mirror;
+        self.count += 1;
+    }
+
+    /// Takes one out; the others keep their order.
+    fn remove(&mut self, index: usize) -> Mirror {
+        let old = self.all[index];
+        self.all.copy_within(index + 1..self.count, index);
+        self.count -= 1;
+        self.all[self.count] = Mirror { disk: DiskNumber(0), au: 0 };
+        old
+    }
+}
+
+impl std::ops::Deref for Mirrors {
+    type Target = [Mirror];
+
+    fn deref(&self) -> &[Mirror] {
+        &self.all[..self.count]
+    }
+}
+
+impl IntoIterator for Mirrors {
+    type Item = Mirror;
+    type IntoIter = std::iter::Take<std::array::IntoIter<Mirror, MIRRORS_MAX>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.all.into_iter().take(self.count)
+    }
+}
+
+/// Where an extent is written. See `mover.rs`.
+#[derive(Debug, Clone)]
+pub(super) struct Places {
+    pub mirrors: Mirrors,
+    pub guest: Option<Mirror>,
+    /// The guest is on its way in, not out.
+    pub arriving: bool,
+    pub moves: u64,
+}
+
+/// What becomes of the mirrors of an extent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The guest takes the place of the mirror on a disk.
+    Move { guest: Mirror, from: DiskNumber },
+    /// The guest is one mirror more.
+    Add { guest: Mirror },
+    /// The mirror on a disk is one no more.
+    Remove { from: DiskNumber },
+}
+
+/// A change that was made in memory.
+pub(super) struct Changed {
+    /// The mirror that is none any more: it is the guest now.
+    pub old: Option<Mirror>,
+    pub before: (Mirrors, Option<Mirror>, bool),
+}
+
+impl Places {
+    /// The mirrors after a change, and which of them is none any more. `None`: the guest was sent away, that mirror is gone or the last one, or
+    /// there is no room for one more.
+    pub fn after(&self, change: Change) -> Option<(Mirrors, Option<Mirror>)> {
+        let is_here = |guest| self.arriving && self.guest == Some(guest);
+        let mut next = self.mirrors;
+        let index = |from| self.mirrors.iter().position(|mirror| mirror.disk == from);
+        let old = match change {
+            Change::Move { guest, from } if is_here(guest) => {
+                Some(std::mem::replace(&mut next.all[index(from)?], guest))
+            }
+            Change::Add { guest } if is_here(guest) && next.count < MIRRORS_MAX => {
+                next.push(guest);
+                None
+            }
+            Change::Remove { from } if self.guest.is_none() && next.count > 1 => Some(next.remove(index(from)?)),
+            _ => return None,
+        };
+        Some((next, old))
+    }
+}
+
+/// The copy that is looked at without a lock: mirrors and guest.
+#[derive(Debug)]
+struct Copied {
+    number: AtomicU64,
+    words: [AtomicU64; MIRRORS_MAX + 1],
+}
+
+/// Set in the word of a mirror that is there.
+const THERE: u64 = 1 << 63;
+
+fn word_of(mirror: Option<&Mirror>) -> u64 {
+    mirror.map_or(0, |mirror| THERE | u64::from(mirror.disk.0) << 32 | u64::from(mirror.au))
+}
+
+fn mirror_of(word: u64) -> Option<Mirror> {
+    (word & THERE != 0).then_some(Mirror { disk: DiskNumber((word >> 32) as u16), au: word as u32 })
+}
+
+impl Copied {
+    fn store(&self, places: &Places) {
+        let number = self.number.load(Relaxed);
+        self.number.store(number + 1, Relaxed);
+        fence(Release);
+        let (guest, mirrors) = self.words.split_last().expect("there is one for the guest");
+        for (index, word) in mirrors.iter().enumerate() {
+            word.store(word_of(places.mirrors.get(index)), Relaxed);
+        }
+        guest.store(word_of(places.guest.as_ref()), Relaxed);
+        self.number.store(number + 2, Release);
+    }
+
+    /// `None`: they change just now.
+    fn load(&self) -> Option<(Mirrors, Option<Mirror>)> {
+        let number = self.number.load(Acquire);
+        let words = self.words.each_ref().map(|word| word.load(Relaxed));
+        fence(Acquire);
+        if number % 2 == 1 || self.number.load(Relaxed) != number {
+            return None;
+        }
+        let mut mirrors = Mirrors::new(&[]);
+        words[..MIRRORS_MAX].iter().copied().map_while(mirror_of).for_each(|mirror| mirrors.push(mirror));
+        Some((mirrors, mirror_of(words[MIRRORS_MAX])))
+    }
+}
+
+/// The places of an extent. See the module's description.
+#[derive(Debug)]
+pub(super) struct Placed {
+    places: Mutex<Places>,
+    copied: Copied,
+}
+
+/// Whoever has it may change the places; what he changed is seen when he lets go.
+pub(super) struct PlacesGuard<'a> {
+    places: MutexGuard<'a, Places>,
+    copied: &'a Copied,
+    changed: bool,
+}
+
+impl Placed {
+    pub fn new(mirrors: &[Mirror]) -> Self {
+        let places = Places { mirrors: Mirrors::new(mirrors), guest: None, arriving: false, moves: 0 };
+        let copied = Copied { number: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; MIRRORS_MAX + 1] };
+        copied.store(&places);
+        Self { places: Mutex::new(places), copied }
+    }
+
+    pub fn lock(&self) -> PlacesGuard<'_> {
+        PlacesGuard { places: self.places.lock(), copied: &self.copied, changed: false }
+    }
+
+    /// Mirrors and guest, as they are at one moment.
+    pub fn look(&self) -> (Mirrors, Option<Mirror>) {
+        self.copied.load().unwrap_or_else(|| {
+            let places = self.lock();
+            (places.mirrors, places.guest)
+        })
+    }
+}
+
+impl Deref for PlacesGuard<'_> {
+    type Target = Places;
+
+    fn deref(&self) -> &Places {
+        &self.places
+    }
+}
+
+impl DerefMut for PlacesGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Places {
+        self.changed = true;
+        &mut self.places
+    }
+}
+
+impl Drop for PlacesGuard<'_> {
+    fn drop(&mut self) {
+        if self.changed {
+            self.copied.store(&self.places);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// Whoever looks sees mirrors and guest of one moment, never some of before and some of after.
+    #[test]
+    fn who_looks_sees_one_moment() {
+        let at = |disk: u16, au: u32| Mirror { disk: DiskNumber(disk), au };
+        let placed = Placed::new(&[at(0, 0), at(1, 0), at(u16::MAX, 0)]);
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..20_000_u32 {
+                    let mut places = placed.lock();
+                    let count = 1 + round as usize % MIRRORS_MAX;
+                    let mirrors: Vec<_> = (0..count).map(|disk| at(disk as u16, round)).collect();
+                    places.mirrors = Mirrors::new(&mirrors);
+                    places.guest = (round % 2 == 1).then_some(at(7, round));
+                }
+                ended.store(true, Release);
+            });
+            while !ended.load(Acquire) {
+                let (mirrors, guest) = placed.look();
+                let round = mirrors[0].au;
+                assert!(mirrors.iter().all(|mirror| mirror.au == round));
+                assert!(round == 0 || mirrors.len() == 1 + round as usize % MIRRORS_MAX);
+                assert_eq!(guest, (round % 2 == 1).then_some(at(7, round)));
+            }
+        });
+    }
+}

@@ -1,0 +1,87 @@
+//! The checksums of an extent in memory.
+//!
+//! They are read and written block by block by whoever holds the block's range (`ranges.rs`): readers share it, a writer has it for himself.
+//! So no lock is needed, only that whoever comes next sees what was written, which the range's own instructions see to. The same goes for
+//! `fresh`.
+//!
+//! They are loaded by whoever comes first, and dropped by who has all of the extent's range (`group.rs`).
+
+use plinth_format::checksum::UNKNOWN;
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+/// One stored checksum per block. See the module's description.
+#[derive(Debug)]
+pub struct Sums {
+    sums: Box<[AtomicU32]>,
+    /// Blocks whose checksum was computed from their bytes, not loaded from a zone, since that was last written.
+    fresh: Box<[AtomicU64]>,
+}
+
+impl Sums {
+    #[must_use]
+    pub fn new(sums: &[u32]) -> Self {
+        let words = sums.len().div_ceil(64);
+        Self {
+            sums: sums.iter().map(|sum| AtomicU32::new(*sum)).collect(),
+            fresh: (0..words).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Of so many blocks none is known.
+    #[must_use]
+    pub fn unknown(blocks: usize) -> Self {
+        Self::new(&vec![UNKNOWN; blocks])
+    }
+
+    /// Of some blocks, in their order.
+    ///
+    /// # Panics
+    /// If the extent is not so long.
+    pub fn of(&self, blocks: Range<usize>) -> impl Iterator<Item = u32> + '_ {
+        self.sums[blocks].iter().map(|sum| sum.load(Relaxed))
+    }
+
+    /// Of all blocks.
+    pub fn all(&self) -> impl Iterator<Item = u32> + '_ {
+        self.of(0..self.sums.len())
+    }
+
+    #[must_use]
+    pub fn is_fresh(&self, block: usize) -> bool {
+        self.fresh[block / 64].load(Relaxed) & 1 << (block % 64) != 0
+    }
+
+    /// Remembers that of a block, which was computed from its bytes.
+    pub(super) fn set(&self, block: usize, sum: u32) {
+        self.sums[block].store(sum, Relaxed);
+        self.fresh[block / 64].fetch_or(1 << (block % 64), Relaxed);
+    }
+
+    /// The zone has them all: none is newer.
+    pub(super) fn are_stored(&self) {
+        self.fresh.iter().for_each(|word| word.store(0, Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_fresh_until_it_is_stored() {
+        let sums = Sums::new(&(0..200).collect::<Vec<_>>());
+        assert!((0..200).all(|block| !sums.is_fresh(block)));
+        for block in [0, 63, 64, 199] {
+            sums.set(block, 7);
+        }
+        assert_eq!(sums.of(62..66).collect::<Vec<_>>(), [62, 7, 7, 65]);
+        assert_eq!((0..200).filter(|block| sums.is_fresh(*block)).collect::<Vec<_>>(), [0, 63, 64, 199]);
+        sums.are_stored();
+        assert!((0..200).all(|block| !sums.is_fresh(block)));
+        assert_eq!(sums.all().last(), Some(7));
+        assert!(Sums::unknown(3).all().eq([UNKNOWN; 3]));
+    }
+}

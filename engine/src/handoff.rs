@@ -1,0 +1,109 @@
+#![allow(unsafe_code)]
+//! A place through which one thread hands a value to another, once and without a lock.
+//!
+//! ```text
+//!   EMPTY --put--> FILLING --> FULL --take--> TAKEN
+//! ```
+//!
+//! Unsafe: the value is written by the only one who made FILLING of EMPTY, and read by the only one who made TAKEN of FULL.
+//! Neither looks at it at any other time.
+
+use std::{
+    cell::UnsafeCell,
+    sync::atomic::{
+        AtomicU8,
+        Ordering::{Acquire, Relaxed, SeqCst},
+    },
+};
+
+const EMPTY: u8 = 0;
+const FILLING: u8 = 1;
+const FULL: u8 = 2;
+const TAKEN: u8 = 3;
+
+/// See the module's description.
+pub(crate) struct Handoff<T> {
+    state: AtomicU8,
+    value: UnsafeCell<Option<T>>,
+}
+
+// SAFETY: the value passes from one thread to another, and is never looked at by two.
+unsafe impl<T: Send> Sync for Handoff<T> {}
+
+impl<T> Default for Handoff<T> {
+    fn default() -> Self {
+        Self { state: AtomicU8::new(EMPTY), value: UnsafeCell::new(None) }
+    }
+}
+
+impl<T> Handoff<T> {
+    /// Hands a value over. False: there was one before, and this one is dropped.
+    pub fn put(&self, value: T) -> bool {
+        let is_first = self.state.compare_exchange(EMPTY, FILLING, Acquire, Relaxed).is_ok();
+        if is_first {
+            // SAFETY: who made FILLING of EMPTY is alone until it says FULL.
+            unsafe { *self.value.get() = Some(value) };
+            self.state.store(FULL, SeqCst);
+        }
+        is_first
+    }
+
+    /// Whether a value was handed over, taken or not. In one order with all that is [`SeqCst`].
+    pub fn was_put(&self) -> bool {
+        self.state.load(SeqCst) >= FULL
+    }
+
+    /// Takes the value, if it is there and nobody has taken it.
+    pub fn take(&self) -> Option<T> {
+        self.state.compare_exchange(FULL, TAKEN, SeqCst, SeqCst).ok()?;
+        // SAFETY: who made TAKEN of FULL is alone from then on.
+        unsafe { (*self.value.get()).take() }
+    }
+
+    /// As if it were new.
+    pub fn clear(&mut self) {
+        *self.value.get_mut() = None;
+        *self.state.get_mut() = EMPTY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_value_is_handed_over_once() {
+        let mut place = Handoff::default();
+        assert!(!place.was_put() && place.take().is_none());
+        assert!(place.put(Box::new(7)) && !place.put(Box::new(8)));
+        assert!(place.was_put());
+        assert_eq!((place.take(), place.take()), (Some(Box::new(7)), None));
+        assert!(place.was_put() && !place.put(Box::new(9)));
+        place.clear();
+        assert!(!place.was_put() && place.put(Box::new(10)));
+        place.clear();
+        assert_eq!(place.take(), None);
+    }
+
+    #[test]
+    fn of_many_takers_one_gets_it_whole() {
+        for round in 0..500_u64 {
+            let place = Arc::new(Handoff::default());
+            let takers: Vec<_> = (0..3)
+                .map(|_| {
+                    let place = Arc::clone(&place);
+                    std::thread::spawn(move || {
+                        while !place.was_put() {
+                            std::hint::spin_loop();
+                        }
+                        place.take()
+                    })
+                })
+                .collect();
+            assert!(place.put(vec![round; 5]));
+            let got: Vec<_> = takers.into_iter().filter_map(|taker| taker.join().expect("no panic")).collect();
+            assert_eq!(got, [vec![round; 5]]);
+        }
+    }
+}

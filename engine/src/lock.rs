@@ -1,0 +1,182 @@
+//! Locks that do not ask whether somebody panicked while he held them, and that are counted.
+//!
+//! Nothing that a reader or a writer of a file does in the steady state takes one (`server/tests/steady.rs`). So that this stays
+//! so, there are no others here: `clippy.toml` refuses the standard library's. What a lock protects is whole whenever
+//! it is let go, also by a panic; so nobody asks.
+//!
+//! Only tests count ([`taken`]).
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    sync,
+};
+
+#[allow(clippy::disallowed_types)]
+type StdMutex<T> = sync::Mutex<T>;
+#[allow(clippy::disallowed_types)]
+type StdRwLock<T> = sync::RwLock<T>;
+
+pub use sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+
+#[cfg(any(test, feature = "testing"))]
+thread_local! {
+    static TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[cfg(any(test, feature = "testing"))]
+fn count() {
+    // A thread that ends counts no more.
+    let _ = TAKEN.try_with(|taken| taken.set(taken.get() + 1));
+}
+
+#[cfg(not(any(test, feature = "testing")))]
+const fn count() {}
+
+/// Locks that this thread has taken so far.
+#[cfg(any(test, feature = "testing"))]
+#[must_use]
+pub fn taken() -> u64 {
+    TAKEN.with(std::cell::Cell::get)
+}
+
+/// [`std::sync::Mutex`].
+#[derive(Default)]
+pub struct Mutex<T: ?Sized>(StdMutex<T>);
+
+impl<T> Mutex<T> {
+    pub const fn new(value: T) -> Self {
+        Self(StdMutex::new(value))
+    }
+
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Nobody else can have it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+
+    /// Waits for it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        count();
+        self.0.lock().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// [`std::sync::RwLock`].
+#[derive(Default)]
+pub struct RwLock<T: ?Sized>(StdRwLock<T>);
+
+impl<T> RwLock<T> {
+    pub const fn new(value: T) -> Self {
+        Self(StdRwLock::new(value))
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Waits for who writes.
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        count();
+        self.0.read().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+
+    /// Waits for all others.
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        count();
+        self.0.write().unwrap_or_else(sync::PoisonError::into_inner)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// [`tokio::sync::Mutex`]: who waits for it lets others of his thread go on, and whoever came first has it first.
+#[derive(Default)]
+pub struct AsyncMutex<T: ?Sized>(tokio::sync::Mutex<T>);
+
+/// See [`AsyncMutex`].
+#[derive(Debug)]
+pub struct AsyncMutexGuard<'a, T: ?Sized>(tokio::sync::MutexGuard<'a, T>);
+
+impl<T> AsyncMutex<T> {
+    pub fn new(value: T) -> Self {
+        Self(tokio::sync::Mutex::new(value))
+    }
+}
+
+impl<T: ?Sized> AsyncMutex<T> {
+    /// Waits for it.
+    pub async fn lock(&self) -> AsyncMutexGuard<'_, T> {
+        count();
+        AsyncMutexGuard(self.0.lock().await)
+    }
+
+    /// Takes it, unless somebody has it.
+    pub fn try_lock(&self) -> Option<AsyncMutexGuard<'_, T>> {
+        count();
+        self.0.try_lock().ok().map(AsyncMutexGuard)
+    }
+}
+
+impl<T: ?Sized> Deref for AsyncMutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: ?Sized> DerefMut for AsyncMutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for AsyncMutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_counted_for_the_thread_that_takes_it() {
+        let (mutex, both) = (Mutex::new(1), RwLock::new(2));
+        let before = taken();
+        assert_eq!((*mutex.lock(), *both.read()), (1, 2));
+        *both.write() = 3;
+        assert_eq!(taken(), before + 3);
+        std::thread::scope(|scope| scope.spawn(|| drop(mutex.lock())).join().expect("no panic"));
+        assert_eq!(taken(), before + 3);
+        assert_eq!(mutex.into_inner() + *both.read(), 4);
+    }
+
+    #[test]
+    fn a_panic_of_its_holder_is_no_reason_to_refuse_others() {
+        let mutex = Mutex::new(1);
+        let panicked = std::thread::scope(|scope| {
+            let holder = scope.spawn(|| {
+                let _held = mutex.lock();
+                panic!("on purpose");
+            });
+            holder.join().is_err()
+        });
+        assert!(panicked && *mutex.lock() == 1);
+    }
+}
