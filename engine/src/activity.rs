@@ -26,8 +26,12 @@
 //!
 //! Invariants:
 //!
-//!   1. A block is written only while its region is Open and the writer is counted in `users`.
+//!   1. A block is written only while its region is Open and the writer is inside of its gate (`activity/gate.rs`).
 //!   2. What is in the table is in the newest durable log, unless it is Opening or Found.
+
+mod gate;
+
+pub use gate::Gate;
 
 use crate::{
     buffer::Buffer,
@@ -52,6 +56,7 @@ use plinth_format::{
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    marker::PhantomData,
     sync::Arc,
     time::Duration,
 };
@@ -84,8 +89,8 @@ enum Phase {
 struct Entry {
     count: u32,
     phase: Phase,
-    users: u32,
-    last_used: Duration,
+    /// Open while the phase is.
+    gate: Arc<Gate>,
     /// Whether the newest durable log has it.
     in_log: bool,
 }
@@ -117,8 +122,31 @@ pub struct Activity {
 /// A write is under way in a region; ends when dropped.
 #[derive(Debug)]
 pub struct Active<'a> {
-    activity: &'a Activity,
-    first: u64,
+    gate: Arc<Gate>,
+    _of: PhantomData<&'a Activity>,
+}
+
+impl Entry {
+    fn new(count: u32, phase: Phase, now: Duration) -> Self {
+        Self { count, phase, gate: Arc::new(Gate::new(now)), in_log: false }
+    }
+
+    /// To any phase but Closing, or from it.
+    fn turn(&mut self, phase: Phase) {
+        self.phase = phase;
+        if phase == Phase::Open {
+            self.gate.open();
+        }
+    }
+
+    /// To Closing, unless somebody writes there.
+    fn begin_closing(&mut self) -> bool {
+        let is_closed = self.gate.close();
+        if is_closed {
+            self.phase = Phase::Closing;
+        }
+        is_closed
+    }
 }
 
 impl Table {
@@ -161,9 +189,7 @@ impl Activity {
     pub fn new(found: &[Region], sequence: u64, now: Duration) -> Self {
         let mut regions = BTreeMap::new();
         for region in found {
-            let entry =
-                Entry { count: region.count.max(1), phase: Phase::Found, users: 0, last_used: now, in_log: false };
-            regions.insert(region.first, entry);
+            regions.insert(region.first, Entry::new(region.count.max(1), Phase::Found, now));
         }
         Self {
             table: Mutex::new(Table { regions, scale: SCALE_MIN, sealed: false }),
@@ -212,13 +238,13 @@ impl Activity {
     }
 
     fn set_phase(&self, regions: &[Region], phase: Phase) {
-        self.edit(|table| table.entries(regions, |entry| entry.phase = phase));
+        self.edit(|table| table.entries(regions, |entry| entry.turn(phase)));
     }
 
     /// Regions that were to be closed stay as they were.
     fn go_on(&self, regions: &[Region]) {
         let before = |entry: &Entry| if entry.in_log { Phase::Open } else { Phase::Found };
-        self.edit(|table| table.entries(regions, |entry| entry.phase = before(entry)));
+        self.edit(|table| table.entries(regions, |entry| entry.turn(before(entry))));
     }
 
     fn remove(&self, regions: &[Region]) {
@@ -239,9 +265,9 @@ impl Activity {
         let mut idle: Vec<_> = table
             .regions
             .iter()
-            .filter(|(_, entry)| matches!(entry.phase, Phase::Open | Phase::Found) && entry.users == 0)
-            .filter(|(_, entry)| idle_since.is_none_or(|since| entry.last_used <= since))
-            .map(|(first, entry)| (entry.last_used, *first, entry.count))
+            .filter(|(_, entry)| matches!(entry.phase, Phase::Open | Phase::Found) && !entry.gate.is_used())
+            .filter(|(_, entry)| idle_since.is_none_or(|since| entry.gate.last_used() <= since))
+            .map(|(first, entry)| (entry.gate.last_used(), *first, entry.count))
             .collect();
         idle.sort_unstable();
         idle.truncate(most);
@@ -251,8 +277,8 @@ impl Activity {
         }
         idle.into_iter()
             .filter_map(|(_, first, count)| {
-                table.regions.get_mut(&first)?.phase = Phase::Closing;
-                Some(Region { first, count })
+                // Somebody may have entered meanwhile.
+                table.regions.get_mut(&first)?.begin_closing().then_some(Region { first, count })
             })
             .collect()
     }
@@ -260,16 +286,19 @@ impl Activity {
 
 impl Drop for Active<'_> {
     fn drop(&mut self) {
-        let mut table = self.activity.lock();
-        if let Some(entry) = table.regions.get_mut(&self.first) {
-            entry.users -= 1;
-        }
+        self.gate.leave();
     }
 }
 
 impl Group {
     /// Enters the region of an extent for a write (invariant 1).
     pub(crate) async fn activate(&self, extent: &Extent) -> Result<Active<'_>, FileError> {
+        if let Some(gate) = &*extent.gate()
+            && !self.voters.is_closing()
+            && gate.enter(self.world.monotonic())
+        {
+            return Ok(Active { gate: Arc::clone(gate), _of: PhantomData });
+        }
         // Made at the second look: while a region is open, entering it must cost next to nothing.
         let mut listener = None;
         loop {
@@ -282,22 +311,20 @@ impl Group {
                     return Err(FileError::Dismounted);
                 }
                 if let Some((first, entry)) = table.find(extent.id) {
-                    if entry.phase == Phase::Open {
-                        entry.users += 1;
-                        entry.last_used = last_used;
-                        return Ok(Active { activity: &self.activity, first });
+                    if entry.phase == Phase::Open && entry.gate.enter(last_used) {
+                        let gate = Arc::clone(&entry.gate);
+                        extent.set_gate(&gate);
+                        return Ok(Active { gate, _of: PhantomData });
                     }
                     if entry.phase == Phase::Found {
-                        entry.phase = Phase::Opening;
+                        entry.turn(Phase::Opening);
                         opening = Some((Region { first, count: entry.count }, Phase::Found));
                     }
                 } else if table.regions.len() >= REGIONS_MAX {
                     full = true;
                 } else {
                     let region = table.region_around(extent.id);
-                    let entry =
-                        Entry { count: region.count, phase: Phase::Opening, users: 0, last_used, in_log: false };
-                    table.regions.insert(region.first, entry);
+                    table.regions.insert(region.first, Entry::new(region.count, Phase::Opening, last_used));
                     opening = Some((region, Phase::Opening));
                 }
             }
@@ -449,7 +476,7 @@ impl Group {
             {
                 entry.in_log = true;
                 if entry.phase == Phase::Found {
-                    entry.phase = Phase::Open;
+                    entry.turn(Phase::Open);
                 }
             }
         }

@@ -13,13 +13,17 @@
 
 mod large;
 
-use crate::lock::{Mutex, MutexGuard};
 use crate::pooled::{self, Pooled, Reuse};
+use crossbeam_queue::ArrayQueue;
 use large::Large;
 use std::{
     cell::RefCell,
     fmt,
     ops::{Deref, DerefMut, Range},
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     thread::LocalKey,
 };
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
@@ -86,26 +90,19 @@ impl Spare {
 
 /// Large buffers that nobody has.
 struct Kept {
-    buffers: Vec<Large>,
-    /// The fewest that there were since the last look: these were not needed.
-    idle: usize,
+    buffers: ArrayQueue<Large>,
+    /// The fewest that there were since the last look, about: these were not needed.
+    idle: AtomicUsize,
 }
 
-static KEPT: Mutex<Kept> = Mutex::new(Kept { buffers: Vec::new(), idle: 0 });
-
-fn kept() -> MutexGuard<'static, Kept> {
-    KEPT.lock()
-}
+static KEPT: LazyLock<Kept> = LazyLock::new(|| Kept { buffers: ArrayQueue::new(KEPT_MAX), idle: AtomicUsize::new(0) });
 
 /// Gives memory back that was not used since the last call.
 pub fn shed() {
-    let mut kept = kept();
-    let left = kept.buffers.len() - kept.idle;
-    let idle = kept.buffers.split_off(left);
-    kept.idle = left;
-    // Outside the lock.
-    drop(kept);
-    drop(idle);
+    for _ in 0..KEPT.idle.load(Relaxed) {
+        drop(KEPT.buffers.pop());
+    }
+    KEPT.idle.store(KEPT.buffers.len(), Relaxed);
 }
 
 impl Buffer {
@@ -155,9 +152,8 @@ impl Buffer {
             let spare = SPARE.try_with(|spare| spare.borrow_mut().take(length.div_ceil(ALIGNMENT)));
             return Some(Self { memory: Memory::Small(spare.ok()??), length });
         }
-        let mut kept = kept();
-        let large = kept.buffers.pop()?;
-        kept.idle = kept.idle.min(kept.buffers.len());
+        let large = KEPT.buffers.pop()?;
+        KEPT.idle.fetch_min(KEPT.buffers.len(), Relaxed);
         Some(Self { memory: Memory::Large(Some(large)), length })
     }
 
@@ -203,10 +199,9 @@ impl Drop for Buffer {
                 drop(too_many);
             }
             Memory::Large(large) => {
-                let mut kept = kept();
-                if kept.buffers.len() < KEPT_MAX {
-                    kept.buffers.extend(large.take());
-                }
+                // What is too much goes back to the system.
+                let too_many = large.take().map(|large| KEPT.buffers.push(large));
+                drop(too_many);
             }
         }
     }
@@ -322,7 +317,7 @@ mod tests {
         }
         let many: Vec<Buffer> = (0..KEPT_MAX + 10).map(|_| Buffer::unfilled(large::SIZE)).collect();
         drop(many);
-        assert!((1..=KEPT_MAX).contains(&kept().buffers.len()));
+        assert!((1..=KEPT_MAX).contains(&KEPT.buffers.len()));
     }
 
     #[test]

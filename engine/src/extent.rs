@@ -28,6 +28,7 @@ mod places;
 mod sums;
 
 use crate::{
+    activity::Gate,
     bits::Bits,
     lock::{Mutex, MutexGuard},
     ranges::Ranges,
@@ -75,6 +76,8 @@ pub struct Extent {
     state: Mutex<State>,
     marks: Marks,
     sums: ArcSwapOption<Sums>,
+    /// That of its region, when it was last written.
+    gate: ArcSwapOption<Gate>,
     /// The zone must be rewritten before the region may be released.
     dirty: AtomicBool,
     /// Its AUs were freed: nothing may be written to them on its behalf.
@@ -128,6 +131,7 @@ impl Extent {
             state: Mutex::default(),
             marks: Marks::default(),
             sums: ArcSwapOption::empty(),
+            gate: ArcSwapOption::empty(),
             dirty: AtomicBool::new(false),
             buried: AtomicBool::new(false),
             last_used: AtomicU64::new(0),
@@ -157,6 +161,15 @@ impl Extent {
     /// What of it changes. Marks that are changed are seen when the lock is let go.
     pub fn state(&self) -> StateGuard<'_> {
         StateGuard { state: self.state.lock(), marks: &self.marks, changed: false }
+    }
+
+    /// The gate of its region, if that was known before: the region may not be there any more.
+    pub(crate) fn gate(&self) -> Guard<Option<Arc<Gate>>> {
+        self.gate.load()
+    }
+
+    pub(crate) fn set_gate(&self, gate: &Arc<Gate>) {
+        self.gate.store(Some(Arc::clone(gate)));
     }
 
     /// Its checksums, if they are in memory.

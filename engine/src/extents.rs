@@ -59,7 +59,7 @@ pub struct Layout {
 /// A file's data, as the data path sees it.
 #[derive(Debug, Default)]
 pub struct FileData {
-    pub layout: tokio::sync::RwLock<Layout>,
+    pub layout: async_lock::RwLock<Layout>,
     /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
     /// end: its bytes may be there, and its size not. Nobody knows after a mount.
     tail_is_clean: AtomicBool,
@@ -101,7 +101,7 @@ impl FreedSlot {
     /// Takes it from the file. False: somebody reads or writes the file now.
     pub fn is_left(&self) -> bool {
         let Some(file) = &self.of else { return true };
-        let Ok(mut layout) = file.data.layout.try_write() else { return false };
+        let Some(mut layout) = file.data.layout.try_write() else { return false };
         if let Some(slot) = &mut layout.slot {
             // Whoever comes later finds what an extent that was deleted has.
             let grave = Extent::new(slot.extent.id, file.node, 0, &slot.extent.mirrors());
@@ -171,7 +171,7 @@ impl files::Data for Releaser {
         if !self.doubt.is_settled(&file.data.unsynced) {
             return false;
         }
-        let Ok(layout) = file.data.layout.try_read() else { return false };
+        let Some(layout) = file.data.layout.try_read() else { return false };
         let slot = layout.slot.iter().map(|slot| &slot.extent);
         slot.chain(layout.extents.values()).all(|extent| extent.state().pending.is_empty())
     }
@@ -294,7 +294,7 @@ impl Group {
     pub(crate) async fn loaded_layout<'a>(
         &self,
         file: &'a Arc<File>,
-    ) -> Result<tokio::sync::RwLockReadGuard<'a, Layout>, FileError> {
+    ) -> Result<async_lock::RwLockReadGuard<'a, Layout>, FileError> {
         loop {
             let layout = file.data.layout.read().await;
             if layout.loaded {

@@ -113,7 +113,7 @@ impl Group {
     /// Bytes from `offset` of a file; fewer than `length` only at its end.
     pub(crate) async fn read_file(&self, file: &Arc<File>, offset: u64, length: usize) -> Result<Found> {
         let layout = self.loaded_layout(file).await?;
-        let size = file.attributes().size;
+        let size = file.size();
         let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(length);
         let parts = layout.parts(offset, length, self.au_size);
         if let [part] = &parts[..] {
@@ -141,10 +141,9 @@ impl Group {
         while at < part.inside.end {
             // A run of pieces that all hold data, or all do not.
             let (has, end) = {
-                let state = extent.state();
-                let has = state.has(piece_of(at));
+                let has = extent.has_piece(piece_of(at));
                 let mut end = at;
-                while end < part.inside.end && state.has(piece_of(end)) == has && end - at < READ_MAX {
+                while end < part.inside.end && extent.has_piece(piece_of(end)) == has && end - at < READ_MAX {
                     end = ((end / PIECE_SIZE) + 1) * PIECE_SIZE;
                 }
                 (has, end.min(part.inside.end))
@@ -204,7 +203,7 @@ impl Group {
         let began = self.doubt.era();
         let layout = loop {
             let layout = file.data.layout.read().await;
-            let grows = end > file.attributes().size;
+            let grows = end > file.size();
             if layout.loaded && layout.covers(offset, end, self.au_size) && (!grows || file.data.has_clean_tail()) {
                 break layout;
             }
@@ -226,11 +225,9 @@ impl Group {
             .filter(|part| !part.fresh.is_empty())
             .map(|part| (Arc::clone(&part.extent), part.fresh.clone()))
             .collect();
-        let (grows, kill_set_id) = {
-            let attributes = file.attributes();
-            // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
-            (end > attributes.size, kill_set_id && without_set_id(attributes.mode) != attributes.mode)
-        };
+        let grows = end > file.size();
+        // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
+        let kill_set_id = kill_set_id && without_set_id(file.mode()) != file.mode();
         let durably = file.data.habit.write() || durably;
         if marks.is_empty() && !grows && !kill_set_id {
             let written = self.write_ready(&ready, durably).await;

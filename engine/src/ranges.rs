@@ -17,7 +17,8 @@
 //!
 //! Invariants:
 //!
-//!   1. Who takes several words takes them in order, and gives back those it has when it meets one that is not free.
+//!   1. Who takes several words takes them in order, and gives back those it has when it meets one that is not free. Of those in the
+//!      queue one at a time does that; what anybody else gave back so, he tells them.
 //!   2. `waiting` is counted before the first try of who waits, and looked at after a word was given back: either the one sees that the
 //!      word is free, or the other that somebody waits.
 
@@ -98,6 +99,16 @@ pub struct RangeGuard<'a> {
     held: Wanted,
 }
 
+/// What came of taking a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    All,
+    /// Somebody has some of it.
+    Nothing,
+    /// The same, and for a moment some of it was taken.
+    GivenBack,
+}
+
 /// What a word is when some of its blocks are taken; `None`: they cannot be.
 fn taken(word: u64, lowest: u64, exclusive: bool) -> Option<u64> {
     let all = lowest * 0xf;
@@ -123,21 +134,22 @@ impl Ranges {
     }
 
     /// Takes a range, whoever waits for it.
-    fn take(&self, wanted: &Wanted) -> bool {
+    fn take(&self, wanted: &Wanted) -> Taken {
         for (index, lowest) in wanted.words() {
             let update = |word| taken(word, lowest, wanted.exclusive);
             if self.word(index).fetch_update(SeqCst, SeqCst, update).is_err() {
                 let before = index * PER_WORD;
-                if wanted.range.start < before {
-                    self.give_back(&Wanted { range: wanted.range.start..before, exclusive: wanted.exclusive });
+                if wanted.range.start >= before {
+                    return Taken::Nothing;
                 }
-                return false;
+                self.empty(&Wanted { range: wanted.range.start..before, exclusive: wanted.exclusive });
+                return Taken::GivenBack;
             }
         }
-        true
+        Taken::All
     }
 
-    fn give_back(&self, held: &Wanted) {
+    fn empty(&self, held: &Wanted) {
         for (index, lowest) in held.words() {
             if held.exclusive {
                 self.word(index).fetch_and(!(lowest * 0xf), SeqCst);
@@ -145,6 +157,10 @@ impl Ranges {
                 self.word(index).fetch_sub(lowest, SeqCst);
             }
         }
+    }
+
+    /// Something is free again: who waits may try.
+    fn tell(&self) {
         if self.waiting.load(SeqCst) > 0 {
             self.released.notify(usize::MAX);
         }
@@ -153,7 +169,15 @@ impl Ranges {
     /// Takes a range, unless somebody has it or waits for it.
     fn take_if_free(&self, wanted: &Wanted) -> bool {
         let is_wanted = || self.queue.lock().waiting.iter().any(|(_, other)| other.conflicts(wanted));
-        (self.waiting.load(SeqCst) == 0 || !is_wanted()) && self.take(wanted)
+        if self.waiting.load(SeqCst) > 0 && is_wanted() {
+            return false;
+        }
+        let taken = self.take(wanted);
+        if taken == Taken::GivenBack {
+            // Who waits may have met what was taken for a moment. (Of those who wait only one tries at a time.)
+            self.tell();
+        }
+        taken == Taken::All
     }
 
     /// Holds `range` if it is free.
@@ -202,7 +226,9 @@ impl Ranges {
         let queue = self.queue.lock();
         let Some(place) = queue.waiting.iter().position(|(other, _)| *other == ticket) else { return false };
         let wanted = &queue.waiting[place].1;
-        if queue.waiting[..place].iter().any(|(_, earlier)| earlier.conflicts(wanted)) || !self.take(wanted) {
+        if queue.waiting[..place].iter().any(|(_, earlier)| earlier.conflicts(wanted))
+            || self.take(wanted) != Taken::All
+        {
             return false;
         }
         self.leave(queue, place);
@@ -223,7 +249,8 @@ impl Drop for Waiting<'_> {
 
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
-        self.ranges.give_back(&self.held);
+        self.ranges.empty(&self.held);
+        self.ranges.tell();
     }
 }
 
@@ -287,6 +314,21 @@ mod tests {
         assert!(ranges.try_hold(0..100, true).is_some() && ranges.try_hold(101..200, true).is_some());
         drop(held);
         assert!(ranges.try_hold(0..200, true).is_some());
+    }
+
+    /// Whoever waits does not wake himself, nor those who wait with him.
+    #[test]
+    fn who_waits_in_vain_tells_nobody() {
+        let ranges = Ranges::default();
+        let held = ranges.try_hold(100..101, true).expect("free");
+        let mut wide = Box::pin(ranges.hold(0..200, true));
+        let mut other = Box::pin(ranges.hold(50..120, false));
+        for _ in 0..3 {
+            assert!((&mut wide).now_or_never().is_none() && (&mut other).now_or_never().is_none());
+        }
+        drop(held);
+        drop((&mut wide).now_or_never().expect("it came first"));
+        assert!((&mut other).now_or_never().is_some());
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Session {
 
     /// A volume has the size that statements gave it.
     fn check_size(&self, file: &File, end: u64) -> Result<()> {
-        let is_larger = self.group().volumes.has(file.node) && end > file.attributes().size;
+        let is_larger = self.group().volumes.has(file.node) && end > file.size();
         if is_larger { Err(FileError::NoSpace) } else { Ok(()) }
     }
 

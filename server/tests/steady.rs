@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! What a read and a write cost where nothing new happens: nothing of the allocator.
+//! What a read and a write cost where nothing new happens: nothing of the allocator, and no lock.
 //!
 //! Unsafe: an allocator that counts, and hands everything to the system's.
 
@@ -9,6 +9,7 @@ use plinth_engine::{
     api::{Caller, NewFile, ROOT},
     buffer::Buffer,
     group::Group,
+    lock,
     session::Session,
     transfer::Source,
     world::World,
@@ -107,19 +108,19 @@ fn mounted(dir: &Path) -> (Arc<Group>, Session, u64) {
     (group, session, node)
 }
 
-/// Calls of the allocator by this thread during `measured` I/Os, after as many that warm up.
-fn allocations(session: &Session, node: u64, depth: usize, writes: bool) -> u64 {
+/// Calls of the allocator, and locks taken, by this thread during `measured` I/Os, after as many that warm up.
+fn asked_for(session: &Session, node: u64, depth: usize, writes: bool) -> (u64, u64) {
     let measured: u64 = if writes { 3_000 } else { 6_000 };
-    let (begun, before, after) = (Cell::new(0_u64), Cell::new(0), Cell::new(0));
+    let (begun, before, after) = (Cell::new(0_u64), Cell::new((0, 0)), Cell::new((0, 0)));
     let bytes = Source::Shared(Buffer::copy_of(&[9; BLOCK]).share());
     let one = || async {
         loop {
             let number = begun.get();
             if number == measured {
-                before.set(calls());
+                before.set((calls(), lock::taken()));
             }
             if number == 2 * measured {
-                after.set(calls());
+                after.set((calls(), lock::taken()));
             }
             if number >= 2 * measured {
                 begun.set(number + 1);
@@ -138,12 +139,13 @@ fn allocations(session: &Session, node: u64, depth: usize, writes: bool) -> u64 
         let mut all: FuturesUnordered<_> = (0..depth).map(|_| one()).collect();
         while all.next().await.is_some() {}
     });
-    after.get() - before.get()
+    let ((calls, locks), (calls_before, locks_before)) = (after.get(), before.get());
+    (calls - calls_before, locks - locks_before)
 }
 
 /// What an I/O needs of memory it has from the one before it. What is measured is this thread: others wake up now and then, whatever it does.
 #[test]
-fn reads_and_writes_ask_the_allocator_for_nothing() {
+fn reads_and_writes_need_neither_allocator_nor_lock() {
     let target = std::env::var_os("CARGO_TARGET_DIR")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
     let parent = if target.is_dir() { target } else { std::env::temp_dir() };
@@ -152,11 +154,13 @@ fn reads_and_writes_ask_the_allocator_for_nothing() {
     for depth in [1, 32] {
         for writes in [false, true] {
             // Lists have not been as long before as they may get: that comes to an end.
-            let calls: Vec<u64> =
-                (0..20).map(|_| allocations(&session, node, depth, writes)).take_while(|calls| *calls > 0).collect();
+            let asked: Vec<(u64, u64)> = (0..20)
+                .map(|_| asked_for(&session, node, depth, writes))
+                .take_while(|(calls, locks)| calls + locks > 0)
+                .collect();
             let what = if writes { "writes" } else { "reads" };
-            assert!(calls.len() < 20, "{what} at depth {depth}: {calls:?}");
-            eprintln!("{what} at depth {depth}: none, after {calls:?}");
+            assert!(asked.len() < 20, "allocations and locks of {what} at depth {depth}: {asked:?}");
+            eprintln!("{what} at depth {depth}: none, after {asked:?}");
         }
     }
     drop(session);

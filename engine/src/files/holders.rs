@@ -114,7 +114,7 @@ impl Files {
             return self.reap(node).await;
         }
         let watchers: Vec<_> = {
-            let watchers = self.watchers.lock();
+            let watchers = self.watchers.load();
             asked.iter().filter_map(|origin| watchers.get(origin).cloned()).collect()
         };
         watchers.iter().for_each(|watcher| watcher.still_holds(node));

@@ -53,17 +53,21 @@ use crate::{
     lock::{Mutex, MutexGuard},
     world::{Timestamp, World},
 };
+use arc_swap::{ArcSwap, ArcSwapOption};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::{Deref, DerefMut},
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
     },
 };
 
 /// Files kept in memory although nobody holds them.
 const FILES_MAX: usize = 50_000;
+/// Places of files that are found without a lock: more than are in use at a time, mostly.
+const RECENT: usize = 1024;
 /// Names kept in memory.
 const NAMES_MAX: usize = 100_000;
 /// An access time is brought up to date when it is this old, or older than the last change (as `relatime`).
@@ -82,6 +86,11 @@ pub struct File {
     /// Where its requests are counted.
     pub place: PlaceOf,
     attributes: Mutex<Attributes>,
+    /// Of the attributes, what every read or write wants to know.
+    size: AtomicU64,
+    mode: AtomicU32,
+    /// When its bytes last changed, if the attributes do not have it yet; else [`UNTOUCHED`].
+    touched: AtomicI64,
     /// Times in memory are newer than the catalog's.
     dirty: AtomicBool,
     /// The commit that last changed it, or the one under way.
@@ -92,6 +101,36 @@ pub struct File {
 
 type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 
+/// No time.
+const UNTOUCHED: Timestamp = Timestamp::MIN;
+
+/// Whoever has it may change the attributes of a file; size and mode are seen when he lets go.
+pub struct AttributesGuard<'a> {
+    attributes: MutexGuard<'a, Attributes>,
+    file: &'a File,
+}
+
+impl Deref for AttributesGuard<'_> {
+    type Target = Attributes;
+
+    fn deref(&self) -> &Attributes {
+        &self.attributes
+    }
+}
+
+impl DerefMut for AttributesGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Attributes {
+        &mut self.attributes
+    }
+}
+
+impl Drop for AttributesGuard<'_> {
+    fn drop(&mut self) {
+        self.file.size.store(self.attributes.size, Ordering::Release);
+        self.file.mode.store(self.attributes.mode, Ordering::Release);
+    }
+}
+
 impl File {
     fn new(attributes: Attributes, commit: CommitNumber) -> Arc<Self> {
         Arc::new(Self {
@@ -100,6 +139,9 @@ impl File {
             kind: attributes.kind,
             data: FileData::default(),
             place: PlaceOf::default(),
+            size: AtomicU64::new(attributes.size),
+            mode: AtomicU32::new(attributes.mode),
+            touched: AtomicI64::new(UNTOUCHED),
             attributes: Mutex::new(attributes),
             dirty: AtomicBool::new(false),
             last_commit: AtomicU64::new(commit.0),
@@ -108,16 +150,32 @@ impl File {
     }
 
     /// What `stat` tells. Everything but times is changed on the writer's thread only.
-    pub fn attributes(&self) -> MutexGuard<'_, Attributes> {
-        self.attributes.lock()
+    pub fn attributes(&self) -> AttributesGuard<'_> {
+        let mut attributes = self.attributes.lock();
+        let touched = self.touched.swap(UNTOUCHED, Ordering::SeqCst);
+        if touched != UNTOUCHED {
+            (attributes.modified, attributes.changed) = (touched, touched);
+        }
+        AttributesGuard { attributes, file: self }
     }
 
-    /// Its bytes changed: sets the times in memory.
+    /// Bytes, without a lock.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    /// Permission bits, without a lock.
+    #[must_use]
+    pub fn mode(&self) -> u32 {
+        self.mode.load(Ordering::Acquire)
+    }
+
+    /// Its bytes changed: sets the times in memory, without a lock.
     pub fn touch(&self, now: Timestamp) {
-        let mut attributes = self.attributes();
-        attributes.modified = now;
-        attributes.changed = now;
-        self.dirty.store(true, Ordering::Release);
+        self.touched.store(now, Ordering::SeqCst);
+        // In this order: who takes the times says first that they are not dirty.
+        self.dirty.store(true, Ordering::SeqCst);
     }
 
     /// Its bytes were read: sets the access time in memory, when that is due.
@@ -159,8 +217,8 @@ impl File {
     }
 
     fn take_newer(&self) -> Option<(Timestamp, Timestamp, Timestamp)> {
+        let taken = self.dirty.swap(false, Ordering::SeqCst);
         let attributes = self.attributes();
-        let taken = self.dirty.swap(false, Ordering::AcqRel);
         taken.then_some((attributes.accessed, attributes.modified, attributes.changed))
     }
 
@@ -232,7 +290,9 @@ pub struct Files {
     catalog: Arc<Catalog>,
     data: Arc<dyn Data>,
     cache: Mutex<Cache>,
-    watchers: Mutex<BTreeMap<Origin, Arc<dyn Watcher>>>,
+    watchers: ArcSwap<BTreeMap<Origin, Arc<dyn Watcher>>>,
+    /// Some of the files of the cache, each in the place of its number, to be found without a lock. Filled and emptied with the cache.
+    recent: Box<[ArcSwapOption<File>]>,
     replies: replies::Replies,
     origins: AtomicU64,
     /// Permission bits that new regular files do not get.
@@ -332,7 +392,8 @@ impl Files {
             catalog,
             data,
             cache: Mutex::new(Cache { orphans, ..Cache::default() }),
-            watchers: Mutex::default(),
+            watchers: ArcSwap::default(),
+            recent: (0..RECENT).map(|_| ArcSwapOption::empty()).collect(),
             replies: replies::Replies::default(),
             origins: AtomicU64::new(1),
             creation_mask: AtomicU32::new(0),
@@ -345,26 +406,28 @@ impl Files {
     pub fn attach(&self, watcher: Option<Arc<dyn Watcher>>) -> Origin {
         let origin = Origin(self.origins.fetch_add(1, Ordering::Relaxed));
         if let Some(watcher) = watcher {
-            self.watchers.lock().insert(origin, watcher);
+            self.change_watchers(|watchers| _ = watchers.insert(origin, Arc::clone(&watcher)));
         }
         origin
     }
 
     /// A front end is gone.
     pub fn detach(&self, origin: Origin) {
-        self.watchers.lock().remove(&origin);
+        self.change_watchers(|watchers| _ = watchers.remove(&origin));
+    }
+
+    fn change_watchers(&self, change: impl Fn(&mut BTreeMap<Origin, Arc<dyn Watcher>>)) {
+        self.watchers.rcu(|watchers| {
+            let mut watchers = BTreeMap::clone(watchers);
+            change(&mut watchers);
+            watchers
+        });
     }
 
     /// Tells all watchers but the one of `origin`.
     pub fn invalidate(&self, origin: Origin, what: &Invalidation) {
-        let others: Vec<_> = self
-            .watchers
-            .lock()
-            .iter()
-            .filter(|(other, _)| **other != origin)
-            .map(|(_, one)| Arc::clone(one))
-            .collect();
-        others.iter().for_each(|watcher| watcher.invalidate(what));
+        let watchers = self.watchers.load();
+        watchers.iter().filter(|(other, _)| **other != origin).for_each(|(_, watcher)| watcher.invalidate(what));
     }
 
     fn strong(&self) -> Arc<Self> {
@@ -382,8 +445,11 @@ impl Files {
     /// `Stale` if there is none.
     pub async fn get(&self, node: Node) -> Result<Arc<File>> {
         loop {
-            if let Some(file) = self.cache.lock().files.get(&node) {
+            if let Some(file) = self.place_of(node).load().as_ref().filter(|file| file.node == node) {
                 return Ok(Arc::clone(file));
+            }
+            if let Some(file) = self.find(node) {
+                return Ok(file);
             }
             let seen = self.catalog.committed();
             let found = self.catalog.read(move |connection| Ok(load(connection, node)?)).await?;
@@ -404,8 +470,30 @@ impl Files {
         }
     }
 
+    fn place_of(&self, node: Node) -> &ArcSwapOption<File> {
+        &self.recent[node as usize % RECENT]
+    }
+
+    /// A file of the cache. The next one who looks for it finds it without a lock.
+    fn find(&self, node: Node) -> Option<Arc<File>> {
+        let cache = self.cache.lock();
+        let file = Arc::clone(cache.files.get(&node)?);
+        self.place_of(node).store(Some(Arc::clone(&file)));
+        drop(cache);
+        Some(file)
+    }
+
+    /// A file is not found without the cache any more. With the cache locked, so that it stays so.
+    fn hide(&self, _cache: &Cache, node: Node) {
+        let place = self.place_of(node);
+        if place.load().as_ref().is_some_and(|file| file.node == node) {
+            place.store(None);
+        }
+    }
+
     fn insert(&self, cache: &mut Cache, file: Arc<File>) {
         let node = file.node;
+        self.hide(cache, node);
         cache.files.insert(node, file);
         if cache.files.len() > FILES_MAX {
             self.shrink(cache, node);
@@ -420,6 +508,8 @@ impl Files {
             let found = cache.files.range(next(cache.hand)).next().or_else(|| cache.files.first_key_value());
             let Some((node, file)) = found else { return };
             let (node, last) = (*node, file.last_commit());
+            // First, so that its share is not counted, and nobody gets another one while it is looked.
+            self.hide(cache, node);
             let idle = Arc::strong_count(file) == 1
                 && node != keep
                 && !cache.orphans.contains(&node)
@@ -527,6 +617,7 @@ impl Files {
             connection.prepare_cached("DELETE FROM xattr WHERE node = ?1")?.execute([node.cast_signed()])?;
             connection.prepare_cached("DELETE FROM file WHERE number = ?1")?.execute([node.cast_signed()])?;
             let mut cache = self.cache.lock();
+            self.hide(&cache, node);
             cache.files.remove(&node);
             cache.orphans.remove(&node);
             cache.forget_holders(node);
