@@ -18,6 +18,7 @@ use crate::{
     files::{self, File},
     group::Group,
     habit::Habit,
+    latch::{Latch, ReadGuard},
     planted::{self, Bug},
     reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
@@ -59,7 +60,7 @@ pub struct Layout {
 /// A file's data, as the data path sees it.
 #[derive(Debug, Default)]
 pub struct FileData {
-    pub layout: async_lock::RwLock<Layout>,
+    pub layout: Latch<Layout>,
     /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
     /// end: its bytes may be there, and its size not. Nobody knows after a mount.
     tail_is_clean: AtomicBool,
@@ -291,10 +292,7 @@ pub(crate) fn find(connection: &Connection, extents: &Extents, id: u64) -> rusql
 
 impl Group {
     /// A file's layout, shared, for who only reads it.
-    pub(crate) async fn loaded_layout<'a>(
-        &self,
-        file: &'a Arc<File>,
-    ) -> Result<async_lock::RwLockReadGuard<'a, Layout>, FileError> {
+    pub(crate) async fn loaded_layout<'a>(&self, file: &'a Arc<File>) -> Result<ReadGuard<'a, Layout>, FileError> {
         loop {
             let layout = file.data.layout.read().await;
             if layout.loaded {

@@ -6,29 +6,17 @@
 //! with it: readers that never stop would starve a writer.
 //!
 //! Each block has four bits: how many read it, or that it is written. Those of sixteen blocks are a word, and taking a
-//! range is one atomic instruction for each word of it, where nobody has it and nobody waits. A lock, and a queue, are only for who
-//! has to wait.
+//! range is one atomic instruction for each word of it, where nobody has it and nobody waits (`turns.rs`).
 //!
-//! ```text
-//!   nobody waits --range free--> taken --drop--> free, and those who wait are told
-//!        |                         ^
-//!        +--else--> queue --told, and nobody who came before wants it--+
-//! ```
-//!
-//! Invariants:
-//!
-//!   1. Who takes several words takes them in order, and gives back those it has when it meets one that is not free. Of those in the
-//!      queue one at a time does that; what anybody else gave back so, he tells them.
-//!   2. `waiting` is counted before the first try of who waits, and looked at after a word was given back: either the one sees that the
-//!      word is free, or the other that somebody waits.
+//! Invariant: who takes several words takes them in order, and gives back those it has when it meets one that is not free. Of those who wait
+//! one at a time does that; what anybody else gave back so, he tells them.
 
-use crate::lock::{Mutex, MutexGuard};
-use event_listener::Event;
+use crate::turns::{Turns, Want};
 use std::{
     ops::Range,
     sync::{
         OnceLock,
-        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
 
@@ -50,11 +38,13 @@ struct Wanted {
     exclusive: bool,
 }
 
-impl Wanted {
+impl Want for Wanted {
     fn conflicts(&self, other: &Self) -> bool {
         (other.exclusive || self.exclusive) && other.range.start < self.range.end && self.range.start < other.range.end
     }
+}
 
+impl Wanted {
     /// Each word of the range, and the lowest bits of its blocks there.
     fn words(&self) -> impl Iterator<Item = (usize, u64)> + use<> {
         let Range { start, end } = self.range.clone();
@@ -68,28 +58,12 @@ impl Wanted {
     }
 }
 
-/// In the order in which they came.
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: Vec<(u64, Wanted)>,
-    tickets: u64,
-}
-
 /// The locks of one extent.
 #[derive(Debug, Default)]
 pub struct Ranges {
     first: OnceLock<Chunk>,
     more: OnceLock<Box<[OnceLock<Chunk>; MORE]>>,
-    queue: Mutex<Queue>,
-    /// How many are in the queue.
-    waiting: AtomicUsize,
-    released: Event,
-}
-
-/// A place in the queue; given up when dropped.
-struct Waiting<'a> {
-    ranges: &'a Ranges,
-    ticket: u64,
+    turns: Turns<Wanted>,
 }
 
 /// A range held; let go when dropped.
@@ -159,23 +133,15 @@ impl Ranges {
         }
     }
 
-    /// Something is free again: who waits may try.
-    fn tell(&self) {
-        if self.waiting.load(SeqCst) > 0 {
-            self.released.notify(usize::MAX);
-        }
-    }
-
     /// Takes a range, unless somebody has it or waits for it.
     fn take_if_free(&self, wanted: &Wanted) -> bool {
-        let is_wanted = || self.queue.lock().waiting.iter().any(|(_, other)| other.conflicts(wanted));
-        if self.waiting.load(SeqCst) > 0 && is_wanted() {
+        if self.turns.are_ahead_of(wanted) {
             return false;
         }
         let taken = self.take(wanted);
         if taken == Taken::GivenBack {
             // Who waits may have met what was taken for a moment. (Of those who wait only one tries at a time.)
-            self.tell();
+            self.turns.tell();
         }
         taken == Taken::All
     }
@@ -190,67 +156,23 @@ impl Ranges {
     /// Waits until `range` is free, and holds it.
     pub async fn hold(&self, range: Range<usize>, exclusive: bool) -> RangeGuard<'_> {
         let wanted = Wanted { range, exclusive };
-        let guard = || RangeGuard { ranges: self, held: wanted.clone() };
-        if self.take_if_free(&wanted) {
-            return guard();
+        if !self.take_if_free(&wanted) {
+            self.turns.wait(&wanted, || self.take(&wanted) == Taken::All).await;
         }
-        let waiting = {
-            let mut queue = self.queue.lock();
-            queue.tickets += 1;
-            let ticket = queue.tickets;
-            queue.waiting.push((ticket, wanted.clone()));
-            self.waiting.store(queue.waiting.len(), SeqCst);
-            Waiting { ranges: self, ticket }
-        };
-        loop {
-            let listener = self.released.listen();
-            if self.try_enter(waiting.ticket) {
-                return guard();
-            }
-            listener.await;
-        }
+        RangeGuard { ranges: self, held: wanted }
     }
 
     /// How many wait.
     #[cfg(test)]
     pub fn waiting(&self) -> usize {
-        self.queue.lock().waiting.len()
-    }
-
-    fn leave(&self, mut queue: MutexGuard<'_, Queue>, place: usize) {
-        queue.waiting.remove(place);
-        self.waiting.store(queue.waiting.len(), SeqCst);
-    }
-
-    fn try_enter(&self, ticket: u64) -> bool {
-        let queue = self.queue.lock();
-        let Some(place) = queue.waiting.iter().position(|(other, _)| *other == ticket) else { return false };
-        let wanted = &queue.waiting[place].1;
-        if queue.waiting[..place].iter().any(|(_, earlier)| earlier.conflicts(wanted))
-            || self.take(wanted) != Taken::All
-        {
-            return false;
-        }
-        self.leave(queue, place);
-        true
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        let queue = self.ranges.queue.lock();
-        if let Some(place) = queue.waiting.iter().position(|(ticket, _)| *ticket == self.ticket) {
-            self.ranges.leave(queue, place);
-            // Others may have waited for it.
-            self.ranges.released.notify(usize::MAX);
-        }
+        self.turns.count()
     }
 }
 
 impl Drop for RangeGuard<'_> {
     fn drop(&mut self) {
         self.ranges.empty(&self.held);
-        self.ranges.tell();
+        self.ranges.turns.tell();
     }
 }
 
