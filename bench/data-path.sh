@@ -247,13 +247,16 @@ figures() {
 }
 
 measure() {
-    local subject=$1 case=$2 round=$3 kind block depth jobs pid before rate cpu latency name what
+    local subject=$1 case=$2 round=$3 kind block depth jobs pid before rate cpu latency name what whats
     IFS=: read -r kind block depth jobs <<<"$case"
     case $subject in
         library-*)
             name=${subject#library-}
             echo "$case" >&"${to[$name]}"
-            for what in raw engine; do
+            whats=(raw engine)
+            # The same reads once more, to see what comparing their checksums costs.
+            [[ $name == two && $kind == randread ]] && { echo "unchecked $case" >&"${to[$name]}"; whats+=(unchecked); }
+            for what in "${whats[@]}"; do
                 read -r _ rate cpu latency <&"${come[$name]}" || fail "plinth-io: $(cat "$W/out/$name")"
                 case $what-$name in raw-*) what=raw-$name ;; engine-one) what=external ;; engine-two) what=normal ;; esac
                 line "$case" "$what" "$round" "$rate" "$cpu" "$latency"

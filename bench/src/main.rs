@@ -95,13 +95,17 @@ fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Resul
     println!("ready");
     for (seed, line) in io::stdin().lines().enumerate() {
         let line = line.map_err(|error| error.to_string())?;
-        let alone = line.strip_prefix("engine ");
-        let case = Case::parse(alone.unwrap_or(&line))?;
+        let (who, case) = line.split_once(' ').unwrap_or(("all", &line));
+        let (case, seed) = (Case::parse(case)?, seed as u64);
         let tell = |name: &str, Outcome { rate, cpu, wait }| println!("{name} {rate:.1} {cpu:.2} {wait:.2}");
-        if alone.is_none() {
-            tell("raw", raw.run(&case, options.time, seed as u64).map_err(|error| error.to_string())?);
+        match who {
+            "unchecked" => tell(who, engine.run_unchecked(&case, options.time, seed)?),
+            "engine" => tell(who, engine.run(&case, options.time, seed)?),
+            _ => {
+                tell("raw", raw.run(&case, options.time, seed).map_err(|error| error.to_string())?);
+                tell("engine", engine.run(&case, options.time, seed)?);
+            }
         }
-        tell("engine", engine.run(&case, options.time, seed as u64)?);
     }
     Ok(())
 }

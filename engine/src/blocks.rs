@@ -310,6 +310,9 @@ impl Group {
 
     /// What the checksums in memory say of bytes.
     fn judge(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> Verdict {
+        if self.unchecked.load(Ordering::Relaxed) {
+            return Verdict::Good;
+        }
         let sums = extent.sums();
         let Some(sums) = &*sums else { return Verdict::Unproved };
         let verdicts = buffer.chunks_exact(BLOCK_SIZE).zip(sums.of(blocks.clone())).map(|(block, sum)| match sum {

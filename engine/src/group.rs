@@ -136,6 +136,8 @@ pub struct Group {
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
     /// The disk timeout, where the watchdog reads it: ticks.
     deadline: Arc<AtomicU64>,
+    /// Reads are taken as they come: [`Self::take_reads_unchecked`].
+    pub(crate) unchecked: AtomicBool,
     stopping: AtomicBool,
     weak: OnceLock<Weak<Self>>,
 }
@@ -282,6 +284,7 @@ impl Group {
             attributes: Mutex::new(parts.attributes),
             drop_after: Mutex::new(parts.drop_after),
             deadline: parts.deadline,
+            unchecked: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             weak: OnceLock::new(),
         })
@@ -809,6 +812,12 @@ impl Group {
             files: u64::from(u32::MAX),
             files_free: u64::from(u32::MAX) - slots.min(1),
         }
+    }
+
+    /// Compares what is read with no checksum from now on, or again with each: only for measuring what that costs.
+    #[doc(hidden)]
+    pub fn take_reads_unchecked(&self, unchecked: bool) {
+        self.unchecked.store(unchecked, Ordering::Relaxed);
     }
 }
 

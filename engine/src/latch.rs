@@ -64,7 +64,8 @@ impl<T> Latch<T> {
 
     async fn wait(&self, how: How) {
         if !self.take_if_free(how) {
-            self.turns.wait(&how, || self.take(how)).await;
+            // In memory of its own, so that those who need not wait are small.
+            Box::pin(self.turns.wait(&how, || self.take(how))).await;
         }
     }
 

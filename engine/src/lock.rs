@@ -16,6 +16,8 @@ use std::{
 type StdMutex<T> = sync::Mutex<T>;
 #[allow(clippy::disallowed_types)]
 type StdRwLock<T> = sync::RwLock<T>;
+#[allow(clippy::disallowed_types)]
+type TokioMutex<T> = tokio::sync::Mutex<T>;
 
 pub use sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 
@@ -105,7 +107,7 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
 
 /// [`tokio::sync::Mutex`]: who waits for it lets others of his thread go on, and whoever came first has it first.
 #[derive(Default)]
-pub struct AsyncMutex<T: ?Sized>(tokio::sync::Mutex<T>);
+pub struct AsyncMutex<T: ?Sized>(TokioMutex<T>);
 
 /// See [`AsyncMutex`].
 #[derive(Debug)]
@@ -113,7 +115,7 @@ pub struct AsyncMutexGuard<'a, T: ?Sized>(tokio::sync::MutexGuard<'a, T>);
 
 impl<T> AsyncMutex<T> {
     pub fn new(value: T) -> Self {
-        Self(tokio::sync::Mutex::new(value))
+        Self(TokioMutex::new(value))
     }
 }
 

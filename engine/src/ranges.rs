@@ -157,7 +157,8 @@ impl Ranges {
     pub async fn hold(&self, range: Range<usize>, exclusive: bool) -> RangeGuard<'_> {
         let wanted = Wanted { range, exclusive };
         if !self.take_if_free(&wanted) {
-            self.turns.wait(&wanted, || self.take(&wanted) == Taken::All).await;
+            // In memory of its own, so that those who need not wait are small.
+            Box::pin(self.turns.wait(&wanted, || self.take(&wanted) == Taken::All)).await;
         }
         RangeGuard { ranges: self, held: wanted }
     }

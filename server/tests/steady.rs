@@ -151,6 +151,7 @@ fn reads_and_writes_need_neither_allocator_nor_lock() {
     let parent = if target.is_dir() { target } else { std::env::temp_dir() };
     let dir = tempfile::Builder::new().prefix("plinth-steady-").tempdir_in(parent).expect("directory");
     let (group, session, node) = mounted(dir.path());
+    assert!(calls() > 0 && lock::taken() > 0, "both are counted");
     for depth in [1, 32] {
         for writes in [false, true] {
             // Lists have not been as long before as they may get: that comes to an end.

@@ -42,7 +42,7 @@ impl Story {
             place.expect("made above").faults(|faults| faults.slow = slow);
         }
         let group = Arc::clone(tenant.group());
-        self.tell_engine(g, async move { group.exchange(exchange, Some(power)).await }, numbers).await
+        self.tell_engine(g, async move { Box::pin(group.exchange(exchange, Some(power))).await }, numbers).await
     }
 
     /// Everything gets another number of mirrors. What cannot be done is refused, and changes nothing.
@@ -64,7 +64,7 @@ impl Story {
             pick(numbers, &tenant.disks).faults(|faults| faults.slow = slow);
         }
         let group = Arc::clone(tenant.group());
-        self.tell_engine(g, async move { group.convert(Conversion(to), Some(power)).await }, numbers).await
+        self.tell_engine(g, async move { Box::pin(group.convert(Conversion(to), Some(power))).await }, numbers).await
     }
 
     /// Mirrors become fewer where some have rotted: what goes may be what was good. Nobody writes meanwhile, for rot in a region that was active

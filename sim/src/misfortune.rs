@@ -78,7 +78,7 @@ impl Story {
         }
         if !self.fits(step) {
             // Not a fault that this group survives in any state.
-            return self.misfortune_of(Fault::EngineKilled, g, numbers).await;
+            return Box::pin(self.misfortune_of(Fault::EngineKilled, g, numbers)).await;
         }
         if !allowed(step.fault).contains(&self.tenants[g].state()) || !self.is_affordable(step.fault, g) {
             if step.fault != Fault::Return || self.tenants[g].ill.is_empty() {
@@ -90,12 +90,12 @@ impl Story {
             if step.fault == Fault::Return {
                 // It takes something that is away.
                 if self.tenants[g].ill.is_empty() {
-                    self.misfortune_of(Fault::GroupFails, g, numbers).await?;
+                    Box::pin(self.misfortune_of(Fault::GroupFails, g, numbers)).await?;
                 }
                 self.notice().await;
             }
         }
-        self.misfortune_of(step.fault, g, numbers).await?;
+        Box::pin(self.misfortune_of(step.fault, g, numbers)).await?;
         let tenant = &self.tenants[g];
         let quiet = tenant.group.is_some() && !tenant.silent && !tenant.mood.lenient.load(Ordering::Relaxed);
         // A check ends recovery and outlasts a resync: now and then the next fault comes first.
@@ -262,7 +262,9 @@ impl Story {
             Fault::Rot | Fault::LostWrite | Fault::MisdirectedWrite | Fault::MisdirectedRead | Fault::StaleSectors => {
                 self.silent(fault, g, numbers).await
             }
-            Fault::OldImage | Fault::CloneShown | Fault::Shrunk | Fault::Blank => self.swap(fault, g, numbers).await,
+            Fault::OldImage | Fault::CloneShown | Fault::Shrunk | Fault::Blank => {
+                Box::pin(self.swap(fault, g, numbers)).await
+            }
             Fault::NewPath => self.new_path(g, numbers).await,
             Fault::OperatorOffline => self.operator_offline(g, numbers).await,
             Fault::Dismount if numbers.below(2) == 0 && self.has_quorum(g) => self.most_silent(g, numbers).await,

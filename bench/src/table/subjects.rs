@@ -22,7 +22,7 @@ const fn ours(key: &'static str, name: &'static str, reference: &'static str) ->
 }
 
 /// In the order of the tables.
-pub const SUBJECTS: [Subject; 15] = [
+pub const SUBJECTS: [Subject; 16] = [
     peer("raw", "raw device", "raw"),
     peer("ext4", "ext4", "raw"),
     peer("btrfs", "btrfs raid1 of two", "raw"),
@@ -38,6 +38,7 @@ pub const SUBJECTS: [Subject; 15] = [
     ours("external", "library: Plinth EXTERNAL", "raw-one"),
     peer("raw-two", "library: two raw devices", "raw-two"),
     ours("normal", "library: Plinth NORMAL", "raw-two"),
+    ours("unchecked", "library: NORMAL, checksums not compared", "raw-two"),
 ];
 
 /// Those that databases ran on.
@@ -143,9 +144,11 @@ const fn their_scaling(what: &'static str, subject: &'static str) -> Comparison 
 /// Servers of one image.
 const ONE_IMAGE: &[&str] = &["nbdkit", "qemu-nbd"];
 
-pub const COMPARISONS: [Comparison; 26] = [
+pub const COMPARISONS: [Comparison; 28] = [
     ratio("Library, NORMAL: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["raw-two"], 0.95),
     ratio("Library, NORMAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["raw-two"], 0.95),
+    ratio("Checksums compared: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["unchecked"], 0.95),
+    ratio("Checksums compared: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["unchecked"], 0.95),
     ratio("Library, NORMAL: 8 KiB random writes, one at a time", "randwrite:8192:1", "normal", &["raw-two"], 0.90),
     ratio("Library, NORMAL: 8 KiB random writes, 32 at a time", "randwrite:8192:32", "normal", &["raw-two"], 0.90),
     ratio("NBD, EXTERNAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "external-nbd", ONE_IMAGE, 1.3),
