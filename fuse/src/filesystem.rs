@@ -28,13 +28,13 @@
 #[cfg(test)]
 use crate::memory::{Request, Session};
 use crate::{
-    BlockOn,
+    Runner,
     handshake::Header,
     references::References,
     transfer::{Sink, Source, direct_open, no_space},
 };
 use fuse_backend_rs::{
-    abi::fuse_abi::{CreateIn, WRITE_KILL_PRIV, stat64, statvfs64},
+    abi::fuse_abi::{Attr, CreateIn, WRITE_KILL_PRIV, stat64, statvfs64},
     api::filesystem::{
         Context, DirEntry, Entry, FileSystem, GetxattrReply, IoctlData, ListxattrReply, OpenOptions, SetattrValid,
         ZeroCopyReader, ZeroCopyWriter,
@@ -42,12 +42,22 @@ use fuse_backend_rs::{
 };
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
+    buffer::Slice,
     error::FileError,
+    transfer::{Found, Source as Bytes},
     world::Timestamp,
 };
 #[cfg(not(test))]
 use plinth_engine::{files::replies::Request, session::Session};
-use std::{cell::RefCell, ffi::CStr, future::Future, io, pin::pin, time::Duration};
+use std::{
+    cell::RefCell,
+    ffi::CStr,
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 /// How long the kernel may believe what it was told. Notifications make it exact; this bounds the harm if one is lost.
 const VALID: Duration = Duration::from_secs(3600);
@@ -63,23 +73,30 @@ const BLOCK_SIZE: i64 = 4096;
 
 const NANOSECONDS: i64 = 1_000_000_000;
 
+/// What a thread does before it waits for the group.
+pub(crate) type BeforeWait = Box<dyn FnOnce()>;
+
 thread_local! {
     /// The request that this worker carries out, which the library does not pass on, and what the engine keeps of it until it is answered.
     static CURRENT: RefCell<Option<(Header, Option<Request>)>> = const { RefCell::new(None) };
+    static BEFORE_WAIT: RefCell<Option<BeforeWait>> = const { RefCell::new(None) };
 }
 
 /// Until this is dropped, the thread carries out this request. To be dropped when it was answered.
 pub(crate) struct Current;
 
 impl Current {
-    pub fn new(header: Header) -> Self {
+    /// `before_wait` is called once if the request has to wait, when it first does.
+    pub fn new(header: Header, before_wait: Option<BeforeWait>) -> Self {
         CURRENT.set(Some((header, None)));
+        BEFORE_WAIT.set(before_wait);
         Self
     }
 }
 
 impl Drop for Current {
     fn drop(&mut self) {
+        BEFORE_WAIT.take();
         let _answered = CURRENT.take();
     }
 }
@@ -87,13 +104,13 @@ impl Drop for Current {
 /// The group as the kernel asks for it.
 pub(crate) struct Files {
     session: Session,
-    block_on: BlockOn,
+    runner: Arc<dyn Runner>,
     references: References,
 }
 
 type Result<T> = std::result::Result<T, FileError>;
 
-fn errno(code: i32) -> io::Error {
+pub(crate) fn errno(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
@@ -102,8 +119,62 @@ fn reply(error: &FileError) -> io::Error {
 }
 
 impl Files {
-    pub fn new(session: Session, block_on: BlockOn) -> Self {
-        Self { session, block_on, references: References::default() }
+    pub fn new(session: Session, runner: Arc<dyn Runner>) -> Self {
+        Self { session, runner, references: References::default() }
+    }
+
+    /// The bytes at a place, fewer only at the file's end.
+    pub async fn find(&self, node: Node, offset: u64, length: usize) -> io::Result<Found> {
+        self.session.find(node, offset, length).await.map_err(|error| reply(&error))
+    }
+
+    /// Writes bytes that disks can have as they are; `durably` as [`durable`] says.
+    pub async fn write_shared(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Slice,
+        kill_set_id: bool,
+        durably: Option<bool>,
+    ) -> io::Result<()> {
+        let bytes = Bytes::Shared(bytes);
+        let written = match durably {
+            Some(data_only) => self.session.write_durably(node, offset, bytes, kill_set_id, data_only).await,
+            None => self.session.write_from(node, offset, bytes, kill_set_id).await,
+        };
+        written.map_err(|error| reply(&error))
+    }
+
+    pub async fn sync(&self, node: Node, data_only: bool) -> io::Result<()> {
+        self.session.sync(node, data_only).await.map_err(|error| reply(&error))
+    }
+
+    /// `struct fuse_attr_out`.
+    pub async fn attributes(&self, node: Node) -> io::Result<Vec<u8>> {
+        let attributes = self.session.attributes(node).await.map_err(|error| reply(&error))?;
+        let attr = Attr::from(stat_of(&attributes));
+        let mut answer = Vec::with_capacity(16 + 88);
+        answer.extend(VALID.as_secs().to_ne_bytes());
+        answer.extend([0; 8]);
+        for number in [attr.ino, attr.size, attr.blocks, attr.atime, attr.mtime, attr.ctime] {
+            answer.extend(number.to_ne_bytes());
+        }
+        let nanoseconds = [attr.atimensec, attr.mtimensec, attr.ctimensec];
+        let rest = [attr.mode, attr.nlink, attr.uid, attr.gid, attr.rdev, attr.blksize, attr.flags];
+        for number in nanoseconds.into_iter().chain(rest) {
+            answer.extend(number.to_ne_bytes());
+        }
+        Ok(answer)
+    }
+
+    /// The value of an extended attribute; its length for who gives no room.
+    pub async fn xattr(&self, node: Node, name: &CStr, room: u32) -> io::Result<std::result::Result<Vec<u8>, u32>> {
+        let name = checked_xattr(name)?;
+        let value = self.session.xattr(node, name).await.map_err(|error| reply(&error))?;
+        Ok(match fit(value.len(), room)? {
+            Fit::Value => Ok(value),
+            Fit::Count(count) => Err(count),
+        })
     }
 
     /// The mount is gone: gives back what the kernel held.
@@ -164,7 +235,14 @@ impl Files {
         let mut value = None;
         {
             let mut task = pin!(async { value = Some(task.await) });
-            (self.block_on)(task.as_mut());
+            let mut task = pin!(poll_fn(|context| {
+                let polled = task.as_mut().poll(context);
+                if polled.is_pending() {
+                    BEFORE_WAIT.take().into_iter().for_each(|before| before());
+                }
+                polled
+            }));
+            self.runner.block_on(task.as_mut());
         }
         value.expect("a runner returns when the task has ended").map_err(|error| reply(&error))
     }
@@ -338,7 +416,7 @@ fn rename_of(flags: u32) -> Option<RenameMode> {
 }
 
 /// Whether a write with these open flags must be durable before it is answered, and if so whether its times need not be.
-fn durable(handle: u64, flags: u32) -> Option<bool> {
+pub(crate) fn durable(handle: u64, flags: u32) -> Option<bool> {
     let flags = flags.cast_signed();
     let ours = handle == DIRECT || flags & libc::O_DIRECT != 0;
     (ours && flags & libc::O_DSYNC != 0).then_some(flags & libc::O_SYNC != libc::O_SYNC)

@@ -78,8 +78,8 @@ const WANTED: u64 = flag::ASYNC_READ
     | flag::DIRECT_IO_ALLOW_MMAP
     | flag::HAS_RESEND;
 
-const REQUEST_HEADER: usize = 40;
-const ANSWER_HEADER: usize = 16;
+pub(crate) const REQUEST_HEADER: usize = 40;
+pub(crate) const ANSWER_HEADER: usize = 16;
 const INIT_ANSWER: usize = 64;
 
 /// Set by the kernel in the number of a request that it sends again.
@@ -117,8 +117,17 @@ impl Header {
 
     /// The answer that says only that it failed.
     pub fn error(&self, errno: i32) -> [u8; ANSWER_HEADER] {
+        self.answer(errno, 0)
+    }
+
+    /// What goes before an answer of so many bytes.
+    pub fn success(&self, length: usize) -> [u8; ANSWER_HEADER] {
+        self.answer(0, length)
+    }
+
+    fn answer(&self, errno: i32, length: usize) -> [u8; ANSWER_HEADER] {
         let mut answer = [0; ANSWER_HEADER];
-        answer[0..4].copy_from_slice(&(ANSWER_HEADER as u32).to_ne_bytes());
+        answer[0..4].copy_from_slice(&((ANSWER_HEADER + length) as u32).to_ne_bytes());
         answer[4..8].copy_from_slice(&(-errno).to_ne_bytes());
         answer[8..16].copy_from_slice(&self.unique.to_ne_bytes());
         answer
@@ -158,11 +167,11 @@ pub(crate) fn answer(request: &[u8], header: &Header) -> Vec<u8> {
     answer
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 

@@ -9,14 +9,17 @@ use plinth_engine::{
         Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, Kind, LINK_MAX, NewFile, Node, ROOT, RenameMode,
         Seek, SetTime, SetXattr,
     },
+    buffer::Buffer,
     error::FileError,
     files::replies::DoneBefore,
-    transfer::Source,
+    transfer::{Found, Source},
     world::Timestamp,
 };
 use std::{
     collections::BTreeMap,
+    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard},
+    task::Poll,
     time::SystemTime,
 };
 
@@ -438,6 +441,16 @@ impl Session {
         }
         Ok(length as usize)
     }
+    pub async fn find(&self, node: Node, offset: u64, length: usize) -> Result<Found> {
+        let mut buffer = Buffer::zeroed(length);
+        let length = self.read(node, offset, &mut buffer).await?;
+        let mut found = Found::default();
+        found.push(buffer.share().part(0..length));
+        Ok(found)
+    }
+    pub async fn write_from(&self, node: Node, offset: u64, bytes: Source<'_>, kill_set_id: bool) -> Result<()> {
+        self.write(node, offset, &bytes, kill_set_id).await
+    }
     pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
         let end = offset + bytes.len() as u64;
         if end > SIZE_MAX {
@@ -448,7 +461,14 @@ impl Session {
             state.writes += 1;
             Arc::clone(&state.gate)
         };
-        drop(gate.lock().unwrap());
+        poll_fn(|context| match gate.try_lock() {
+            Ok(_) => Poll::Ready(()),
+            Err(_) => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        })
+        .await;
         let mut state = self.state();
         let file = state.file(node)?;
         for (index, byte) in bytes.iter().enumerate() {

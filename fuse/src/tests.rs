@@ -1,13 +1,15 @@
 //! The front end against the real kernel, on a group in memory. Needs root and `/dev/fuse`; says so and passes without.
 
 use crate::{
-    End, FrontEnd,
+    End, FrontEnd, Runner, Waiting,
     handshake::{self, Header},
     memory::Session,
     mount::{self, MountOptions},
 };
 use plinth_engine::api::{Caller, Invalidation, NewFile, ROOT, Watcher};
+use rustix::event::{PollFd, PollFlags};
 use std::{
+    cell::Cell,
     fs::{self, File, OpenOptions},
     future::Future,
     io::{Read, Write},
@@ -31,9 +33,33 @@ struct Mounted {
     device: OwnedFd,
 }
 
-/// The group in memory never waits.
-fn block_on(task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
-    assert_eq!(task.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(()));
+/// Looks again and again; for the device as well, unless this is a process that cannot wait for it beside its disks.
+struct Looks {
+    at_devices: bool,
+}
+
+impl Runner for Looks {
+    fn block_on(&self, mut task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
+        while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+
+    fn readable(&self, device: &Arc<OwnedFd>) -> Option<Waiting> {
+        let device = Arc::clone(device);
+        let look = move || {
+            let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+            rustix::event::poll(&mut [PollFd::new(&*device, PollFlags::IN)], Some(&now)).is_ok_and(|ready| ready > 0)
+        };
+        self.at_devices.then(|| {
+            let waiting = std::future::poll_fn(move |_| if look() { Poll::Ready(()) } else { Poll::Pending });
+            Box::pin(waiting) as Waiting
+        })
+    }
+}
+
+thread_local! {
+    static AT_DEVICES: Cell<bool> = const { Cell::new(true) };
 }
 
 fn can_mount() -> bool {
@@ -61,7 +87,7 @@ fn take_over(device: OwnedFd, group: Session) -> (FrontEnd, Session, Arc<dyn Wat
 }
 
 type Start =
-    fn(OwnedFd, Box<dyn FnOnce(Arc<dyn Watcher>) -> Session>, crate::BlockOn, usize) -> std::io::Result<FrontEnd>;
+    fn(OwnedFd, Box<dyn FnOnce(Arc<dyn Watcher>) -> Session>, Arc<dyn Runner>, usize) -> std::io::Result<FrontEnd>;
 
 fn start(start: Start, device: OwnedFd, group: Session) -> (FrontEnd, Session, Arc<dyn Watcher>) {
     let kept = Arc::new(Mutex::new(None));
@@ -70,7 +96,7 @@ fn start(start: Start, device: OwnedFd, group: Session) -> (FrontEnd, Session, A
         *keeper.lock().unwrap() = Some(watcher);
         ours
     };
-    let front_end = start(device, Box::new(session), Arc::new(block_on), 2).unwrap();
+    let front_end = start(device, Box::new(session), Arc::new(Looks { at_devices: AT_DEVICES.get() }), 2).unwrap();
     let watcher = kept.lock().unwrap().take().unwrap();
     (front_end, group, watcher)
 }
@@ -458,10 +484,9 @@ fn serve_a_directory() {
     }
 }
 
-fn now_or_never<T: Send>(task: impl Future<Output = T> + Send) -> T {
-    let mut value = None;
-    block_on(std::pin::pin!(async { value = Some(task.await) }));
-    value.unwrap()
+fn now_or_never<T>(task: impl Future<Output = T>) -> T {
+    let polled = std::pin::pin!(task).poll(&mut Context::from_waker(Waker::noop()));
+    if let Poll::Ready(value) = polled { value } else { panic!("the group in memory waits for tests alone") }
 }
 
 /// Notifications come from a thread of their own. Gives up after a time at which something is broken.
@@ -489,4 +514,15 @@ fn a_file_that_grows_while_it_is_read_shows_its_end() {
     }
     drop((writer, reader));
     mounted.unmount();
+}
+
+/// A process without io_uring carries out one request after another on a thread, and has others when it must wait.
+#[test]
+fn who_cannot_wait_for_the_device_beside_disks_serves_as_well() {
+    AT_DEVICES.set(false);
+    files_are_made_written_read_renamed_and_removed();
+    synchronous_writes_are_made_durable_once_cached_or_direct();
+    direct_writes_are_parallel_and_seen_by_cached_reads();
+    writes_that_must_wait_do_not_stop_reads();
+    what_comes_while_a_mount_is_handed_over_is_the_successors();
 }

@@ -6,10 +6,11 @@
 //! Who may come in: over a unix socket, whom the socket's file lets in. Over TCP, NBD has no passwords: so a client needs a
 //! certificate, unless the operator says that everybody who can connect may read and write.
 
+use super::this_thread::ThisThread;
 use crate::{
     alert::Alert,
     instance::wire::network::{Certificates, Network},
-    world::{self, block_on},
+    world::block_on,
 };
 use plinth_engine::{
     admin::{AdminError, Code, VolumeChange},
@@ -20,35 +21,18 @@ use plinth_engine::{
 };
 use plinth_nbd::{
     Address, Limits, Server, TlsSource,
-    export::{Files, Offer, Waiting, Waits},
+    export::{Files, Offer},
 };
 use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::{
     fmt, fs, io,
-    os::{
-        fd::OwnedFd,
-        unix::fs::{PermissionsExt, chown},
-    },
+    os::unix::fs::{PermissionsExt, chown},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
-
-/// What a thread of this process can wait for beside its disks.
-struct Thread;
-
-impl Waits for Thread {
-    fn readable(&self, socket: &Arc<OwnedFd>) -> Option<Waiting> {
-        Some(Box::pin(world::readable(socket)?))
-    }
-
-    fn sleep(&self, time: Duration) -> Waiting {
-        Box::pin(world::sleep(time))
-    }
-}
 
 /// Where clients find an export, and what they need there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,8 +161,11 @@ impl Exporting {
             chown(path, None, Some(*members))?;
             fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
         }
-        let files =
-            Arc::new(Files::new(Session::new(group, None), Arc::new(|task| block_on(task)), Some(Arc::new(Thread))));
+        let files = Arc::new(Files::new(
+            Session::new(group, None),
+            Arc::new(|task| block_on(task)),
+            Some(Arc::new(ThisThread)),
+        ));
         let server = Server::start(listener, files.clone(), &self.limits, tls)?;
         self.alert.line(Severity::Note, &self.group, &format!("NBD clients are served at {at}"));
         Ok(Place { at: at.clone(), server, files })

@@ -16,5 +16,6 @@ mod files;
 mod find;
 mod process;
 pub mod protocol;
+mod this_thread;
 
 pub use process::{Options, run};

@@ -13,6 +13,7 @@ use super::{
     exports::{Export, Exporting},
     files,
     protocol::{Answer, How, NAME, Notice, Request, Status},
+    this_thread::ThisThread,
 };
 use crate::{
     alert::Alert,
@@ -30,7 +31,7 @@ use plinth_engine::{
     session::Session,
     world::World,
 };
-use plinth_fuse::{BlockOn, End, FrontEnd};
+use plinth_fuse::{End, FrontEnd};
 use rustix::fd::{AsFd, OwnedFd};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -690,10 +691,9 @@ impl Engine {
             told = Some(Arc::clone(&watcher));
             Session::of_mount(watched, watcher, connection)
         };
-        let block: BlockOn = Arc::new(|task| block_on(task));
         let front_end = match how {
-            How::New => FrontEnd::serve(device, session, block, WORKERS),
-            How::TakeOver { .. } => FrontEnd::take_over(device, session, block, WORKERS),
+            How::New => FrontEnd::serve(device, session, Arc::new(ThisThread), WORKERS),
+            How::TakeOver { .. } => FrontEnd::take_over(device, session, Arc::new(ThisThread), WORKERS),
         };
         let front_end = Arc::new(front_end.map_err(failed)?);
         if let (How::TakeOver { is_shared: true }, Some(watcher)) = (how, told) {

@@ -1,0 +1,191 @@
+//! Requests that come by the thousand, as futures: they wait side by side on one thread (`pump.rs`).
+//!
+//! Reads and writes as disks get them, syncs, and what Linux asks between two writes of a file: its attributes, and whether it has
+//! `security.capability`. All of them may be carried out twice. What they mean is said in `filesystem.rs`; here is how they look.
+
+use crate::{
+    filesystem::{Files, durable},
+    handshake::{ANSWER_HEADER, Header, REQUEST_HEADER, u32_at, u64_at},
+};
+use fuse_backend_rs::abi::fuse_abi::WRITE_KILL_PRIV;
+use plinth_engine::{api::Node, buffer::Buffer, transfer::Found};
+use smallvec::{SmallVec, smallvec};
+use std::{ffi::CStr, io::IoSlice, os::fd::OwnedFd};
+
+const GETATTR: u32 = 3;
+const READ: u32 = 15;
+const WRITE: u32 = 16;
+const FSYNC: u32 = 20;
+const GETXATTR: u32 = 22;
+
+/// Bytes of a small read or write, at most. Larger ones take a thread of their own.
+const SMALL_MAX: u32 = 64 << 10;
+/// `struct fuse_read_in`, `struct fuse_write_in`.
+const DATA_IN: usize = 40;
+/// FSYNC: times need not be made durable.
+const DATA_ONLY: u32 = 1;
+
+/// What is asked for.
+#[derive(Debug)]
+enum What {
+    Read { offset: u64, size: u32 },
+    Write { handle: u64, offset: u64, bytes: Buffer, flags: u32, kill_set_id: bool },
+    Sync { data_only: bool },
+    Attributes,
+    Xattr { name: Box<CStr>, room: u32 },
+}
+
+/// A request that can wait beside others.
+#[derive(Debug)]
+pub(crate) struct Small {
+    header: Header,
+    node: Node,
+    what: What,
+}
+
+/// What is answered, behind the header.
+enum Body {
+    Bytes(Vec<u8>),
+    Words([u32; 2]),
+    Found(Found),
+    Nothing,
+}
+
+/// An answer, ready to be sent.
+pub(crate) struct Answer {
+    header: [u8; ANSWER_HEADER],
+    body: Body,
+}
+
+impl Small {
+    /// `None`: it is none, or not in order; the library says what is wrong with it.
+    pub fn parse(request: &[u8], header: Header) -> Option<Self> {
+        let node = u64_at(request, 16)?;
+        let body = request.get(REQUEST_HEADER..)?;
+        let what = match header.opcode {
+            READ | WRITE => {
+                let (handle, offset, size, way) =
+                    (u64_at(body, 0)?, u64_at(body, 8)?, u32_at(body, 16)?, u32_at(body, 20)?);
+                let flags = u32_at(body, 32)?;
+                if size == 0 || size > SMALL_MAX {
+                    return None;
+                }
+                if header.opcode == READ {
+                    What::Read { offset, size }
+                } else {
+                    let data = body.get(DATA_IN..).filter(|data| data.len() == size as usize)?;
+                    let mut bytes = Buffer::try_unfilled(data.len())?;
+                    bytes.copy_from_slice(data);
+                    What::Write { handle, offset, bytes, flags, kill_set_id: way & WRITE_KILL_PRIV != 0 }
+                }
+            }
+            FSYNC => What::Sync { data_only: u32_at(body, 8)? & DATA_ONLY != 0 },
+            GETATTR => What::Attributes,
+            GETXATTR => {
+                let name = CStr::from_bytes_until_nul(body.get(8..)?).ok()?;
+                What::Xattr { name: name.into(), room: u32_at(body, 0)? }
+            }
+            _ => return None,
+        };
+        Some(Self { header, node, what })
+    }
+
+    /// Carries it out.
+    pub async fn run(self, files: &Files) -> Answer {
+        let Self { header, node, what } = self;
+        let done = match what {
+            What::Read { offset, size } => files.find(node, offset, size as usize).await.map(Body::Found),
+            What::Write { handle, offset, bytes, flags, kill_set_id } => {
+                let size = bytes.len() as u32;
+                let written =
+                    files.write_shared(node, offset, bytes.share(), kill_set_id, durable(handle, flags)).await;
+                written.map(|()| Body::Words([size, 0]))
+            }
+            What::Sync { data_only } => files.sync(node, data_only).await.map(|()| Body::Nothing),
+            What::Attributes => files.attributes(node).await.map(Body::Bytes),
+            What::Xattr { name, room } => files.xattr(node, &name, room).await.map(|value| match value {
+                Ok(value) => Body::Bytes(value),
+                Err(length) => Body::Words([length, 0]),
+            }),
+        };
+        let body = match done {
+            Ok(body) => body,
+            Err(error) => {
+                let code = error.raw_os_error().unwrap_or(libc::EIO);
+                return Answer { header: header.error(code), body: Body::Nothing };
+            }
+        };
+        let length = match &body {
+            Body::Bytes(bytes) => bytes.len(),
+            Body::Words(_) => 8,
+            Body::Found(found) => found.len(),
+            Body::Nothing => 0,
+        };
+        Answer { header: header.success(length), body }
+    }
+}
+
+impl Answer {
+    /// Sends it with one call. The request may be gone meanwhile; then nobody misses the answer.
+    pub fn send(&self, device: &OwnedFd) {
+        let words;
+        let header = IoSlice::new(&self.header);
+        let _ = match &self.body {
+            Body::Nothing => rustix::io::write(device, &self.header),
+            Body::Bytes(bytes) => rustix::io::writev(device, &[header, IoSlice::new(bytes)]),
+            Body::Words([first, second]) => {
+                words = [first.to_ne_bytes(), second.to_ne_bytes()].concat();
+                rustix::io::writev(device, &[header, IoSlice::new(&words)])
+            }
+            Body::Found(found) => {
+                let mut parts: SmallVec<[IoSlice<'_>; 4]> = smallvec![header];
+                parts.extend(found.slices().map(IoSlice::new));
+                rustix::io::writev(device, &parts)
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(opcode: u32, body: &[u8]) -> (Vec<u8>, Header) {
+        let mut bytes = vec![0; REQUEST_HEADER];
+        bytes[0..4].copy_from_slice(&((REQUEST_HEADER + body.len()) as u32).to_ne_bytes());
+        bytes[4..8].copy_from_slice(&opcode.to_ne_bytes());
+        bytes[8..16].copy_from_slice(&7_u64.to_ne_bytes());
+        bytes[16..24].copy_from_slice(&2_u64.to_ne_bytes());
+        bytes.extend(body);
+        let header = Header::parse(&bytes).unwrap();
+        (bytes, header)
+    }
+
+    fn data_in(size: u32, payload: usize) -> Vec<u8> {
+        let mut body = vec![0; DATA_IN + payload];
+        body[8..16].copy_from_slice(&4096_u64.to_ne_bytes());
+        body[16..20].copy_from_slice(&size.to_ne_bytes());
+        body
+    }
+
+    fn is_small(opcode: u32, body: &[u8]) -> bool {
+        let (bytes, header) = request(opcode, body);
+        Small::parse(&bytes, header).is_some()
+    }
+
+    #[test]
+    fn only_what_is_in_order_and_small_is_taken() {
+        assert!(is_small(READ, &data_in(8192, 0)));
+        assert!(!is_small(READ, &data_in(0, 0)) && !is_small(READ, &data_in(SMALL_MAX + 1, 0)));
+        assert!(!is_small(READ, &data_in(8192, 0)[..20]), "cut off");
+        assert!(is_small(WRITE, &data_in(512, 512)));
+        assert!(!is_small(WRITE, &data_in(512, 511)) && !is_small(WRITE, &data_in(512, 513)));
+        assert!(is_small(FSYNC, &[0; 16]) && !is_small(FSYNC, &[0; 8]));
+        assert!(is_small(GETATTR, &[0; 16]));
+        assert!(is_small(GETXATTR, b"\0\0\0\0\0\0\0\0user.a\0"));
+        assert!(!is_small(GETXATTR, b"\0\0\0\0\0\0\0\0user.a") && !is_small(GETXATTR, &[0; 7]), "a name ends");
+        for opcode in (0..60).filter(|opcode| ![READ, WRITE, FSYNC, GETATTR, GETXATTR].contains(opcode)) {
+            assert!(!is_small(opcode, &data_in(512, 512)));
+        }
+    }
+}
