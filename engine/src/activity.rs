@@ -20,9 +20,12 @@
 //! from it. The first to write there opens it like any other region, and so does any log that is written meanwhile.
 //!
 //! A crash leaves every region listed that may differ between mirrors; the next
-//! mount compares those and no others. Regions begin small and grow while slots
-//! are taken from regions that were written a moment ago: then writes are random,
-//! and a log write per region would be a log write per write.
+//! mount compares those and no others. Regions begin small. They grow while many
+//! are opened in a short time, and further while slots are taken from regions that
+//! were written a moment ago: then writes are random, and a log write per region
+//! would be a log write per write. The price is more to compare after a crash, so
+//! they grow little for the first reason; and not at all while a disk is away,
+//! which would have more to copy when it returns.
 //!
 //! Invariants:
 //!
@@ -71,6 +74,11 @@ const SUMS_AT_ONCE: usize = 32;
 /// Extents in a region, as a power of two: at first, and at most.
 const SCALE_MIN: u32 = 2;
 const SCALE_MAX: u32 = 12;
+/// What they grow to because many are opened: with AUs of 4 MiB that is 128 MiB, and 64 GiB of random writes pay for 512 of them.
+const SCALE_BURST: u32 = 5;
+/// So many regions opened in [`BURST_TIME`] are many, and twice as many again.
+const BURST: u32 = 16;
+const BURST_TIME: Duration = Duration::from_secs(1);
 /// A region closed for its slot this soon after its last write says that regions are too small.
 const BUSY: Duration = Duration::from_secs(30);
 /// A region is closed after this long without a write.
@@ -99,6 +107,9 @@ struct Entry {
 struct Table {
     regions: BTreeMap<u64, Entry>,
     scale: u32,
+    /// Regions opened since a moment that is at most [`BURST_TIME`] ago.
+    opened: u32,
+    opened_since: Duration,
     /// The group is at its end: nothing is opened any more.
     sealed: bool,
 }
@@ -164,6 +175,20 @@ impl Table {
         }
     }
 
+    /// A region is opened for an extent that is in none.
+    fn open_around(&mut self, extent: u64, now: Duration, may_grow: bool) -> Region {
+        if now.saturating_sub(self.opened_since) > BURST_TIME {
+            (self.opened, self.opened_since) = (0, now);
+        }
+        self.opened += 1;
+        if may_grow && self.opened.is_multiple_of(BURST) && self.scale < SCALE_BURST {
+            self.scale += 1;
+        }
+        let region = self.region_around(extent);
+        self.regions.insert(region.first, Entry::new(region.count, Phase::Opening, now));
+        region
+    }
+
     fn regions(&self) -> Vec<Region> {
         self.regions.iter().map(|(first, entry)| Region { first: *first, count: entry.count }).collect()
     }
@@ -192,7 +217,7 @@ impl Activity {
             regions.insert(region.first, Entry::new(region.count.max(1), Phase::Found, now));
         }
         Self {
-            table: Mutex::new(Table { regions, scale: SCALE_MIN, sealed: false }),
+            table: Mutex::new(Table { regions, scale: SCALE_MIN, opened: 0, opened_since: now, sealed: false }),
             changed: Event::new(),
             writer: AsyncMutex::new(Writer { sequence, refusing: BTreeSet::new() }),
         }
@@ -323,8 +348,8 @@ impl Group {
                 } else if table.regions.len() >= REGIONS_MAX {
                     full = true;
                 } else {
-                    let region = table.region_around(extent.id);
-                    table.regions.insert(region.first, Entry::new(region.count, Phase::Opening, last_used));
+                    let is_whole = self.members.values().all(|member| member.is_writable() || member.quorum);
+                    let region = table.open_around(extent.id, last_used, is_whole);
                     opening = Some((region, Phase::Opening));
                 }
             }
@@ -610,5 +635,32 @@ impl Group {
                 Err(FileError::Refused { disk: member.name().to_string(), reason: reason.to_owned(), why })
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Opens regions for extents far apart, so many in a second, and says how large the last one is.
+    fn opened(count: u32, in_a_second: u32, may_grow: bool) -> u32 {
+        let activity = Activity::new(&[], 0, Duration::ZERO);
+        let mut table = activity.lock();
+        let mut last = 0;
+        for number in 0..count {
+            let now = Duration::from_secs(10) + Duration::from_secs(1) * number / in_a_second;
+            last = table.open_around(u64::from(number) << 20, now, may_grow).count;
+        }
+        last
+    }
+
+    #[test]
+    fn regions_grow_where_many_are_opened_in_a_short_time() {
+        assert_eq!(opened(1, 1000, true), 1 << SCALE_MIN);
+        assert_eq!(opened(BURST - 1, 1000, true), 1 << SCALE_MIN);
+        assert_eq!(opened(BURST, 1000, true), 2 << SCALE_MIN);
+        assert_eq!(opened(900, 1000, true), 1 << SCALE_BURST, "and not beyond");
+        assert_eq!(opened(900, BURST - 2, true), 1 << SCALE_MIN, "not where they trickle");
+        assert_eq!(opened(900, 1000, false), 1 << SCALE_MIN, "not while a disk is away");
     }
 }

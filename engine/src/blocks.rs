@@ -553,7 +553,6 @@ impl Group {
         durably: bool,
         _active: &Active<'_>,
     ) -> Result<(), FileError> {
-        debug_assert!(extent.has_sums(), "sums are loaded before the first write");
         let sums: SmallVec<[u32; BLOCKS_PER_PIECE]> = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
         let (mirrors, guest) = extent.places();
         let mut targets: SmallVec<[_; TARGETS]> =
@@ -569,7 +568,14 @@ impl Group {
                 if durably { member.start_durable_write(offset, data) } else { member.start_write(offset, data) }
             })
             .collect();
-        let mut settled = settle_all(&mut flights).await;
+        let mut settled = if extent.has_sums() {
+            settle_all(&mut flights).await
+        } else {
+            // Those of all other blocks are read meanwhile: the region is active, so what they say of these blocks counts for nothing.
+            let (settled, loaded) = futures::future::join(settle_all(&mut flights), self.load_sums(extent)).await;
+            loaded?;
+            settled
+        };
         loop {
             let has_current = |settled: &[Option<Settled>]| {
                 targets[..mirrors]

@@ -339,7 +339,6 @@ impl Group {
             return Err(FileError::Stale(extent.file));
         }
         let active = self.activate(extent).await?;
-        self.load_sums(extent).await?;
         let start = blocks.start * BLOCK_SIZE;
         let skip = usize::try_from(inside.start).expect("inside an extent") - start;
         let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
@@ -367,6 +366,7 @@ impl Group {
 
     /// Reads one block whose range the caller holds exclusively.
     async fn read_held(&self, extent: &Extent, block: usize, active: &Active<'_>) -> Result<Buffer> {
+        self.load_sums(extent).await?;
         match self.try_read(extent, block..block + 1, IoClient::Files, Order::Policy).await? {
             Some(read) if !read.wrong => Ok(read.buffer),
             _ => self.repair(extent, block..block + 1, active).await,
