@@ -348,8 +348,7 @@ impl Group {
                 } else if table.regions.len() >= REGIONS_MAX {
                     full = true;
                 } else {
-                    let is_whole = self.members.values().all(|member| member.is_writable() || member.quorum);
-                    let region = table.open_around(extent.id, last_used, is_whole);
+                    let region = table.open_around(extent.id, last_used, self.offline_disks().is_empty());
                     opening = Some((region, Phase::Opening));
                 }
             }

@@ -110,7 +110,7 @@ pub(crate) struct Files {
 
 type Result<T> = std::result::Result<T, FileError>;
 
-pub(crate) fn errno(code: i32) -> io::Error {
+fn errno(code: i32) -> io::Error {
     io::Error::from_raw_os_error(code)
 }
 
@@ -137,12 +137,22 @@ impl Files {
         kill_set_id: bool,
         durably: Option<bool>,
     ) -> io::Result<()> {
-        let bytes = Bytes::Shared(bytes);
-        let written = match durably {
+        let written = self.write_as(node, offset, Bytes::Shared(bytes), kill_set_id, durably).await;
+        written.map_err(|error| reply(&error))
+    }
+
+    async fn write_as(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Bytes<'_>,
+        kill_set_id: bool,
+        durably: Option<bool>,
+    ) -> Result<()> {
+        match durably {
             Some(data_only) => self.session.write_durably(node, offset, bytes, kill_set_id, data_only).await,
             None => self.session.write_from(node, offset, bytes, kill_set_id).await,
-        };
-        written.map_err(|error| reply(&error))
+        }
     }
 
     pub async fn sync(&self, node: Node, data_only: bool) -> io::Result<()> {
@@ -583,14 +593,7 @@ impl FileSystem for Files {
             if bytes.len() != size as usize {
                 return Err(errno(libc::EINVAL));
             }
-            self.run(async {
-                match durable(handle, flags) {
-                    Some(data_only) => {
-                        self.session.write_durably(node, offset, bytes.into(), kill_set_id, data_only).await
-                    }
-                    None => self.session.write(node, offset, bytes, kill_set_id).await,
-                }
-            })?;
+            self.run(self.write_as(node, offset, bytes.into(), kill_set_id, durable(handle, flags)))?;
             Ok(bytes.len())
         });
         request.read_to(&mut sink, size as usize, offset)
