@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a write costs in a place where nothing was written since the group was mounted, beside places that are written to all the time: the engine as
+# What a write costs in a place where nothing was written since the group was mounted, beside the same place once its region is open: the engine as
 # a library, NORMAL redundancy on two sparse loop devices.
 #
 #   bench/regions.sh [-s GIB=64] [-n DEPTH=32] [-r ROUNDS=3] [-d DIR]

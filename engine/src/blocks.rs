@@ -177,8 +177,7 @@ impl Group {
                 unproved.push(run.start * BLOCKS_PER_PIECE..run.start * BLOCKS_PER_PIECE + 1);
             }
             // No zone can be read: nothing is known, and mirrors prove each other.
-            let sums = sums.map_or_else(|| Sums::unknown(self.blocks_per_au()), |sums| Sums::new(&sums));
-            extent.set_loaded(&state, sums);
+            extent.set_loaded(&state, sums.unwrap_or_else(|| Sums::unknown(self.blocks_per_au())));
         }
         // A zone that cannot be read is written again when the region closes. A comparison opens it, of one block if
         // another mirror's zone is good, of all to have their checksums if not.
@@ -188,15 +187,26 @@ impl Group {
         Ok(())
     }
 
+    /// The mirror whose zone is read first, of so many. Extents differ, so that a disk is not read more than the others; and not by turns, because
+    /// mirrors of neighbours may be on disks by turns.
+    pub(crate) fn first_zone(extent: &Extent, mirrors: usize) -> usize {
+        const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
+        (extent.id.wrapping_mul(GOLDEN) >> 32) as usize % mirrors.max(1)
+    }
+
     /// The checksums from the first zone of an extent that can be read, and whether another could not be. While none can and
     /// some disk is only silent it is waited for: bytes must not pass unchecked for that (R2).
-    async fn read_any_zone(&self, extent: &Extent) -> (Option<Box<[u32]>>, bool) {
+    async fn read_any_zone(&self, extent: &Extent) -> (Option<Sums>, bool) {
         let (mut silent, mut wrong) = (Vec::new(), false);
-        for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
+        let mut zones: SmallVec<[_; MIRRORS_MAX]> =
+            self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
+        let first = Self::first_zone(extent, zones.len());
+        zones.rotate_left(first);
+        for (mirror, member) in zones {
             let (offset, length) = member.layout().sums_of(mirror.au);
             let mut flight = member.start_read(offset, length).of(IoClient::Checksums);
             match flight.settle_or_go_on().await {
-                Some(Settled::Ok(Some(buffer))) => return (Some(self.sums_in(&buffer)), wrong),
+                Some(Settled::Ok(Some(buffer))) => return (Some(Sums::new(self.sums_in(&buffer))), wrong),
                 Some(_) => wrong = true,
                 None => silent.push(flight),
             }
@@ -206,7 +216,7 @@ impl Group {
             let (end, index, _) = futures::future::select_all(waits).await;
             silent.remove(index);
             match end {
-                Settled::Ok(Some(buffer)) => return (Some(self.sums_in(&buffer)), wrong),
+                Settled::Ok(Some(buffer)) => return (Some(Sums::new(self.sums_in(&buffer))), wrong),
                 _ => wrong = true,
             }
         }
@@ -218,9 +228,9 @@ impl Group {
         (None, wrong)
     }
 
-    fn sums_in(&self, zone: &[u8]) -> Box<[u32]> {
-        let sums = zone.chunks_exact(4).map(|sum| u32::from_le_bytes(sum.try_into().expect("four bytes")));
-        sums.take(self.blocks_per_au()).collect()
+    fn sums_in<'a>(&self, zone: &'a [u8]) -> impl Iterator<Item = u32> + use<'a> {
+        let (sums, _) = zone.as_chunks();
+        sums.iter().map(|sum| u32::from_le_bytes(*sum)).take(self.blocks_per_au())
     }
 
     /// The stored checksums of one mirror.
@@ -229,7 +239,7 @@ impl Group {
         let Settled::Ok(Some(buffer)) = member.start_read(offset, length).of(IoClient::Checksums).settle().await else {
             return None;
         };
-        Some(self.sums_in(&buffer))
+        Some(self.sums_in(&buffer).collect())
     }
 
     /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must look.

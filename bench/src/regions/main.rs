@@ -8,10 +8,10 @@
 //!
 //! - first: one to each of these pieces, in random order, so that each meets a region that nobody has written to since the mount, as long as
 //!   regions are no larger than that;
-//! - active: to the pieces of 256 of these AUs, all of which were just written to.
+//! - active: one to each of them again, in another order. With up to 128 GiB all their regions are still listed.
 //!
-//! What is written are whole blocks that hold data, so nothing but the regions makes a difference. The table has the rates, their ratio, and how long
-//! half of the writes took at most, and 99 of 100.
+//! What is written are whole blocks that hold data, to the same places of the disks, so nothing but the first touch makes a difference. The table
+//! has the rates, their ratio, and how long half of the writes took at most, and 99 of 100.
 
 use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_bench::group;
@@ -33,8 +33,6 @@ use std::{
 
 const AU: u64 = 4 << 20;
 const BLOCK: usize = 8192;
-/// AUs that are written to over and over.
-const ACTIVE: usize = 256;
 
 const USAGE: &str = "plinth-regions DISK DISK [-s GIB] [-d DEPTH] [-r ROUNDS]";
 
@@ -135,11 +133,8 @@ fn run() -> Result<(), String> {
         let session = Session::new(Arc::clone(&group), None);
         shuffle(&mut places, round);
         let first = pass(&session, node, &places, depth)?;
-        let few = places.get(places.len().saturating_sub(ACTIVE)..).unwrap_or_default();
-        // They are active from here on, if they were not.
-        pass(&session, node, few, depth)?;
-        let again: Vec<u64> = few.iter().copied().cycle().take(places.len()).collect();
-        let active = pass(&session, node, &again, depth)?;
+        shuffle(&mut places, round + rounds);
+        let active = pass(&session, node, &places, depth)?;
         let us = |time: Duration| time.as_secs_f64() * 1e6;
         println!(
             "| {round} | {:.0} | {:.0} | {:.2} | {:.0} | {:.0} | {:.0} | {:.0} |",

@@ -8,6 +8,7 @@
 
 use plinth_format::checksum::UNKNOWN;
 use std::{
+    iter,
     ops::Range,
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
@@ -22,18 +23,16 @@ pub struct Sums {
 
 impl Sums {
     #[must_use]
-    pub fn new(sums: &[u32]) -> Self {
+    pub fn new(sums: impl IntoIterator<Item = u32>) -> Self {
+        let sums: Box<[_]> = sums.into_iter().map(AtomicU32::new).collect();
         let words = sums.len().div_ceil(64);
-        Self {
-            sums: sums.iter().map(|sum| AtomicU32::new(*sum)).collect(),
-            fresh: (0..words).map(|_| AtomicU64::new(0)).collect(),
-        }
+        Self { sums, fresh: (0..words).map(|_| AtomicU64::new(0)).collect() }
     }
 
     /// Of so many blocks none is known.
     #[must_use]
     pub fn unknown(blocks: usize) -> Self {
-        Self::new(&vec![UNKNOWN; blocks])
+        Self::new(iter::repeat_n(UNKNOWN, blocks))
     }
 
     /// Of some blocks, in their order.
@@ -72,7 +71,7 @@ mod tests {
 
     #[test]
     fn what_is_set_is_fresh_until_it_is_stored() {
-        let sums = Sums::new(&(0..200).collect::<Vec<_>>());
+        let sums = Sums::new(0..200);
         assert!((0..200).all(|block| !sums.is_fresh(block)));
         for block in [0, 63, 64, 199] {
             sums.set(block, 7);

@@ -22,8 +22,9 @@ impl Lab {
         let extent = block_on(extents).expect("the extent's row");
         let zone = |mirror: &crate::extent::Mirror| group.members[&mirror.disk].layout().sums_of(mirror.au).0;
         let mut mirrors = extent.mirrors().to_vec();
+        let first = mirrors[crate::group::Group::first_zone(&extent, mirrors.len())].disk;
         mirrors.sort_by_key(|mirror| mirror.disk);
-        (bytes, mirrors.iter().map(zone).collect(), usize::from(extent.mirrors()[0].disk.0))
+        (bytes, mirrors.iter().map(zone).collect(), usize::from(first.0))
     }
 
     fn zones_lost(&self) -> u64 {
