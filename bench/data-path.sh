@@ -16,6 +16,7 @@
 # figures are medians. fio does the same to all, with direct I/O: by io_uring to files and devices, as a client of its own to
 # NBD. The library is driven by plinth-io, which does the same to raw devices by turns. A log write (sync) is a write and then
 # fdatasync, for NBD a flush. A case of writes ends with a flush that counts, for who keeps them in memory until then.
+# Where one I/O follows the other, NORMAL comes once more with attribute io_poll_time = 50us.
 # CPU is that of fio and of the server; threads of the kernel (loop, btrfs) are nobody's and not counted.
 #
 # docs/performance.md says more. The tables go to standard output as Markdown, everything else to standard error.
@@ -169,7 +170,7 @@ done
 pid_of() {
     case $1 in
         external-*) cat "$W/run/engine.EXTERNAL.pid" ;;
-        normal-*) cat "$W/run/engine.NORMAL.pid" ;;
+        normal-* | polling-*) cat "$W/run/engine.NORMAL.pid" ;;
         *) echo "${server[$1]:-}" ;;
     esac
 }
@@ -195,6 +196,8 @@ for name in external normal; do
     subjects+=("$name-nbd")
     fio_does ${reach[$name-nbd]} "${fill[@]}" --verify_only=1
 done
+for door in fuse nbd; do reach[polling-$door]=${reach[normal-$door]}; done
+looks() { "$PLINTH" sql -c "ALTER DISKGROUP normal SET ATTRIBUTE 'io_poll_time' = '$1'" >/dev/null || fail "io_poll_time cannot be $1"; }
 # library NAME DEVICE...: one that is led by lines; it fills its own devices.
 library() {
     local name=$1 ready; shift
@@ -263,8 +266,10 @@ measure() {
                 note "$case, round $round, $what: $rate per second, $cpu us of CPU, $latency us"
             done ;;
         *)
+            [[ $subject == polling-* ]] && looks 50us
             pid=$(pid_of "$subject"); before=$(ticks "$pid")
             fio_case "$subject" "$case" "$seconds" "$round"
+            [[ $subject == polling-* ]] && looks none
             # A raw device may have had larger blocks.
             [ "$subject" = raw ] && block=$(((block + sector - 1) / sector * sector))
             what=$(figures "$block" "$depth" "$jobs" $(($(ticks "$pid") - before))) || fail "fio did nothing: $(cat "$W/out/fio")"
@@ -278,6 +283,7 @@ for case in "${cases[@]}"; do
     say "$case"
     visited=("${subjects[@]}")
     [[ $case =~ :.*:.*: ]] && visited=(raw ext4 qemu-fuse external-fuse normal-fuse)
+    [[ $case =~ ^[a-z]*:[0-9]*:1$ ]] && visited+=(polling-fuse polling-nbd)
     # qemu's FUSE export (7.2) mixes up writes that are under way together: it may have them one at a time only.
     [[ $case =~ ^(randwrite|write|sync):[0-9]*:1$ || $case =~ read ]] || { kept=(); for subject in "${visited[@]}"; do [ "$subject" = qemu-fuse ] || kept+=("$subject"); done; visited=("${kept[@]}"); }
     for round in $(seq "$rounds"); do

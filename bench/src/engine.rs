@@ -10,7 +10,7 @@ use plinth_engine::{
     session::Session,
     transfer::Source,
 };
-use plinth_server::world::block_on;
+use plinth_server::world::{PollTime, block_on, block_on_polling};
 use std::{
     cell::{Cell, RefCell},
     sync::Arc,
@@ -19,6 +19,7 @@ use std::{
 
 pub struct File {
     group: Arc<Group>,
+    poll_time: Arc<PollTime>,
     session: Session,
     node: u64,
     size: u64,
@@ -34,7 +35,7 @@ impl File {
         let caller = Caller { uid: 0, gid: 0 };
         let made = block_on(session.create(ROOT, b"file", NewFile::Regular, 0o600, caller));
         let node = made.map_err(|error| error.to_string())?.node;
-        let file = Self { group, session, node, size };
+        let file = Self { group, poll_time: world.poll_time(), session, node, size };
         let chunk = vec![7; 1 << 20];
         for offset in (0..size).step_by(1 << 20) {
             block_on(file.session.write(node, offset, &chunk, false)).map_err(|error| error.to_string())?;
@@ -76,7 +77,8 @@ impl File {
             }
             Ok::<(), String>(())
         };
-        block_on(async {
+        // As front ends do: attribute `io_poll_time`.
+        block_on_polling(&self.poll_time, async {
             let mut all: FuturesUnordered<_> = (0..case.depth).map(|_| one()).collect();
             while let Some(ended) = all.next().await {
                 ended?;

@@ -15,7 +15,7 @@ const NAME: &str = "BENCH";
 ///
 /// # Errors
 /// If there is no way to do I/O.
-pub fn world(paths: &[String]) -> Result<Arc<dyn World>, String> {
+pub fn world(paths: &[String]) -> Result<Arc<RealWorld>, String> {
     let world = RealWorld::new(IoChoice::from_environment().map_err(|error| error.to_string())?, |event| {
         eprintln!("{event:?}");
     });
@@ -28,7 +28,7 @@ pub fn world(paths: &[String]) -> Result<Arc<dyn World>, String> {
 ///
 /// # Errors
 /// If the group cannot be made.
-pub fn create(world: &Arc<dyn World>, paths: &[String], attributes: &[(String, String)]) -> Result<(), String> {
+pub fn create(world: &Arc<RealWorld>, paths: &[String], attributes: &[(String, String)]) -> Result<(), String> {
     let disk = |path: &String| NewDisk {
         path: path.clone(),
         name: None,
@@ -44,13 +44,14 @@ pub fn create(world: &Arc<dyn World>, paths: &[String], attributes: &[(String, S
         attributes: attributes.to_vec(),
         disks: paths.iter().map(disk).collect(),
     };
-    block_on(Group::create(world, new)).map(drop).map_err(|error| error.to_string())
+    let world: Arc<dyn World> = Arc::clone(world) as _;
+    block_on(Group::create(&world, new)).map(drop).map_err(|error| error.to_string())
 }
 
 /// # Errors
 /// If the group cannot be mounted.
-pub fn mount(world: &Arc<dyn World>) -> Result<Arc<Group>, String> {
-    block_on(Group::mount(Arc::clone(world), NAME, false)).map_err(|error| error.to_string())
+pub fn mount(world: &Arc<RealWorld>) -> Result<Arc<Group>, String> {
+    block_on(Group::mount(Arc::clone(world) as _, NAME, false)).map_err(|error| error.to_string())
 }
 
 /// # Errors

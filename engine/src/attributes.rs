@@ -12,7 +12,7 @@ use crate::{
 };
 use plinth_format::DiskNumber;
 use rusqlite::{Connection, OptionalExtension, params};
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 /// What the engine acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub struct Attributes {
     pub discard: bool,
     /// What front ends are promised while mirrors move.
     pub latency_target: Option<Duration>,
+    /// For how long threads that serve clients look for what comes next before they sleep.
+    pub poll_time: Option<Duration>,
     /// Permission bits that new regular files do not get, if access control is on.
     pub umask: u32,
     pub access_control: bool,
@@ -43,6 +45,7 @@ impl Default for Attributes {
             failgroup_repair_time: 24 * 3600,
             discard: true,
             latency_target: None,
+            poll_time: None,
             umask: 0o066,
             access_control: false,
             scrub_async_limit: 1,
@@ -64,6 +67,7 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("disk_repair_time", "12h"),
     ("disk_timeout", "5"),
     ("failgroup_repair_time", "24h"),
+    ("io_poll_time", "none"),
     ("preferred_read.enabled", "false"),
     ("rebalance.latency_target", "none"),
     ("scrub_async_limit", "1"),
@@ -100,9 +104,9 @@ fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
     Ok((number * unit) as u64)
 }
 
-/// `2ms`, `500us`, `1.5 ms`; `none`.
-fn latency(name: &str, value: &str) -> Result<Option<Duration>, AdminError> {
-    let bad = || invalid(name, value, "a time such as 2ms or 500us, from 50us to 10s, or none");
+/// `2ms`, `500us`, `1.5 ms`; `none`. `wanted` says so, and names the range, which is in nanoseconds.
+fn time(name: &str, value: &str, range: RangeInclusive<f64>, wanted: &str) -> Result<Option<Duration>, AdminError> {
+    let bad = || invalid(name, value, wanted);
     let text = value.trim().to_ascii_lowercase();
     if text == "none" {
         return Ok(None);
@@ -111,7 +115,7 @@ fn latency(name: &str, value: &str) -> Result<Option<Duration>, AdminError> {
     let (unit, length) = units.into_iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(bad)?;
     let number: f64 = text[..text.len() - unit.len()].trim().parse().map_err(|_| bad())?;
     let nanoseconds = (number * length).round();
-    if !(50e3..=10e9).contains(&nanoseconds) {
+    if !range.contains(&nanoseconds) {
         return Err(bad());
     }
     Ok(Some(Duration::from_nanos(nanoseconds as u64)))
@@ -162,7 +166,13 @@ impl Attributes {
             }
             "disk_repair_time" => self.disk_repair_time = duration(name, value)?,
             "failgroup_repair_time" => self.failgroup_repair_time = duration(name, value)?,
-            "rebalance.latency_target" => self.latency_target = latency(name, value)?,
+            "rebalance.latency_target" => {
+                let wanted = "a time such as 2ms or 500us, from 50us to 10s, or none";
+                self.latency_target = time(name, value, 50e3..=10e9, wanted)?;
+            }
+            "io_poll_time" => {
+                self.poll_time = time(name, value, 1e3..=1e6, "a time such as 50us, from 1us to 1ms, or none")?;
+            }
             "thin_provisioned" => self.discard = boolean(name, value)?,
             "content.type" => {
                 if !["data", "recovery", "system"].contains(&value.to_ascii_lowercase().as_str()) {
@@ -406,10 +416,15 @@ mod tests {
             attributes.set("rebalance.latency_target", value).expect("a latency");
             assert_eq!(attributes.latency_target, target.map(Duration::from_micros), "{value}");
         }
+        attributes.set("io_poll_time", "50us").expect("a time");
+        assert_eq!(attributes.poll_time, Some(Duration::from_micros(50)));
         for (name, value) in [
             ("disk_timeout", "0"),
             ("disk_timeout", "x"),
             ("disk_repair_time", "-1h"),
+            ("io_poll_time", "2ms"),
+            ("io_poll_time", "0us"),
+            ("io_poll_time", "50"),
             ("rebalance.latency_target", "2"),
             ("rebalance.latency_target", "10us"),
             ("rebalance.latency_target", "11s"),

@@ -235,6 +235,7 @@ impl Group {
     }
 
     pub(crate) fn assemble(parts: Parts) -> Arc<Self> {
+        parts.world.set_poll_time(parts.attributes.poll_time.unwrap_or_default());
         Arc::new(Self {
             world: parts.world,
             id: parts.id,
@@ -751,6 +752,7 @@ impl Group {
         *self.attributes.lock() = attributes;
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
         self.pace.promise(attributes.latency_target);
+        self.world.set_poll_time(attributes.poll_time.unwrap_or_default());
         self.files.set_creation_mask(attributes.creation_mask());
         self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
         Ok(())

@@ -133,6 +133,8 @@ pub trait World: Send + Sync {
     fn discover(&self) -> Task<'static, Vec<Found>>;
     /// Called every now and then by synchronous code that nobody is in a hurry for: may sleep a little, so that others go first.
     fn give_way(&self, _stage: Stage) {}
+    /// For how long threads that serve clients may look for what comes next before they sleep; zero, as at first: not at all.
+    fn set_poll_time(&self, _time: Duration) {}
     /// Tells the operator. Never blocks.
     fn event(&self, event: Event);
 }

@@ -22,18 +22,20 @@ const fn ours(key: &'static str, name: &'static str, reference: &'static str) ->
 }
 
 /// In the order of the tables.
-pub const SUBJECTS: [Subject; 16] = [
+pub const SUBJECTS: [Subject; 18] = [
     peer("raw", "raw device", "raw"),
     peer("ext4", "ext4", "raw"),
     peer("btrfs", "btrfs raid1 of two", "raw"),
     peer("qemu-fuse", "FUSE: qemu", "raw"),
     ours("external-fuse", "FUSE: Plinth EXTERNAL", "raw"),
     ours("normal-fuse", "FUSE: Plinth NORMAL", "raw"),
+    ours("polling-fuse", "FUSE: Plinth NORMAL, io_poll_time 50us", "raw"),
     peer("nbdkit", "NBD: nbdkit, cached", "raw"),
     peer("qemu-nbd", "NBD: qemu", "raw"),
     ours("external-nbd", "NBD: Plinth EXTERNAL", "raw"),
     peer("quorum-nbd", "NBD: qemu quorum of two", "raw"),
     ours("normal-nbd", "NBD: Plinth NORMAL", "raw"),
+    ours("polling-nbd", "NBD: Plinth NORMAL, io_poll_time 50us", "raw"),
     peer("raw-one", "library: raw device", "raw-one"),
     ours("external", "library: Plinth EXTERNAL", "raw-one"),
     peer("raw-two", "library: two raw devices", "raw-two"),
@@ -144,7 +146,7 @@ const fn their_scaling(what: &'static str, subject: &'static str) -> Comparison 
 /// Servers of one image.
 const ONE_IMAGE: &[&str] = &["nbdkit", "qemu-nbd"];
 
-pub const COMPARISONS: [Comparison; 28] = [
+pub const COMPARISONS: [Comparison; 30] = [
     ratio("Library, NORMAL: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["raw-two"], 0.95),
     ratio("Library, NORMAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["raw-two"], 0.95),
     ratio("Checksums compared: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["unchecked"], 0.95),
@@ -168,6 +170,20 @@ pub const COMPARISONS: [Comparison; 28] = [
         1.2,
     ),
     ratio("FUSE, NORMAL: 8 KiB random writes, one at a time", "randwrite:8192:1", "normal-fuse", &["qemu-fuse"], 1.2),
+    ratio(
+        "FUSE, io_poll_time: 8 KiB random reads, one at a time",
+        "randread:8192:1",
+        "polling-fuse",
+        &["qemu-fuse"],
+        1.2,
+    ),
+    ratio(
+        "FUSE, io_poll_time: 8 KiB random writes, one at a time",
+        "randwrite:8192:1",
+        "polling-fuse",
+        &["qemu-fuse"],
+        1.2,
+    ),
     scaling("FUSE, EXTERNAL: 8 KiB random reads, 8 jobs", "external-fuse"),
     scaling("FUSE, NORMAL: 8 KiB random reads, 8 jobs", "normal-fuse"),
     added("Library, NORMAL: 2 KiB synchronous writes", "normal", "raw-two"),

@@ -10,7 +10,7 @@ use super::this_thread::ThisThread;
 use crate::{
     alert::Alert,
     instance::wire::network::{Certificates, Network},
-    world::block_on,
+    world::{PollTime, block_on_polling},
 };
 use plinth_engine::{
     admin::{AdminError, Code, VolumeChange},
@@ -133,12 +133,13 @@ pub(super) struct Exporting {
     alert: Alert,
     group: String,
     limits: Arc<Limits>,
+    poll_time: Arc<PollTime>,
     places: Mutex<Vec<Place>>,
 }
 
 impl Exporting {
-    pub fn new(alert: Alert, group: &str) -> Self {
-        Self { alert, group: group.to_owned(), limits: Limits::new(), places: Mutex::default() }
+    pub fn new(alert: Alert, group: &str, poll_time: Arc<PollTime>) -> Self {
+        Self { alert, group: group.to_owned(), limits: Limits::new(), poll_time, places: Mutex::default() }
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<Place>> {
@@ -161,10 +162,11 @@ impl Exporting {
             chown(path, None, Some(*members))?;
             fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
         }
+        let poll_time = Arc::clone(&self.poll_time);
         let files = Arc::new(Files::new(
             Session::new(group, None),
-            Arc::new(|task| block_on(task)),
-            Some(Arc::new(ThisThread)),
+            Arc::new(move |task| block_on_polling(&poll_time, task)),
+            Some(Arc::new(ThisThread(Arc::clone(&self.poll_time)))),
         ));
         let server = Server::start(listener, files.clone(), &self.limits, tls)?;
         self.alert.line(Severity::Note, &self.group, &format!("NBD clients are served at {at}"));

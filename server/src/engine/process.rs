@@ -240,7 +240,7 @@ impl Engine {
         let events = alert.clone();
         let world = RealWorld::new(options.io, move |event| events.event(&event))?;
         world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
-        let exporting = Exporting::new(alert.clone(), &options.group);
+        let exporting = Exporting::new(alert.clone(), &options.group, world.poll_time());
         Ok(Arc::new(Self {
             options,
             world: Arc::new(world),
@@ -691,9 +691,10 @@ impl Engine {
             told = Some(Arc::clone(&watcher));
             Session::of_mount(watched, watcher, connection)
         };
+        let this_thread = Arc::new(ThisThread(self.world.poll_time()));
         let front_end = match how {
-            How::New => FrontEnd::serve(device, session, Arc::new(ThisThread), WORKERS),
-            How::TakeOver { .. } => FrontEnd::take_over(device, session, Arc::new(ThisThread), WORKERS),
+            How::New => FrontEnd::serve(device, session, this_thread, WORKERS),
+            How::TakeOver { .. } => FrontEnd::take_over(device, session, this_thread, WORKERS),
         };
         let front_end = Arc::new(front_end.map_err(failed)?);
         if let (How::TakeOver { is_shared: true }, Some(watcher)) = (how, told) {

@@ -1,11 +1,11 @@
 //! What front ends are lent of the thread that calls them: it runs what the group is asked for, and waits for clients beside its disks.
 
-use crate::world::{self, block_on};
+use crate::world::{self, PollTime, block_on_polling};
 use plinth_fuse::Runner;
 use plinth_nbd::export::{Waiting, Waits};
 use std::{future::Future, os::fd::OwnedFd, pin::Pin, sync::Arc, time::Duration};
 
-pub(super) struct ThisThread;
+pub(super) struct ThisThread(pub Arc<PollTime>);
 
 fn readable(descriptor: &Arc<OwnedFd>) -> Option<Waiting> {
     Some(Box::pin(world::readable(descriptor)?))
@@ -23,7 +23,7 @@ impl Waits for ThisThread {
 
 impl Runner for ThisThread {
     fn block_on(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>) {
-        block_on(task);
+        block_on_polling(&self.0, task);
     }
 
     fn readable(&self, device: &Arc<OwnedFd>) -> Option<Waiting> {

@@ -34,6 +34,7 @@
 
 use super::{
     op::Op,
+    polling::{Habits, Kind, PollTime},
     reaper,
     ring::{Ring, Wait},
     watch::Watch,
@@ -112,6 +113,9 @@ struct Driver {
     depth: Cell<usize>,
     ring: RefCell<RingState>,
     timers: RefCell<BTreeMap<(Instant, u64), Waker>>,
+    /// Of a thread that serves clients.
+    poll_time: RefCell<Option<Arc<PollTime>>>,
+    habits: Habits,
 }
 
 thread_local! {
@@ -133,6 +137,14 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
             driver.turn();
         }
     })
+}
+
+/// The same on a thread that serves clients: it may look for what comes next before it sleeps.
+pub fn block_on_polling<T>(time: &Arc<PollTime>, future: impl Future<Output = T>) -> T {
+    let before = DRIVER.with(|driver| driver.poll_time.replace(Some(Arc::clone(time))));
+    let value = block_on(future);
+    DRIVER.with(|driver| driver.poll_time.replace(before));
+    value
 }
 
 /// A future that ends when `duration` is over. Runs inside [`block_on`] only.
@@ -192,6 +204,12 @@ pub(super) fn submit(op: Op) -> Result<(), Op> {
     op.map_or(Ok(()), Err)
 }
 
+/// Makes this thread one that serves clients.
+#[cfg(test)]
+pub(super) fn look_first(time: &Arc<PollTime>) {
+    DRIVER.with(|driver| driver.poll_time.replace(Some(Arc::clone(time))));
+}
+
 /// Gives this thread a ring of a given size.
 #[cfg(test)]
 pub(super) fn use_ring_of(submissions: u32, completions: u32) {
@@ -213,6 +231,8 @@ impl Driver {
             depth: Cell::new(0),
             ring: RefCell::new(RingState::None),
             timers: RefCell::default(),
+            poll_time: RefCell::default(),
+            habits: Habits::default(),
         }
     }
 
@@ -249,6 +269,7 @@ impl Driver {
         let mut state = self.ring.borrow_mut();
         match &mut *state {
             RingState::Ready(ring) if !ring.is_idle() => {
+                let wait = if self.look(ring, wait) { Wait::No } else { wait };
                 let wait = if wait != Wait::No && self.parker.park(IN_RING) { wait } else { Wait::No };
                 ring.enter(wait);
                 drop(state);
@@ -267,6 +288,24 @@ impl Driver {
         }
         self.finish_ended();
         self.fire_timers();
+    }
+
+    /// Looks for a while whether something has ended, or somebody has woken this thread, if it is to.
+    fn look(&self, ring: &mut Ring, wait: Wait) -> bool {
+        let poll_time = self.poll_time.borrow();
+        let time = poll_time.as_ref().map_or(Duration::ZERO, |time| time.get());
+        let time = match wait {
+            Wait::No => return false,
+            Wait::Forever => time,
+            Wait::AtMost(most) => time.min(most),
+        };
+        if time.is_zero() {
+            return false;
+        }
+        let kind = if ring.has_operations() { Kind::Disks } else { Kind::Clients };
+        let Some(look) = self.habits.begin(kind) else { return false };
+        ring.enter(Wait::No);
+        look.until(time, || ring.has_ended() || self.parker.state.load(Ordering::Relaxed) == WOKEN)
     }
 
     /// Tells who waits for I/O that has ended. The ring is not borrowed meanwhile: a

@@ -7,6 +7,7 @@
 //!   op        one I/O on its way      reaper    rings that were left behind
 //!   disk      open, claim, submit     discover  paths to disks      occupant  who else lives there
 //!   sys       two system calls      patience  what may hang          watch     sockets beside disks
+//!   polling   looking before sleeping
 //! ```
 //!
 //! Which I/O engine: io_uring where the kernel lets us, else threads. Containers often
@@ -18,6 +19,7 @@ mod executor;
 mod occupant;
 mod op;
 mod patience;
+mod polling;
 mod pool;
 mod reaper;
 mod ring;
@@ -27,7 +29,8 @@ mod tests;
 mod watch;
 
 pub use discover::BadDiskstring;
-pub use executor::{block_on, sleep};
+pub use executor::{block_on, block_on_polling, sleep};
+pub use polling::PollTime;
 pub use watch::{Readable, readable};
 
 use crate::manners::{Others, give_way};
@@ -110,6 +113,7 @@ pub struct RealWorld {
     engine: IoEngine,
     hanging: Arc<discover::Hanging>,
     boot_id: [u8; 16],
+    poll_time: Arc<PollTime>,
     sink: Box<dyn Fn(Event) + Send + Sync>,
 }
 
@@ -122,6 +126,7 @@ impl RealWorld {
             engine: choice.resolve()?,
             hanging: Arc::default(),
             boot_id: boot_id()?,
+            poll_time: Arc::default(),
             sink: Box::new(sink),
         })
     }
@@ -139,6 +144,12 @@ impl RealWorld {
     #[must_use]
     pub fn diskstring(&self) -> String {
         self.diskstring.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// For how long threads that serve clients look for what comes next before they sleep.
+    #[must_use]
+    pub fn poll_time(&self) -> Arc<PollTime> {
+        Arc::clone(&self.poll_time)
     }
 
     /// The I/O engine in use, in the operator's words.
@@ -237,6 +248,10 @@ impl World for RealWorld {
 
     fn give_way(&self, stage: Stage) {
         give_way(Others::Front, stage);
+    }
+
+    fn set_poll_time(&self, time: Duration) {
+        self.poll_time.set(time);
     }
 
     fn event(&self, event: Event) {

@@ -221,6 +221,16 @@ impl Ring {
         self.in_flight == 0 && self.backlog.is_empty()
     }
 
+    /// Whether operations are under way, not only watches.
+    pub(super) fn has_operations(&self) -> bool {
+        self.in_flight > self.watches || !self.backlog.is_empty()
+    }
+
+    /// Whether there is something to reap, perhaps after one `enter`.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !self.ring.completion().is_empty() || self.ring.submission().taskrun()
+    }
+
     /// Whether an event descriptor read is in the ring.
     pub(super) fn is_armed(&self) -> bool {
         self.armed

@@ -20,13 +20,23 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
-/// Runs a test under every I/O engine of this kernel.
-fn under_each_engine(test: impl Fn(&RealWorld)) {
+/// Runs a test under every I/O engine of this kernel, on a thread that sleeps at once and on one that looks first.
+fn under_each_engine(test: impl Fn(&RealWorld) + Sync) {
     for choice in [IoChoice::Threads, IoChoice::Uring] {
         match RealWorld::new(choice, |_| ()) {
             Ok(world) => {
                 eprintln!("under {}", world.io_engine_name());
                 test(&world);
+                eprintln!("the same, looking first");
+                world.set_poll_time(Duration::from_millis(1));
+                let polling = thread::scope(|scope| {
+                    let thread = scope.spawn(|| {
+                        executor::look_first(&world.poll_time());
+                        test(&world);
+                    });
+                    thread.join()
+                });
+                polling.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             }
             Err(error) => eprintln!("not under {choice:?}: {error}"),
         }
@@ -480,7 +490,10 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     let hung = Arc::new(patience::Handle::new(File::from(eventfd(0, EventfdFlags::CLOEXEC).expect("eventfd"))));
     let share = Arc::clone(&hung);
     let (tell, told) = futures::channel::oneshot::channel();
+    let polling = Arc::new(PollTime::default());
+    polling.set(Duration::from_millis(1));
     let waiter = thread::spawn(move || {
+        executor::look_first(&polling);
         let (completion, completer) = plinth_engine::completion::completion();
         let expiry = completion.expiry();
         let work = op::Work::Read { offset: u64::MAX, buffer: Buffer::zeroed(8), done: 0 };
@@ -510,10 +523,14 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
 /// A thread waits for a socket and a disk at the same time, and a watch that nobody waits for any more does not cost it its ring.
 #[test]
 fn a_socket_is_waited_for_beside_disks() {
-    if RealWorld::new(IoChoice::Uring, |_| ()).is_err() {
-        return;
-    }
-    let world = RealWorld::new(IoChoice::Uring, |_| ()).expect("io_uring");
+    under_each_engine(|world| {
+        if world.io_engine_name() == "io_uring" {
+            wait_for_socket_and_disk(world);
+        }
+    });
+}
+
+fn wait_for_socket_and_disk(world: &RealWorld) {
     let files = Files::new();
     let disk = world.open(&files.make("disk", MIB)).expect("open");
     let (ours, theirs) = rustix::pipe::pipe().expect("pipe");

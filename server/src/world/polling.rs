@@ -1,0 +1,204 @@
+//! Looking for what comes next instead of sleeping until it comes: shorter where the disks are fast, at the price of a processor.
+//!
+//! Off unless somebody asks for it (attribute `io_poll_time`), and only for threads that serve clients. A thread that has nothing to do then
+//! looks for so long whether an I/O has ended or a client has sent something; after that it sleeps as ever.
+//!
+//! Only where it pays:
+//!
+//!   1. A thread that has looked in vain some times running rests: it sleeps at once for a number of waits, then tries again. Waits for disks
+//!      and waits for clients alone are told apart, since the ones may be short where the others are long.
+//!   2. No more threads look at the same time than half of the processors, or one: whom they wait for needs one too.
+
+use std::{
+    cell::Cell,
+    hint::spin_loop,
+    num::NonZero,
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// So often in vain, running, is enough.
+const MISSES: u32 = 8;
+/// Waits without looking after that.
+const REST: u32 = 256;
+
+/// How long is looked, at most; shared with whoever changes it.
+#[derive(Debug, Default)]
+pub struct PollTime(AtomicU64);
+
+impl PollTime {
+    /// Zero: not at all.
+    pub fn set(&self, time: Duration) {
+        self.0.store(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    #[must_use]
+    pub fn get(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Relaxed))
+    }
+}
+
+/// What is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Disks,
+    Clients,
+}
+
+/// What looking has brought a thread, for one kind of wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Habit {
+    misses: u32,
+    rest: u32,
+}
+
+impl Habit {
+    /// Whether to look this time.
+    fn looks(&mut self) -> bool {
+        let looks = self.rest == 0;
+        self.rest = self.rest.saturating_sub(1);
+        looks
+    }
+
+    fn learn(&mut self, came: bool) {
+        if came {
+            self.misses = 0;
+        } else {
+            self.misses += 1;
+            if self.misses >= MISSES {
+                // Once more in vain after the rest, and it rests again.
+                *self = Self { misses: MISSES - 1, rest: REST };
+            }
+        }
+    }
+}
+
+/// The habits of one thread.
+#[derive(Default)]
+pub(super) struct Habits([Cell<Habit>; 2]);
+
+impl Habits {
+    /// Leave to look once, if it is worth it.
+    pub fn begin(&self, kind: Kind) -> Option<Look<'_>> {
+        let habit = &self.0[kind as usize];
+        let mut now = habit.get();
+        let looks = now.looks();
+        habit.set(now);
+        Some(Look { habit, _seat: looks.then(|| SEATS.take()).flatten()? })
+    }
+}
+
+/// One thread looks once.
+pub(super) struct Look<'a> {
+    habit: &'a Cell<Habit>,
+    _seat: Seat<'a>,
+}
+
+impl Look<'_> {
+    /// Until `has_come`, for so long at most. Whether it has.
+    pub fn until(self, time: Duration, has_come: impl FnMut() -> bool) -> bool {
+        let came = look(time, has_come);
+        let mut habit = self.habit.get();
+        habit.learn(came);
+        self.habit.set(habit);
+        came
+    }
+}
+
+fn look(time: Duration, mut has_come: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    loop {
+        if has_come() {
+            return true;
+        }
+        if began.elapsed() >= time {
+            return false;
+        }
+        spin_loop();
+    }
+}
+
+/// For those who look at the same time.
+struct Seats {
+    taken: AtomicUsize,
+    all: usize,
+}
+
+struct Seat<'a>(&'a Seats);
+
+static SEATS: LazyLock<Seats> =
+    LazyLock::new(|| Seats::for_processors(thread::available_parallelism().map_or(1, NonZero::get)));
+
+impl Seats {
+    fn for_processors(processors: usize) -> Self {
+        Self { taken: AtomicUsize::new(0), all: (processors / 2).max(1) }
+    }
+
+    fn take(&self) -> Option<Seat<'_>> {
+        let one_more = |taken| (taken < self.all).then_some(taken + 1);
+        self.taken.fetch_update(Relaxed, Relaxed, one_more).ok().map(|_| Seat(self))
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So often does a thread look in so many waits of which none is worth it.
+    fn looked_in_vain(habit: &mut Habit, waits: u32) -> u32 {
+        let mut looked = 0;
+        for _ in 0..waits {
+            if habit.looks() {
+                looked += 1;
+                habit.learn(false);
+            }
+        }
+        looked
+    }
+
+    #[test]
+    fn who_looks_in_vain_rests_and_tries_again() {
+        let mut habit = Habit::default();
+        assert_eq!(looked_in_vain(&mut habit, MISSES + REST), MISSES);
+        assert_eq!(looked_in_vain(&mut habit, 10 * (REST + 1)), 10, "once after each rest");
+        assert!(habit.looks());
+        habit.learn(true);
+        assert_eq!(looked_in_vain(&mut habit, MISSES), MISSES, "it was worth it, so it may fail as often as at first");
+    }
+
+    #[test]
+    fn waits_for_clients_say_nothing_about_disks() {
+        let (habits, seats) = (Habits::default(), Seats::for_processors(1));
+        let of = |kind: Kind| &habits.0[kind as usize];
+        let look = Look { habit: of(Kind::Clients), _seat: seats.take().expect("there is one") };
+        let mut looked = 0;
+        let came = look.until(Duration::from_millis(1), || {
+            looked += 1;
+            false
+        });
+        assert!(!came && looked > 0);
+        assert_eq!(of(Kind::Clients).get().misses, 1);
+        assert_eq!(of(Kind::Disks).get(), Habit::default());
+    }
+
+    #[test]
+    fn there_are_seats_for_half_of_the_processors() {
+        for (processors, all) in [(1, 1), (2, 1), (3, 1), (4, 2), (64, 32)] {
+            let seats = Seats::for_processors(processors);
+            let mut taken: Vec<_> = (0..all).map(|_| seats.take().expect("there is one")).collect();
+            assert!(seats.take().is_none(), "{processors} processors");
+            taken.pop();
+            assert!(seats.take().is_some(), "it was given back");
+        }
+    }
+}
