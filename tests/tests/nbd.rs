@@ -223,6 +223,45 @@ fn over_tcp_clients_have_certificates() {
     assert!(fs::read(&source).expect("read") == fs::read(instance.path("back")).expect("read"));
 }
 
+/// An address that is not there when the group's engine comes is tried again until it is, also by an instance that adopts the engine; one
+/// that nobody wants any more is not.
+#[test]
+fn an_export_comes_when_its_address_does() {
+    let mut instance = Instance::new();
+    group(&instance);
+    let source = random(&instance, "source", 8 << 20);
+    instance.plinth(["cp".as_ref(), source.as_os_str(), "+DATA/file".as_ref()]).ok();
+    let at = |name: &str| instance.path(name).join("sock").display().to_string();
+    let (late, never) = (at("late"), at("never"));
+    for name in ["late", "never"] {
+        fs::create_dir(instance.path(name)).expect("mkdir");
+    }
+    let uri = export(&instance, &["+DATA/file", "--socket", &late]);
+    export(&instance, &["+DATA/file", "--name", "other", "--socket", &never]);
+    for name in ["late", "never"] {
+        fs::remove_dir_all(instance.path(name)).expect("away");
+    }
+    let before = instance.engine("DATA");
+    instance.kill_engine("DATA");
+    wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != before));
+    let told = |text: &str| instance.alert_log().matches(text).count();
+    wait_for("the alarm", || told("other at") > 0 && told("is not exported again") >= 2);
+    assert_eq!(instance.plinth(["nbd", "-H"]).ok(), "");
+    // The next instance has it from the engine that nothing is exported, and from its own notes that it should be.
+    instance.kill_instance();
+    instance.start();
+    fs::create_dir(instance.path("late")).expect("mkdir");
+    wait_for("the export", || shell(r#"nbdinfo "$1""#).arg(&uri).finish().code == Some(0));
+    copy(&uri, instance.path("back"));
+    assert!(fs::read(&source).expect("read") == fs::read(instance.path("back")).expect("read"));
+    assert!(instance.alert_log().contains("is exported again"), "{}", instance.alert_log());
+    // It was never there again, and can be given up.
+    instance.plinth(["nbd", "--stop", "+DATA/file", "--name", "other", "--socket", &never]).ok();
+    fs::create_dir(instance.path("never")).expect("mkdir");
+    thread::sleep(Duration::from_secs(3));
+    assert!(!Path::new(&never).exists(), "nobody wants it");
+}
+
 /// A boot sector that reads sector 100,000 with the BIOS, writes it to the next one, prints its text on the serial port, and ends the machine:
 /// with 1 if all went well.
 fn boot_sector() -> [u8; 512] {

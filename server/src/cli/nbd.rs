@@ -180,10 +180,17 @@ impl Nbd {
         };
         let all = context.engine(&meant.group)?.exports()?;
         let exports: Vec<Export> = all.into_iter().map(|(export, _)| export).filter(is_meant).collect();
-        if exports.is_empty() {
-            return Err(asmcmd(8002, format!("'{what}' is not exported")).hint("nbd lists what is"));
-        }
         let instance = context.instance()?;
+        if exports.is_empty() {
+            // One whose address is not there yet is remembered all the same.
+            let path = context.paths.nbd(&meant.group);
+            let at = at.unwrap_or(At::Unix { path, group: None });
+            let name = self.name.clone().unwrap_or(meant.name);
+            let export = Export { at, name, path: meant.path, read_only: false };
+            return instance
+                .withdraw(&meant.group, &export, self.force)
+                .map_err(|_| asmcmd(8002, format!("'{what}' is not exported")).hint("nbd lists what is"));
+        }
         exports.iter().try_for_each(|export| instance.withdraw(&meant.group, export, self.force))
     }
 

@@ -51,6 +51,8 @@ const FAULTS_PATIENT: u32 = 5;
 const FAULTS_MAX: u32 = 10;
 /// An engine that ran so long is not one of those that end again and again.
 const RAN_LONG: Duration = Duration::from_secs(60);
+/// How long to wait at first before an export is tried again that could not be made; at most it is [`WAIT_MAX`].
+const EXPORT_WAIT_MIN: Duration = Duration::from_millis(500);
 /// So many ends in a row are told as an alarm.
 const ALARM: u32 = 5;
 
@@ -272,7 +274,7 @@ impl Instance {
     ///
     /// # Errors
     /// If the engine has ended: the next one takes the mounts over.
-    pub(super) fn serve_again(&self, engine: &Client, group: &str) -> super::Result<()> {
+    pub(super) fn serve_again(self: &Arc<Self>, engine: &Client, group: &str) -> super::Result<()> {
         let is_shared = self.mount_points(group).len() + self.exports(group).len() > 1;
         for (mount_point, options) in self.mount_points(group) {
             if let Some(Device { connection, descriptor }) = self.devices.get(&mount_point) {
@@ -297,7 +299,9 @@ impl Instance {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
             }
         }
-        self.export_again(engine, group);
+        if !self.export_again(engine, group) {
+            self.go_on_exporting(group);
+        }
         Ok(())
     }
 
@@ -314,14 +318,62 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes its exports again; those that there are stay.
-    pub(super) fn export_again(&self, engine: &Client, group: &str) {
+    /// Makes its exports again; those that there are stay. Whether all are there.
+    pub(super) fn export_again(&self, engine: &Client, group: &str) -> bool {
+        let mut are_there = true;
         for export in self.exports(group) {
             let name = format!("{} at {}", export.name, export.at);
             if let Err(error) = engine.ask(&Request::Export(export)) {
+                are_there = false;
                 self.alert.line(Severity::Alarm, group, &format!("{name} is not exported again: {error}"));
             }
         }
+        are_there
+    }
+
+    /// Makes exports that could not be made, until they can: an address may come to the host later than the group.
+    fn go_on_exporting(self: &Arc<Self>, group: &str) {
+        if !lock(&self.exporting).insert(group.to_owned()) {
+            return;
+        }
+        let (instance, name) = (Arc::clone(self), group.to_owned());
+        let trying = move || {
+            let mut wait = EXPORT_WAIT_MIN;
+            while !instance.exports_what_it_should(&name) {
+                thread::sleep(wait);
+                wait = (wait * 2).min(WAIT_MAX);
+            }
+        };
+        if let Err(error) = thread::Builder::new().name("exports".into()).spawn(trying) {
+            lock(&self.exporting).remove(group);
+            self.alert.line(Severity::Alarm, group, &format!("what is not exported is not tried again: {error}"));
+        }
+    }
+
+    /// Tries once. True: there is nothing left to be tried, and nobody tries any more.
+    fn exports_what_it_should(&self, group: &str) -> bool {
+        let own = self.group_lock(group);
+        let _held = lock(&own);
+        let mut missing = self.exports(group);
+        // Without an engine it is the next one's turn.
+        if let Ok(engine) = self.engine(group)
+            && let Ok(there) = engine.exports()
+        {
+            missing.retain(|export| !there.iter().any(|(other, _)| other == export));
+            missing.retain(|export| {
+                let made = engine.ask(&Request::Export(export.clone())).is_ok();
+                if made {
+                    let text = format!("{} at {} is exported again", export.name, export.at);
+                    self.alert.line(Severity::Note, group, &text);
+                }
+                !made
+            });
+        }
+        let is_done = missing.is_empty() || self.ending.load(Ordering::Acquire);
+        if is_done {
+            lock(&self.exporting).remove(group);
+        }
+        is_done
     }
 
     /// Takes over a group that an earlier instance left behind: its engine if it runs, with the mounts it still has.
@@ -338,10 +390,12 @@ impl Instance {
             self.remember_or_say(group, |state| {
                 let entry = state.group(group);
                 entry.mount_points.retain(|mount_point, _| serving.contains(mount_point));
-                if let Ok(exports) = exports {
-                    entry.exports = exports.into_iter().map(|(export, _)| export).collect();
-                }
+                exports.unwrap_or_default().into_iter().for_each(|(export, _)| entry.add_export(export));
             });
+            // What the engine could not export yet.
+            if !self.export_again(&engine, group) {
+                self.go_on_exporting(group);
+            }
             if let Err(error) = self.take_devices(&engine, group) {
                 let text = format!("its mounts will not outlive its engine: {error}");
                 self.alert.line(Severity::Warning, group, &text);

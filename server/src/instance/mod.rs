@@ -115,6 +115,8 @@ pub struct Instance {
     state: Mutex<State>,
     locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     guarded: Mutex<BTreeSet<String>>,
+    /// Groups of which an export is missing and tried again.
+    exporting: Mutex<BTreeSet<String>>,
     /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
     devices: Devices,
     children: Children,
@@ -454,11 +456,7 @@ impl Instance {
         let own = self.group_lock(group);
         let _held = lock(&own);
         self.engine(group)?.ask(&Request::Export(export.clone()))?;
-        self.remember(|state| {
-            let exports = &mut state.group(group).exports;
-            exports.retain(|other| other.name != export.name || !other.at.is_same_place(&export.at));
-            exports.push(export.clone());
-        })
+        self.remember(|state| state.group(group).add_export(export.clone()))
     }
 
     /// Ends an export, for good.

@@ -56,6 +56,14 @@ pub struct GroupState {
     pub exports: Vec<Export>,
 }
 
+impl GroupState {
+    /// In place of what has its name there.
+    pub fn add_export(&mut self, export: Export) {
+        self.exports.retain(|other| other.name != export.name || !other.at.is_same_place(&export.at));
+        self.exports.push(export);
+    }
+}
+
 impl State {
     /// # Errors
     /// If there is a file and it cannot be read or understood: it is not guessed at, nor overwritten.

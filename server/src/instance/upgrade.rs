@@ -15,14 +15,14 @@ use plinth_engine::{
     admin::{AdminError, Code},
     event::Severity,
 };
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 impl Instance {
     /// Replaces the group's engine by one of the program that is installed now. Returns what to tell.
     ///
     /// # Errors
     /// If the group is not mounted, or one of the two engines refuses.
-    pub fn upgrade(&self, group: &str) -> Result<String> {
+    pub fn upgrade(self: &Arc<Self>, group: &str) -> Result<String> {
         let own = self.group_lock(group);
         let _held = lock(&own);
         let old = self.engine(group)?;
