@@ -756,6 +756,21 @@ mod tests {
     }
 
     #[test]
+    fn zones_are_read_from_all_mirrors_alike_wherever_those_of_neighbours_are() {
+        for mirrors in 1..=MIRRORS_MAX {
+            // All extents, and every second and third of them: mirrors may be on disks by turns.
+            for step in 1..=3 {
+                let mut read = vec![0; mirrors];
+                for id in (0..3000).map(|id| id * step) {
+                    read[Group::first_zone(&Extent::new(id, 1, 0, &[]), mirrors)] += 1;
+                }
+                let most = 3000 / mirrors + 150;
+                assert!(read.iter().all(|reads| *reads <= most), "{mirrors} mirrors, step {step}: {read:?}");
+            }
+        }
+    }
+
+    #[test]
     fn every_case_of_the_table() {
         let (good, bad, worse) = (block(1), block(2), block(3));
         let sum = of_block(&good);

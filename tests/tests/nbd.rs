@@ -223,43 +223,60 @@ fn over_tcp_clients_have_certificates() {
     assert!(fs::read(&source).expect("read") == fs::read(instance.path("back")).expect("read"));
 }
 
-/// An address that is not there when the group's engine comes is tried again until it is, also by an instance that adopts the engine; one
-/// that nobody wants any more is not.
+/// An address that is not there when the group's engine comes is tried again until it is, also by an instance that adopts the engine; an
+/// export that waits for one is listed, and can be ended. Another file of the same name is another one.
 #[test]
 fn an_export_comes_when_its_address_does() {
     let mut instance = Instance::new();
     group(&instance);
     let source = random(&instance, "source", 8 << 20);
-    instance.plinth(["cp".as_ref(), source.as_os_str(), "+DATA/file".as_ref()]).ok();
+    instance.plinth(["mkdir", "+DATA/a", "+DATA/b"]).ok();
+    for file in ["+DATA/a/file", "+DATA/b/file"] {
+        instance.plinth(["cp".as_ref(), source.as_os_str(), file.as_ref()]).ok();
+    }
     let at = |name: &str| instance.path(name).join("sock").display().to_string();
-    let (late, never) = (at("late"), at("never"));
-    for name in ["late", "never"] {
+    let (first, second, third) = (at("first"), at("second"), at("third"));
+    for name in ["first", "second", "third"] {
         fs::create_dir(instance.path(name)).expect("mkdir");
     }
-    let uri = export(&instance, &["+DATA/file", "--socket", &late]);
-    export(&instance, &["+DATA/file", "--name", "other", "--socket", &never]);
-    for name in ["late", "never"] {
-        fs::remove_dir_all(instance.path(name)).expect("away");
-    }
-    let before = instance.engine("DATA");
-    instance.kill_engine("DATA");
-    wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != before));
+    let uri = export(&instance, &["+DATA/a/file", "--socket", &first]);
+    let uri_of_second = export(&instance, &["+DATA/a/file", "--socket", &second]);
+    export(&instance, &["+DATA/a/file", "--name", "other", "--socket", &third]);
+    instance.plinth(["nbd", "--stop", "+DATA/b/file"]).refused();
+    let take_away = || {
+        for name in ["first", "second", "third"] {
+            let _ = fs::remove_dir_all(instance.path(name));
+        }
+        let before = instance.engine("DATA");
+        instance.kill_engine("DATA");
+        wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != before));
+    };
     let told = |text: &str| instance.alert_log().matches(text).count();
-    wait_for("the alarm", || told("other at") > 0 && told("is not exported again") >= 2);
-    assert_eq!(instance.plinth(["nbd", "-H"]).ok(), "");
-    // The next instance has it from the engine that nothing is exported, and from its own notes that it should be.
-    instance.kill_instance();
-    instance.start();
-    fs::create_dir(instance.path("late")).expect("mkdir");
-    wait_for("the export", || shell(r#"nbdinfo "$1""#).arg(&uri).finish().code == Some(0));
+    let comes = |name: &str, uri: &str| {
+        fs::create_dir(instance.path(name)).expect("mkdir");
+        wait_for("the export", || shell(r#"nbdinfo "$1""#).arg(uri).finish().code == Some(0));
+    };
+    take_away();
+    wait_for("the alarms", || told("is not exported again") >= 3);
+    comes("first", &uri);
     copy(&uri, instance.path("back"));
     assert!(fs::read(&source).expect("read") == fs::read(instance.path("back")).expect("read"));
-    assert!(instance.alert_log().contains("is exported again"), "{}", instance.alert_log());
-    // It was never there again, and can be given up.
-    instance.plinth(["nbd", "--stop", "+DATA/file", "--name", "other", "--socket", &never]).ok();
-    fs::create_dir(instance.path("never")).expect("mkdir");
-    thread::sleep(Duration::from_secs(3));
-    assert!(!Path::new(&never).exists(), "nobody wants it");
+    wait_for("the note", || told(&format!("file at {first} is exported again")) == 1);
+    // The next instance has it from the engine what is exported, and from its own notes what should be.
+    instance.kill_instance();
+    instance.start();
+    let comes = |name: &str, uri: &str| {
+        fs::create_dir(instance.path(name)).expect("mkdir");
+        wait_for("the export", || shell(r#"nbdinfo "$1""#).arg(uri).finish().code == Some(0));
+    };
+    comes("second", &uri_of_second);
+    let listed = || instance.plinth(["nbd", "-H"]).ok();
+    assert_eq!(listed().lines().count(), 3, "{}", listed());
+    // The last was never there again, and is given up.
+    instance.plinth(["nbd", "--stop", "+DATA/a/file", "--name", "other"]).ok();
+    assert!(listed().lines().count() == 2 && !listed().contains("other"), "{}", listed());
+    instance.plinth(["nbd", "--stop", "+DATA/a/file"]).ok();
+    assert_eq!(listed(), "");
 }
 
 /// A boot sector that reads sector 100,000 with the BIOS, writes it to the next one, prints its text on the serial port, and ends the machine:

@@ -178,19 +178,12 @@ impl Nbd {
                 && at.as_ref().is_none_or(|at| at.is_same_place(&export.at))
                 && self.name.as_ref().is_none_or(|name| *name == export.name)
         };
-        let all = context.engine(&meant.group)?.exports()?;
+        let all = exports(context, &meant.group)?;
         let exports: Vec<Export> = all.into_iter().map(|(export, _)| export).filter(is_meant).collect();
-        let instance = context.instance()?;
         if exports.is_empty() {
-            // One whose address is not there yet is remembered all the same.
-            let path = context.paths.nbd(&meant.group);
-            let at = at.unwrap_or(At::Unix { path, group: None });
-            let name = self.name.clone().unwrap_or(meant.name);
-            let export = Export { at, name, path: meant.path, read_only: false };
-            return instance
-                .withdraw(&meant.group, &export, self.force)
-                .map_err(|_| asmcmd(8002, format!("'{what}' is not exported")).hint("nbd lists what is"));
+            return Err(asmcmd(8002, format!("'{what}' is not exported")).hint("nbd lists what is"));
         }
+        let instance = context.instance()?;
         exports.iter().try_for_each(|export| instance.withdraw(&meant.group, export, self.force))
     }
 
@@ -202,12 +195,13 @@ impl Nbd {
         let mut rows = Vec::new();
         for group in among {
             // One whose engine is being started has none to show.
-            let Ok(exports) = context.engine(&group).and_then(|engine| Ok(engine.exports()?)) else { continue };
+            let Ok(exports) = exports(context, &group) else { continue };
             for (export, clients) in exports {
                 let access = if export.read_only { "RO" } else { "RW" };
                 let words = [format!("+{group}/{}", export.path), access.to_owned(), export.uri()];
                 let mut row: Vec<Value> = words.into_iter().map(Value::Text).collect();
-                row.insert(2, Value::Integer(i64::try_from(clients).unwrap_or(i64::MAX)));
+                let clients = clients.map(|clients| Value::Integer(i64::try_from(clients).unwrap_or(i64::MAX)));
+                row.insert(2, clients.unwrap_or(Value::Null));
                 rows.push(row);
             }
         }
@@ -216,6 +210,15 @@ impl Nbd {
         context.show(&Table { columns: columns.map(column).to_vec(), rows }, self.headings);
         Ok(())
     }
+}
+
+/// All exports of a group, and how many clients each has; `None`: its address is not there yet.
+fn exports(context: &Context, group: &str) -> Result<Vec<(Export, Option<usize>)>> {
+    let there = context.engine(group)?.exports()?;
+    let mut missing = context.instance()?.exports(group)?;
+    missing.retain(|export| there.iter().all(|(other, _)| other != export));
+    let there = there.into_iter().map(|(export, clients)| (export, Some(clients)));
+    Ok(there.chain(missing.into_iter().map(|export| (export, None))).collect())
 }
 
 /// The only group that has a volume of this name.

@@ -77,6 +77,10 @@ pub(crate) enum Request {
     Shutdown {
         force: bool,
     },
+    /// What of a group shall be exported.
+    Exports {
+        group: String,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -93,6 +97,7 @@ pub(crate) enum Answer {
     /// One statement is done.
     Tag(String),
     Report(Report),
+    Exports(Vec<Export>),
     Refused(Refusal),
     /// All is done.
     Done,
@@ -169,6 +174,10 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
                 }
                 Err(error) => Ok(Err(error.into())),
             }
+        }
+        Request::Exports { group } => {
+            frames.send(&Answer::Exports(instance.exports(&group)), &[], None)?;
+            Ok(Ok(()))
         }
         Request::Upgrade { group } => match instance.upgrade(&group) {
             Ok(text) => {
@@ -374,11 +383,28 @@ impl Client {
     /// # Errors
     /// What the instance refuses.
     pub fn check(&self, group: &str, repair: bool) -> Result<Report, Refusal> {
-        let request = Request::Check { group: group.to_owned(), repair };
-        self.frames.send(&request, &[], None).map_err(|error| Self::lost(&error))?;
-        let Answer::Report(report) = self.next()?.0 else { return Err(Self::strange()) };
+        let found = self.fetch(&Request::Check { group: group.to_owned(), repair })?;
+        if let Answer::Report(report) = found { Ok(report) } else { Err(Self::strange()) }
+    }
+
+    /// What of a group shall be exported, whether it is or not.
+    ///
+    /// # Errors
+    /// What the instance refuses.
+    pub fn exports(&self, group: &str) -> Result<Vec<Export>, Refusal> {
+        let found = self.fetch(&Request::Exports { group: group.to_owned() })?;
+        if let Answer::Exports(exports) = found { Ok(exports) } else { Err(Self::strange()) }
+    }
+
+    /// The one thing that is asked for.
+    fn fetch(&self, request: &Request) -> Result<Answer, Refusal> {
+        self.frames.send(request, &[], None).map_err(|error| Self::lost(&error))?;
+        let found = self.next()?.0;
+        if matches!(found, Answer::Done) {
+            return Err(Self::strange());
+        }
         match self.next()?.0 {
-            Answer::Done => Ok(report),
+            Answer::Done => Ok(found),
             _ => Err(Self::strange()),
         }
     }

@@ -299,9 +299,7 @@ impl Instance {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
             }
         }
-        if !self.export_again(engine, group) {
-            self.go_on_exporting(group);
-        }
+        self.export_again(engine, group);
         Ok(())
     }
 
@@ -318,17 +316,19 @@ impl Instance {
         Ok(())
     }
 
-    /// Makes its exports again; those that there are stay. Whether all are there.
-    pub(super) fn export_again(&self, engine: &Client, group: &str) -> bool {
-        let mut are_there = true;
+    /// Makes its exports again; those that there are stay. What fails because of its address is tried again.
+    pub(super) fn export_again(self: &Arc<Self>, engine: &Client, group: &str) {
+        let mut waits = false;
         for export in self.exports(group) {
             let name = format!("{} at {}", export.name, export.at);
             if let Err(error) = engine.ask(&Request::Export(export)) {
-                are_there = false;
+                waits |= error.code == Code::Io;
                 self.alert.line(Severity::Alarm, group, &format!("{name} is not exported again: {error}"));
             }
         }
-        are_there
+        if waits {
+            self.go_on_exporting(group);
+        }
     }
 
     /// Makes exports that could not be made, until they can: an address may come to the host later than the group.
@@ -354,6 +354,10 @@ impl Instance {
     fn exports_what_it_should(&self, group: &str) -> bool {
         let own = self.group_lock(group);
         let _held = lock(&own);
+        if self.ending.load(Ordering::Acquire) {
+            // It may be refused yet.
+            return false;
+        }
         let mut missing = self.exports(group);
         // Without an engine it is the next one's turn.
         if let Ok(engine) = self.engine(group)
@@ -361,15 +365,19 @@ impl Instance {
         {
             missing.retain(|export| !there.iter().any(|(other, _)| other == export));
             missing.retain(|export| {
-                let made = engine.ask(&Request::Export(export.clone())).is_ok();
-                if made {
-                    let text = format!("{} at {} is exported again", export.name, export.at);
-                    self.alert.line(Severity::Note, group, &text);
+                let name = format!("{} at {}", export.name, export.at);
+                match engine.ask(&Request::Export(export.clone())) {
+                    Ok(()) => self.alert.line(Severity::Note, group, &format!("{name} is exported again")),
+                    Err(error) if error.code == Code::Io => return true,
+                    // Its address is not what is missing.
+                    Err(error) => {
+                        self.alert.line(Severity::Alarm, group, &format!("{name} is not exported again: {error}"));
+                    }
                 }
-                !made
+                false
             });
         }
-        let is_done = missing.is_empty() || self.ending.load(Ordering::Acquire);
+        let is_done = missing.is_empty();
         if is_done {
             lock(&self.exporting).remove(group);
         }
@@ -393,9 +401,7 @@ impl Instance {
                 exports.unwrap_or_default().into_iter().for_each(|(export, _)| entry.add_export(export));
             });
             // What the engine could not export yet.
-            if !self.export_again(&engine, group) {
-                self.go_on_exporting(group);
-            }
+            self.export_again(&engine, group);
             if let Err(error) = self.take_devices(&engine, group) {
                 let text = format!("its mounts will not outlive its engine: {error}");
                 self.alert.line(Severity::Warning, group, &text);

@@ -18,6 +18,8 @@
 //!   5. gives up when that does not help, or one engine after the other stops because of its catalog: the group is BROKEN until a
 //!      statement mounts it.
 //!
+//! Exports are made again with the mounts. Those whose address is not there have a thread that tries again, until none waits.
+//!
 //! Invariants:
 //!
 //!   1. Who mounts, dismounts or drops a group, or changes its mount points, holds the group's lock: statements and
@@ -373,7 +375,7 @@ impl Instance {
 
     /// # Errors
     /// If the group is in use and `force` is not given, or the engine refuses.
-    pub fn dismount_group(&self, group: &str, force: bool) -> Result<()> {
+    pub fn dismount_group(self: &Arc<Self>, group: &str, force: bool) -> Result<()> {
         let own = self.group_lock(group);
         let _held = lock(&own);
         let engine = match self.engine(group) {
@@ -560,12 +562,12 @@ impl Instance {
     ///
     /// # Errors
     /// If something is in use and `force` is not given: then all is as it was, but for what could be dismounted.
-    pub fn shut_down(&self, force: bool) -> Result<()> {
+    pub fn shut_down(self: &Arc<Self>, force: bool) -> Result<()> {
         self.ending.store(true, Ordering::Release);
         self.shut_groups_down(force).inspect_err(|_| self.ending.store(false, Ordering::Release))
     }
 
-    fn shut_groups_down(&self, force: bool) -> Result<()> {
+    fn shut_groups_down(self: &Arc<Self>, force: bool) -> Result<()> {
         for group in self.groups().into_keys() {
             let (mount_points, exports) = (self.mount_points(&group), self.exports(&group));
             self.dismount_group(&group, force)?;

@@ -34,7 +34,7 @@
 
 use super::{
     op::Op,
-    polling::{Habits, Kind, PollTime},
+    polling::{Habits, Kind, PollTime, SEATS},
     reaper,
     ring::{Ring, Wait},
     watch::Watch,
@@ -259,17 +259,15 @@ impl Driver {
 
     /// Waits until there may be a reason to poll again; see the module's picture.
     fn turn(&self) {
-        let wait = match self.timers.borrow().first_key_value() {
-            None => Wait::Forever,
-            Some(((deadline, _), _)) => match deadline.saturating_duration_since(Instant::now()) {
-                Duration::ZERO => Wait::No,
-                time => Wait::AtMost(time),
-            },
-        };
+        let wait = self.until_next_timer();
         let mut state = self.ring.borrow_mut();
         match &mut *state {
             RingState::Ready(ring) if !ring.is_idle() => {
-                let wait = if self.look(ring, wait) { Wait::No } else { wait };
+                let wait = match self.look(ring, wait) {
+                    Some(true) => Wait::No,
+                    Some(false) => self.until_next_timer(),
+                    None => wait,
+                };
                 let wait = if wait != Wait::No && self.parker.park(IN_RING) { wait } else { Wait::No };
                 ring.enter(wait);
                 drop(state);
@@ -290,22 +288,32 @@ impl Driver {
         self.fire_timers();
     }
 
-    /// Looks for a while whether something has ended, or somebody has woken this thread, if it is to.
-    fn look(&self, ring: &mut Ring, wait: Wait) -> bool {
+    fn until_next_timer(&self) -> Wait {
+        match self.timers.borrow().first_key_value() {
+            None => Wait::Forever,
+            Some(((deadline, _), _)) => match deadline.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => Wait::No,
+                time => Wait::AtMost(time),
+            },
+        }
+    }
+
+    /// Looks for a while whether something has ended, or somebody has woken this thread: whether it has. `None`: it does not look.
+    fn look(&self, ring: &mut Ring, wait: Wait) -> Option<bool> {
         let poll_time = self.poll_time.borrow();
         let time = poll_time.as_ref().map_or(Duration::ZERO, |time| time.get());
         let time = match wait {
-            Wait::No => return false,
+            Wait::No => return None,
             Wait::Forever => time,
             Wait::AtMost(most) => time.min(most),
         };
         if time.is_zero() {
-            return false;
+            return None;
         }
         let kind = if ring.has_operations() { Kind::Disks } else { Kind::Clients };
-        let Some(look) = self.habits.begin(kind) else { return false };
+        let look = self.habits.begin(kind, &SEATS)?;
         ring.enter(Wait::No);
-        look.until(time, || ring.has_ended() || self.parker.state.load(Ordering::Relaxed) == WOKEN)
+        Some(look.until(time, || ring.has_ended() || self.parker.state.load(Ordering::Relaxed) == WOKEN))
     }
 
     /// Tells who waits for I/O that has ended. The ring is not borrowed meanwhile: a
