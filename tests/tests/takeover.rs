@@ -1,6 +1,6 @@
 //! Engines die, and are replaced on purpose, under programs that notice nothing.
 
-use plinth_tests::{Blocks, Instance, MIB, Manager, scaled, wait_for};
+use plinth_tests::{Blocks, Instance, MIB, Manager, scaled, shell, wait_for};
 use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
@@ -190,6 +190,29 @@ fn programs_do_not_notice_engines_and_instances_that_die_in_turns() {
         assert!(count > 2, "{deaths:?}");
     }
     nothing_is_left_behind(&instance, &mount, 2);
+}
+
+/// The instance dies while the next engine begins: before it has mounted the group, before it was given the mounts, or after. The next
+/// instance adopts an engine that serves nothing yet, and must not take that for what was wanted.
+#[test]
+fn an_instance_that_dies_while_an_engine_begins_leaves_no_mount_behind() {
+    let manager = Manager::new();
+    let mut instance = Instance::under(&manager);
+    let mount = group(&instance);
+    wait_for("the mount in the store", || manager.stored().len() == 1);
+    fs::write(mount.join("file"), "here").expect("written");
+    for round in 0..scaled(120_u64, 1200) {
+        let pause = Duration::from_micros(round * 317 % 40_000);
+        let before = instance.engine("DATA");
+        instance.kill_engine("DATA");
+        thread::sleep(pause);
+        instance.kill_instance();
+        instance.start();
+        another_engine(&instance, before);
+        let found = shell(r#"timeout 20 cat "$1/file""#).arg(&mount).finish();
+        assert_eq!(found.out, "here", "after {pause:?}: {}\n{}", found.err, instance.alert_log());
+    }
+    instance.check("DATA");
 }
 
 /// A new engine takes over on purpose.

@@ -256,7 +256,8 @@ impl Instance {
         }
         let began = Instant::now();
         let engine = match self.engine(group) {
-            Ok(engine) if engine.status()?.mounted => return Ok(()),
+            // An instance that died meanwhile may not have come so far as to give it the mounts.
+            Ok(engine) if engine.status()?.mounted => return self.serve_again(&engine, group),
             Ok(engine) => Ok(engine),
             Err(_) => self.start_engine(group),
         };
@@ -269,14 +270,18 @@ impl Instance {
         Ok(())
     }
 
-    /// Has the engine take over the mounts that the group has, and makes those again, and the exports, that cannot be taken over. The
-    /// caller holds the group's lock.
+    /// Has the engine take over the mounts that the group has, and makes those again, and the exports, that cannot be taken over. What it
+    /// serves already stays. The caller holds the group's lock.
     ///
     /// # Errors
     /// If the engine has ended: the next one takes the mounts over.
     pub(super) fn serve_again(self: &Arc<Self>, engine: &Client, group: &str) -> super::Result<()> {
         let is_shared = self.mount_points(group).len() + self.exports(group).len() > 1;
+        let serving: BTreeSet<PathBuf> = engine.status()?.serving.into_iter().collect();
         for (mount_point, options) in self.mount_points(group) {
+            if serving.contains(&mount_point) {
+                continue;
+            }
             if let Some(Device { connection, descriptor }) = self.devices.get(&mount_point) {
                 if was_unmounted(&mount_point) {
                     engine.ask(&Request::GiveUp(connection))?;
@@ -397,14 +402,19 @@ impl Instance {
             let exports = engine.exports();
             self.remember_or_say(group, |state| {
                 let entry = state.group(group);
-                entry.mount_points.retain(|mount_point, _| serving.contains(mount_point));
+                // What it does not serve was unmounted meanwhile, or the instance before died before it gave it that.
+                entry.mount_points.retain(|mount_point, _| {
+                    let may_be_there = || self.devices.get(mount_point).is_some() || !was_unmounted(mount_point);
+                    serving.contains(mount_point) || may_be_there()
+                });
                 exports.unwrap_or_default().into_iter().for_each(|(export, _)| entry.add_export(export));
             });
-            // What the engine could not export yet.
-            self.export_again(&engine, group);
             if let Err(error) = self.take_devices(&engine, group) {
                 let text = format!("its mounts will not outlive its engine: {error}");
                 self.alert.line(Severity::Warning, group, &text);
+            }
+            if let Err(error) = self.serve_again(&engine, group) {
+                self.alert.line(Severity::Alarm, group, &format!("what it should serve it does not: {error}"));
             }
             self.alert.line(Severity::Note, group, &format!("engine {} runs and is adopted", status.pid));
         }
