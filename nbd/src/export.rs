@@ -100,11 +100,6 @@ pub trait Waits: Send + Sync {
     fn readable(&self, socket: &Arc<OwnedFd>) -> Option<Waiting>;
 
     fn sleep(&self, time: Duration) -> Waiting;
-
-    /// Whether whoever waits there looks for a while before sleeping.
-    fn looks_first(&self) -> bool {
-        false
-    }
 }
 
 pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -149,8 +149,7 @@ impl Pump<'_> {
         if !incoming.ahead().is_empty() {
             self.begun.get_or_insert_with(Instant::now);
         }
-        let looks_first = self.socket.is_some() && self.waits.as_ref().is_some_and(|waits| waits.looks_first());
-        if under_way == 0 && !looks_first {
+        if under_way == 0 {
             // There is nothing but the client to wait for, and the plain call is the shortest.
             let deadline = self.begun.map(|begun| begun + self.connection.patience());
             return Poll::Ready(match incoming.wait_for_more(deadline) {

@@ -19,10 +19,6 @@ impl Waits for ThisThread {
     fn sleep(&self, time: Duration) -> Waiting {
         Box::pin(world::sleep(time))
     }
-
-    fn looks_first(&self) -> bool {
-        !self.0.get().is_zero()
-    }
 }
 
 impl Runner for ThisThread {
