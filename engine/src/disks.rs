@@ -133,6 +133,7 @@ impl Group {
         };
         self.voters.change(stay).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
         self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
+        self.rebuild_catalog().await;
         self.rebalance(self.rebalance.as_before()).await
     }
 

@@ -17,6 +17,7 @@ use crate::{
     api::ConnectionId,
     attributes::{self, Attributes, DropAfter},
     catalog::Catalog,
+    catalog_mirrors::CatalogMirrors,
     choose::Decision,
     doubt::Doubt,
     error::FileError,
@@ -119,6 +120,7 @@ pub struct Group {
     /// Counts the caretaker's rounds: what `Extent::last_used` is in.
     pub(crate) ticks: AtomicU64,
     pub(crate) repairs: Repairs,
+    pub(crate) catalog_mirrors: CatalogMirrors,
     pub(crate) rebalance: Arc<Rebalance>,
     pub(crate) scrub: Scrub,
     pub(crate) volumes: Volumes,
@@ -268,6 +270,7 @@ impl Group {
             resyncs: Mutex::default(),
             ticks: AtomicU64::new(1),
             repairs: Repairs::default(),
+            catalog_mirrors: CatalogMirrors::default(),
             rebalance: Arc::default(),
             scrub: Scrub::default(),
             volumes: Volumes::default(),
@@ -320,11 +323,14 @@ impl Group {
                 self.renew_header(member).await;
             }
         }
-        self.spawn_while_mounted("caretaker", |group| async move {
+        self.spawn_while_mounted("caretaker", move |group| async move {
             loop {
                 let group = sleep(&group, CARE).await?;
                 if !group.is_stopping() {
                     group.take_care().await;
+                }
+                if !group.is_stopping() && purpose == Purpose::Serve {
+                    group.tend_catalog_mirrors();
                 }
             }
         });
@@ -359,12 +365,9 @@ impl Group {
         for member in self.members.values().filter(syncing) {
             self.spawn_resync(member, member.losses());
         }
-        if purpose == Purpose::Serve && self.store.lacks_mirror() {
-            // The engine before this one ended before it had built it.
-            let group = Arc::clone(self);
-            self.world.spawn("catalog mirror", Box::pin(async move { group.rebuild_catalog().await }));
-        }
         if purpose == Purpose::Serve {
+            // The engine before this one may have ended before it had built one.
+            self.tend_catalog_mirrors();
             let leaves = self.voters.current().disks.iter().any(|disk| disk.leaving || disk.target.is_some());
             let leaves = leaves || self.is_converting();
             let default = (rebalance::POWER_DEFAULT, Phases::default());
@@ -476,16 +479,6 @@ impl Group {
         members.by_ref().for_each(|member| member.settle());
         // The catalog may have lost a mirror with the disk.
         self.rebuild_catalog().await;
-    }
-
-    /// Gives the catalog the mirrors that it should have and for which there are disks now.
-    pub(crate) async fn rebuild_catalog(&self) {
-        let store = Arc::clone(&self.store);
-        let built = self.catalog.release(false, move |_| Ok(store.rebuild().err())).await;
-        if let Ok((Some(error), _)) = built {
-            // Its other mirrors serve; the next change of disks tries again.
-            self.tell(Severity::Warning, None, format!("the catalog has a mirror less for now: {error}"));
-        }
     }
 
     /// Takes a disk offline without waiting: the caller has what it needs from another.

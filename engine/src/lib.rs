@@ -27,6 +27,7 @@ pub mod buffer;
 #[cfg(test)]
 mod cases;
 pub mod catalog;
+mod catalog_mirrors;
 mod check;
 mod check_files;
 mod check_missing;

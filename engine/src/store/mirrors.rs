@@ -137,6 +137,8 @@ impl DiskStore {
             for file in [CatalogFile::Database, CatalogFile::Wal] {
                 while self.build_one(file).await? {}
             }
+            // What there is no room for now is kept when it is freed.
+            self.reserve();
             Ok(())
         })
     }
