@@ -223,6 +223,12 @@ fn over_tcp_clients_have_certificates() {
     assert!(fs::read(&source).expect("read") == fs::read(instance.path("back")).expect("read"));
 }
 
+/// The directory of an export's socket comes, and then the export.
+fn comes(directory: &Path, uri: &str) {
+    fs::create_dir(directory).expect("mkdir");
+    wait_for("the export", || shell(r#"nbdinfo "$1""#).arg(uri).finish().code == Some(0));
+}
+
 /// An address that is not there when the group's engine comes is tried again until it is, also by an instance that adopts the engine; an
 /// export that waits for one is listed, and can be ended. Another file of the same name is another one.
 #[test]
@@ -252,24 +258,16 @@ fn an_export_comes_when_its_address_does() {
         wait_for("another engine", || instance.engine("DATA").is_some_and(|pid| Some(pid) != before));
     };
     let told = |text: &str| instance.alert_log().matches(text).count();
-    let comes = |name: &str, uri: &str| {
-        fs::create_dir(instance.path(name)).expect("mkdir");
-        wait_for("the export", || shell(r#"nbdinfo "$1""#).arg(uri).finish().code == Some(0));
-    };
     take_away();
     wait_for("the alarms", || told("is not exported again") >= 3);
-    comes("first", &uri);
+    comes(&instance.path("first"), &uri);
     copy(&uri, instance.path("back"));
     assert!(fs::read(&source).expect("read") == fs::read(instance.path("back")).expect("read"));
     wait_for("the note", || told(&format!("file at {first} is exported again")) == 1);
     // The next instance has it from the engine what is exported, and from its own notes what should be.
     instance.kill_instance();
     instance.start();
-    let comes = |name: &str, uri: &str| {
-        fs::create_dir(instance.path(name)).expect("mkdir");
-        wait_for("the export", || shell(r#"nbdinfo "$1""#).arg(uri).finish().code == Some(0));
-    };
-    comes("second", &uri_of_second);
+    comes(&instance.path("second"), &uri_of_second);
     let listed = || instance.plinth(["nbd", "-H"]).ok();
     assert_eq!(listed().lines().count(), 3, "{}", listed());
     // The last was never there again, and is given up.

@@ -4,7 +4,7 @@ use plinth_tests::{Blocks, Instance, MIB, Manager, scaled, shell, wait_for};
 use std::{
     fs::{self, File, OpenOptions},
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -102,9 +102,17 @@ fn under_load<T>(dir: &Path, story: impl FnOnce() -> T) -> T {
     told
 }
 
-fn group(instance: &Instance) -> std::path::PathBuf {
+fn group(instance: &Instance) -> PathBuf {
     instance.create_group("data", "NORMAL", &[&[512 * MIB], &[512 * MIB]], "");
     instance.mount("DATA")
+}
+
+/// A group whose mount the service manager keeps.
+fn kept(manager: &Manager) -> (Instance, PathBuf) {
+    let instance = Instance::under(manager);
+    let mount = group(&instance);
+    wait_for("the mount in the store", || manager.stored().len() == 1);
+    (instance, mount)
 }
 
 fn another_engine(instance: &Instance, before: Option<i32>) {
@@ -178,9 +186,7 @@ fn an_instance_that_came_later_keeps_the_mounts_too() {
 #[test]
 fn programs_do_not_notice_engines_and_instances_that_die_in_turns() {
     let manager = Manager::new();
-    let mut instance = Instance::under(&manager);
-    let mount = group(&instance);
-    wait_for("the mount in the store", || manager.stored().len() == 1);
+    let (mut instance, mount) = kept(&manager);
     let lasts = Duration::from_secs(scaled(12, 300));
     let periods = scaled([3000, 2100], [10_000, 7000]).map(Duration::from_millis);
     let deaths = under_load(&mount, || instance.die_in_turns("DATA", lasts, periods));
@@ -197,9 +203,7 @@ fn programs_do_not_notice_engines_and_instances_that_die_in_turns() {
 #[test]
 fn an_instance_that_dies_while_an_engine_begins_leaves_no_mount_behind() {
     let manager = Manager::new();
-    let mut instance = Instance::under(&manager);
-    let mount = group(&instance);
-    wait_for("the mount in the store", || manager.stored().len() == 1);
+    let (mut instance, mount) = kept(&manager);
     fs::write(mount.join("file"), "here").expect("written");
     let mounted = |instance: &Instance| instance.alert_log().matches("disk group mounted").count();
     for round in 0..scaled(80_u64, 800) {
@@ -247,9 +251,7 @@ fn programs_do_not_notice_an_upgrade() {
 #[test]
 fn what_a_service_manager_keeps_outlives_everything() {
     let manager = Manager::new();
-    let mut instance = Instance::under(&manager);
-    let mount = group(&instance);
-    wait_for("the mount in the store", || manager.stored().len() == 1);
+    let (mut instance, mount) = kept(&manager);
     under_load(&mount, || {
         for round in 0..scaled(3, 30) {
             thread::sleep(moment(round));

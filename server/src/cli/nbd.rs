@@ -212,10 +212,10 @@ impl Nbd {
     }
 }
 
-/// All exports of a group, and how many clients each has; `None`: its address is not there yet.
+/// All exports of a group, and how many clients each has; `None`: its address is not there yet, as far as the instance can be asked.
 fn exports(context: &Context, group: &str) -> Result<Vec<(Export, Option<usize>)>> {
     let there = context.engine(group)?.exports()?;
-    let mut missing = context.instance()?.exports(group)?;
+    let mut missing = context.instance().and_then(|instance| instance.exports(group)).unwrap_or_default();
     missing.retain(|export| there.iter().all(|(other, _)| other != export));
     let there = there.into_iter().map(|(export, clients)| (export, Some(clients)));
     Ok(there.chain(missing.into_iter().map(|export| (export, None))).collect())

@@ -10,7 +10,6 @@ use super::this_thread::ThisThread;
 use crate::{
     alert::Alert,
     instance::wire::network::{Certificates, Network},
-    world::{PollTime, block_on_polling},
 };
 use plinth_engine::{
     admin::{AdminError, Code, VolumeChange},
@@ -19,6 +18,7 @@ use plinth_engine::{
     group::Group,
     session::Session,
 };
+use plinth_fuse::Runner;
 use plinth_nbd::{
     Address, Limits, Server, TlsSource,
     export::{Files, Offer},
@@ -105,6 +105,12 @@ fn in_uri(text: &str, plain: &str) -> String {
     text.bytes().map(|byte| if kept(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
+impl fmt::Display for Export {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.name, self.at)
+    }
+}
+
 impl Export {
     /// What clients are given to find it.
     #[must_use]
@@ -133,13 +139,13 @@ pub(super) struct Exporting {
     alert: Alert,
     group: String,
     limits: Arc<Limits>,
-    poll_time: Arc<PollTime>,
+    this_thread: Arc<ThisThread>,
     places: Mutex<Vec<Place>>,
 }
 
 impl Exporting {
-    pub fn new(alert: Alert, group: &str, poll_time: Arc<PollTime>) -> Self {
-        Self { alert, group: group.to_owned(), limits: Limits::new(), poll_time, places: Mutex::default() }
+    pub fn new(alert: Alert, group: &str, this_thread: Arc<ThisThread>) -> Self {
+        Self { alert, group: group.to_owned(), limits: Limits::new(), this_thread, places: Mutex::default() }
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<Place>> {
@@ -162,11 +168,11 @@ impl Exporting {
             chown(path, None, Some(*members))?;
             fs::set_permissions(path, fs::Permissions::from_mode(0o660))?;
         }
-        let poll_time = Arc::clone(&self.poll_time);
+        let this_thread = Arc::clone(&self.this_thread);
         let files = Arc::new(Files::new(
             Session::new(group, None),
-            Arc::new(move |task| block_on_polling(&poll_time, task)),
-            Some(Arc::new(ThisThread(Arc::clone(&self.poll_time)))),
+            Arc::new(move |task| this_thread.block_on(task)),
+            Some(Arc::clone(&self.this_thread) as _),
         ));
         let server = Server::start(listener, files.clone(), &self.limits, tls)?;
         self.alert.line(Severity::Note, &self.group, &format!("NBD clients are served at {at}"));
@@ -275,7 +281,7 @@ impl Exporting {
         match self.list().first() {
             None => Ok(()),
             Some((export, _)) => {
-                let text = format!("disk group {} exports {} at {}", self.group, export.name, export.at);
+                let text = format!("disk group {} exports {export}", self.group);
                 Err(AdminError::new(Code::Busy, text).hint("plinth nbd --stop"))
             }
         }
@@ -300,7 +306,7 @@ impl Exporting {
             None => Ok(()),
             Some((export, clients)) => {
                 let clients = clients_text(clients);
-                let text = format!("disk group {}: {} at {} is used by {clients}", self.group, export.name, export.at);
+                let text = format!("disk group {}: {export} is used by {clients}", self.group);
                 Err(AdminError::new(Code::Busy, text)
                     .hint(format!("end what uses it, or ALTER DISKGROUP {} DISMOUNT FORCE", self.group)))
             }

@@ -240,7 +240,7 @@ impl Engine {
         let events = alert.clone();
         let world = RealWorld::new(options.io, move |event| events.event(&event))?;
         world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
-        let exporting = Exporting::new(alert.clone(), &options.group, world.poll_time());
+        let exporting = Exporting::new(alert.clone(), &options.group, Arc::new(ThisThread(world.poll_time())));
         Ok(Arc::new(Self {
             options,
             world: Arc::new(world),

@@ -325,10 +325,9 @@ impl Instance {
     pub(super) fn export_again(self: &Arc<Self>, engine: &Client, group: &str) {
         let mut waits = false;
         for export in self.exports(group) {
-            let name = format!("{} at {}", export.name, export.at);
-            if let Err(error) = engine.ask(&Request::Export(export)) {
+            if let Err(error) = engine.ask(&Request::Export(export.clone())) {
                 waits |= error.code == Code::Io;
-                self.alert.line(Severity::Alarm, group, &format!("{name} is not exported again: {error}"));
+                self.alert.line(Severity::Alarm, group, &format!("{export} is not exported again: {error}"));
             }
         }
         if waits {
@@ -370,13 +369,12 @@ impl Instance {
         {
             missing.retain(|export| !there.iter().any(|(other, _)| other == export));
             missing.retain(|export| {
-                let name = format!("{} at {}", export.name, export.at);
                 match engine.ask(&Request::Export(export.clone())) {
-                    Ok(()) => self.alert.line(Severity::Note, group, &format!("{name} is exported again")),
+                    Ok(()) => self.alert.line(Severity::Note, group, &format!("{export} is exported again")),
                     Err(error) if error.code == Code::Io => return true,
                     // Its address is not what is missing.
                     Err(error) => {
-                        self.alert.line(Severity::Alarm, group, &format!("{name} is not exported again: {error}"));
+                        self.alert.line(Severity::Alarm, group, &format!("{export} is not exported again: {error}"));
                     }
                 }
                 false
