@@ -283,8 +283,12 @@ impl Shared {
 
     /// This worker has nothing under way any more.
     pub fn rest(&self) {
-        self.lock().idle += 1;
-        self.ended_one.notify_all();
+        let mut workers = self.lock();
+        workers.idle += 1;
+        // Only a hand-over waits for that, and to wake nobody is a system call too.
+        if self.is_handed_over() {
+            self.ended_one.notify_all();
+        }
     }
 
     /// The kernel has ended the connection.
