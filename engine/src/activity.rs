@@ -324,7 +324,12 @@ impl Group {
         {
             return Ok(Active { gate: Arc::clone(gate), _of: PhantomData });
         }
-        // Made at the second look: while a region is open, entering it must cost next to nothing.
+        // In memory of its own (`file_io.rs`).
+        Box::pin(self.open_and_enter(extent)).await
+    }
+
+    async fn open_and_enter(&self, extent: &Extent) -> Result<Active<'_>, FileError> {
+        // Made at the second look: there may be nothing to wait for.
         let mut listener = None;
         loop {
             let mut opening = None;

@@ -582,7 +582,8 @@ impl Group {
             settle_all(&mut flights).await
         } else {
             // Those of all other blocks are read meanwhile: the region is active, so what they say of these blocks counts for nothing.
-            let (settled, loaded) = futures::future::join(settle_all(&mut flights), self.load_sums(extent)).await;
+            let both = futures::future::join(settle_all(&mut flights), self.load_sums(extent));
+            let (settled, loaded) = Box::pin(both).await;
             loaded?;
             settled
         };

@@ -6,12 +6,16 @@
 //!
 //! Large ones are huge pages (`large.rs`) and are used again: fresh memory costs page faults, which is more than copying. What is not
 //! used for a while goes back to the system (`shed`). Small ones are kept by the thread that drops them, a few of each size: to
-//! allocate aligned memory, and to fill it with zeros, takes longer than all else that a small read does outside the kernel.
+//! allocate aligned memory, and to fill it with zeros, takes longer than all else that a small read does outside the kernel. They come from memory that
+//! the kernel has been shown before, as far as there is some (`arena.rs`).
 //!
 //! Invariant (R11): nobody can change bytes that a disk may still be reading,
 //! because a [`Slice`] hands out only `&[u8]` and keeps the buffer alive.
 
+mod arena;
 mod large;
+
+pub use arena::registrable;
 
 use crate::pooled::{self, Pooled, Reuse};
 use crossbeam_queue::ArrayQueue;
@@ -42,9 +46,15 @@ pub struct Buffer {
 }
 
 enum Memory {
-    Small(Vec<Page>),
+    Small(Small),
     /// `None`: it was given back.
     Large(Option<Large>),
+}
+
+/// Memory of a small buffer: a power of two pages, or none.
+enum Small {
+    Heap(Vec<Page>),
+    Arena(arena::Taken),
 }
 
 /// From here on a buffer is large: below, the allocator has memory that it used before.
@@ -55,10 +65,10 @@ const KEPT_MAX: usize = 32;
 /// Bytes in small buffers that a thread keeps, at most: 32 blocks of 8 KiB.
 const SPARE_MAX: usize = 256 << 10;
 
-/// Small buffers that a thread has dropped, by their number of pages.
+/// Small buffers that a thread has dropped, by the logarithm of their number of pages.
 #[derive(Default)]
 struct Spare {
-    buffers: Vec<Vec<Vec<Page>>>,
+    buffers: [Vec<Small>; arena::CLASSES],
     bytes: usize,
 }
 
@@ -66,24 +76,42 @@ thread_local! {
     static SPARE: RefCell<Spare> = RefCell::default();
 }
 
+impl Small {
+    fn pages(&self) -> &[Page] {
+        match self {
+            Self::Heap(pages) => pages,
+            Self::Arena(taken) => taken.pages(),
+        }
+    }
+
+    fn pages_mut(&mut self) -> &mut [Page] {
+        match self {
+            Self::Heap(pages) => pages,
+            Self::Arena(taken) => taken.pages_mut(),
+        }
+    }
+}
+
+/// The logarithm of the number of pages that a small buffer has for so many bytes. `None` for no bytes, and for more than small ones have.
+fn class_of(length: usize) -> Option<usize> {
+    let class =
+        length.div_ceil(ALIGNMENT).checked_next_power_of_two().filter(|_| length > 0)?.trailing_zeros() as usize;
+    (class < arena::CLASSES).then_some(class)
+}
+
 impl Spare {
-    fn take(&mut self, pages: usize) -> Option<Vec<Page>> {
-        let buffer = self.buffers.get_mut(pages)?.pop()?;
-        self.bytes -= pages * ALIGNMENT;
+    fn take(&mut self, class: usize) -> Option<Small> {
+        let buffer = self.buffers[class].pop()?;
+        self.bytes -= ALIGNMENT << class;
         Some(buffer)
     }
 
     /// Keeps a buffer, or gives it back.
-    fn put(&mut self, buffer: Vec<Page>) -> Option<Vec<Page>> {
-        let pages = buffer.len();
-        if pages == 0 || self.bytes + pages * ALIGNMENT > SPARE_MAX {
-            return Some(buffer);
-        }
-        if self.buffers.len() <= pages {
-            self.buffers.resize_with(pages + 1, Vec::new);
-        }
-        self.bytes += pages * ALIGNMENT;
-        self.buffers[pages].push(buffer);
+    fn put(&mut self, buffer: Small) -> Option<Small> {
+        let bytes = buffer.pages().len() * ALIGNMENT;
+        let Some(class) = class_of(bytes).filter(|_| self.bytes + bytes <= SPARE_MAX) else { return Some(buffer) };
+        self.bytes += bytes;
+        self.buffers[class].push(buffer);
         None
     }
 }
@@ -139,8 +167,8 @@ impl Buffer {
             Some(buffer) => Some(buffer),
             None if is_large(length) => Some(Self::fresh(length)),
             None => {
-                let pages = Page::new_vec_zeroed(length.div_ceil(ALIGNMENT)).ok()?;
-                Some(Self { memory: Memory::Small(pages), length })
+                let pages = Page::new_vec_zeroed(pages_for(length)).ok()?;
+                Some(Self { memory: Memory::Small(Small::Heap(pages)), length })
             }
         }
     }
@@ -148,9 +176,11 @@ impl Buffer {
     /// A buffer that somebody had.
     fn used_before(length: usize) -> Option<Self> {
         if !is_large(length) {
+            let class = class_of(length)?;
             // A thread that ends keeps nothing any more.
-            let spare = SPARE.try_with(|spare| spare.borrow_mut().take(length.div_ceil(ALIGNMENT)));
-            return Some(Self { memory: Memory::Small(spare.ok()??), length });
+            let spare = SPARE.try_with(|spare| spare.borrow_mut().take(class)).ok().flatten();
+            let small = spare.or_else(|| arena::take(class).map(Small::Arena))?;
+            return Some(Self { memory: Memory::Small(small), length });
         }
         let large = KEPT.buffers.pop()?;
         KEPT.idle.fetch_min(KEPT.buffers.len(), Relaxed);
@@ -161,13 +191,12 @@ impl Buffer {
         if is_large(length) {
             return Self { memory: Memory::Large(Some(Large::zeroed())), length };
         }
-        let count = length.div_ceil(ALIGNMENT);
-        let pages = Page::new_vec_zeroed(count).unwrap_or_else(|_| {
+        let pages = Page::new_vec_zeroed(pages_for(length)).unwrap_or_else(|_| {
             // The allocator said no; there is nobody to report it to and
             // nothing half done: the same end as any failed `Vec` growth.
             std::alloc::handle_alloc_error(std::alloc::Layout::new::<Page>())
         });
-        Self { memory: Memory::Small(pages), length }
+        Self { memory: Memory::Small(Small::Heap(pages)), length }
     }
 
     /// A buffer holding a copy of `bytes`.
@@ -186,6 +215,11 @@ impl Buffer {
     }
 }
 
+/// The pages of memory for a buffer that is not large, or too large to be used again.
+fn pages_for(length: usize) -> usize {
+    class_of(length).map_or(length.div_ceil(ALIGNMENT), |class| 1 << class)
+}
+
 fn is_large(length: usize) -> bool {
     (SMALL_MAX + 1..=large::SIZE).contains(&length)
 }
@@ -194,7 +228,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         match &mut self.memory {
             Memory::Small(pages) => {
-                let pages = std::mem::take(pages);
+                let pages = std::mem::replace(pages, Small::Heap(Vec::new()));
                 let too_many = SPARE.try_with(|spare| spare.borrow_mut().put(pages));
                 drop(too_many);
             }
@@ -211,7 +245,7 @@ impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match &self.memory {
-            Memory::Small(pages) => &pages.as_slice().as_bytes()[..self.length],
+            Memory::Small(small) => &small.pages().as_bytes()[..self.length],
             Memory::Large(large) => large.as_ref().map_or(&[], |large| &large[..self.length]),
         }
     }
@@ -220,7 +254,7 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
-            Memory::Small(pages) => &mut pages.as_mut_slice().as_mut_bytes()[..self.length],
+            Memory::Small(small) => &mut small.pages_mut().as_mut_bytes()[..self.length],
             Memory::Large(large) => large.as_mut().map_or(&mut [], |large| &mut large[..self.length]),
         }
     }
@@ -241,7 +275,7 @@ thread_local! {
 
 impl Default for Shared {
     fn default() -> Self {
-        Self(Buffer { memory: Memory::Small(Vec::new()), length: 0 })
+        Self(Buffer { memory: Memory::Small(Small::Heap(Vec::new())), length: 0 })
     }
 }
 

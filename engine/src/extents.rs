@@ -299,7 +299,7 @@ impl Group {
                 return Ok(layout);
             }
             drop(layout);
-            self.load_layout(file, &mut *file.data.layout.write().await).await?;
+            Box::pin(self.load_layout(file, &mut *file.data.layout.write().await)).await?;
         }
     }
 

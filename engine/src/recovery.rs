@@ -84,6 +84,11 @@ impl Group {
         if !self.is_suspect_extent(extent.id) {
             return Ok(());
         }
+        // In memory of its own (`file_io.rs`).
+        Box::pin(self.recover_suspect(extent)).await
+    }
+
+    async fn recover_suspect(&self, extent: &Extent) -> Result<(), FileError> {
         let _range = extent.ranges.hold(0..self.blocks_per_au(), true).await;
         if !self.is_suspect_extent(extent.id) {
             return Ok(());

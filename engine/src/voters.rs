@@ -190,7 +190,7 @@ impl Voters {
         let stamp = self.stamp.load(Ordering::Relaxed);
         let mut expelled = false;
         let expelled_here = &mut expelled;
-        self.change(|next| {
+        let change = self.change(|next| {
             if next.disk(number).is_none_or(|disk| disk.state == DiskState::Offline) {
                 return Ok(false);
             }
@@ -200,8 +200,9 @@ impl Voters {
             take_offline(next, number, stamp, now, by_operator);
             *expelled_here = true;
             Ok(true)
-        })
-        .await?;
+        });
+        // In memory of its own (`file_io.rs`).
+        Box::pin(change).await?;
         if expelled {
             self.tell_offline(number, reason);
         }

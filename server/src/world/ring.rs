@@ -28,10 +28,12 @@ use super::{
     watch::Watch,
 };
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+use plinth_engine::buffer::registrable;
 use std::{
     cell::UnsafeCell,
     collections::VecDeque,
     io,
+    ops::Range,
     os::fd::{AsRawFd, BorrowedFd, OwnedFd},
     sync::Arc,
     thread,
@@ -104,6 +106,8 @@ pub(super) struct Ring {
     wake: Arc<OwnedFd>,
     /// Whether a read of `wake` is in the ring.
     armed: bool,
+    /// Addresses of the memory that the ring has been shown: I/O with buffers in it need not look for their pages.
+    registered: Range<usize>,
 }
 
 /// Whether this kernel lets us use io_uring, and one that can do what we need.
@@ -162,6 +166,7 @@ impl Ring {
         let ring = build(submissions, completions)?;
         // Older kernels cannot; then the default has to do.
         drop(ring.submitter().register_iowq_max_workers(&mut [WORKERS, 0]));
+        let registered = register_buffers(&ring);
         let in_flight_max = ring.params().cq_entries() as usize - 1; // one place for the wake-up
         Ok(Self {
             ring,
@@ -173,6 +178,7 @@ impl Ring {
             backlog: VecDeque::new(),
             wake,
             armed: false,
+            registered,
         })
     }
 
@@ -329,7 +335,7 @@ impl Ring {
             self.slots.len() - 1
         });
         let entry = match self.slots[slot].insert(what) {
-            Slot::Io(op) => entry_for(op),
+            Slot::Io(op) => entry_for(op, &self.registered),
             Slot::Watch(watch) => watch.entry(),
         };
         let entry = entry.user_data(slot as u64);
@@ -376,20 +382,38 @@ impl Ring {
     }
 }
 
-fn entry_for(op: &mut Op) -> squeue::Entry {
+/// Shows the ring the memory of small buffers. Where that is not allowed (without privileges it counts as locked memory) all I/O is as usual.
+fn register_buffers(ring: &IoUring) -> Range<usize> {
+    let Some((start, length)) = registrable() else { return 0..0 };
+    let all = libc::iovec { iov_base: start.cast(), iov_len: length };
+    // SAFETY: the memory is there as long as the process, and whoever has a part of it knows that the kernel may write what he has it read.
+    match unsafe { ring.submitter().register_buffers(&[all]) } {
+        Ok(()) => start.addr()..start.addr() + length,
+        Err(_) => 0..0,
+    }
+}
+
+fn entry_for(op: &mut Op, registered: &Range<usize>) -> squeue::Entry {
     let file = types::Fd(op.file.as_raw_fd());
     match &mut op.work {
         Work::Read { offset, buffer, done } => {
             let rest = &mut buffer[*done..];
-            opcode::Read::new(file, rest.as_mut_ptr(), length_of(rest)).offset(*offset + *done as u64).build()
+            let (start, length, offset) = (rest.as_mut_ptr(), length_of(rest), *offset + *done as u64);
+            if registered.contains(&start.addr()) {
+                opcode::ReadFixed::new(file, start, length, 0).offset(offset).build()
+            } else {
+                opcode::Read::new(file, start, length).offset(offset).build()
+            }
         }
         Work::Write { offset, data, durably, done } => {
             let rest = &data[*done..];
             let flags = if *durably { libc::RWF_DSYNC } else { 0 };
-            opcode::Write::new(file, rest.as_ptr(), length_of(rest))
-                .offset(*offset + *done as u64)
-                .rw_flags(flags)
-                .build()
+            let (start, length, offset) = (rest.as_ptr(), length_of(rest), *offset + *done as u64);
+            if registered.contains(&start.addr()) {
+                opcode::WriteFixed::new(file, start, length, 0).offset(offset).rw_flags(flags).build()
+            } else {
+                opcode::Write::new(file, start, length).offset(offset).rw_flags(flags).build()
+            }
         }
         Work::Flush => opcode::Fsync::new(file).flags(types::FsyncFlags::DATASYNC).build(),
         Work::Punch { offset, length, .. } => opcode::Fallocate::new(file, *length)

@@ -161,6 +161,36 @@ fn what_is_written_to_a_file_is_read_back() {
     });
 }
 
+/// Small buffers lie in memory that rings were shown, as long as there is some; larger ones and the rest do not. Both are read and written alike.
+#[test]
+fn memory_that_rings_were_shown_is_as_good_as_any() {
+    let files = Files::new();
+    under_each_engine(|world| {
+        let disk = world.open(&files.make("disk", 16 * MIB)).expect("open");
+        claim_soon(&*disk);
+        let (start, length) = plinth_engine::buffer::registrable().expect("there is memory");
+        let is_shown = |buffer: &Buffer| (start.addr()..start.addr() + length).contains(&buffer.as_ptr().addr());
+        for size in [512, 4096, 8192, 12288, 128 << 10, 256 << 10, 2 << 20] {
+            // More than there are places for.
+            let count = if size == 8192 { length / size } else { 3 };
+            let buffers: Vec<_> = (0..count).map(|_| Buffer::unfilled(size)).collect();
+            let shown = buffers.iter().filter(|buffer| is_shown(buffer)).count();
+            match size {
+                8192 => assert!(shown > 0 && shown < count, "{shown} of {count}"),
+                _ => assert!(shown == 0 || size <= 128 << 10, "{size}"),
+            }
+            for (number, mut buffer) in buffers.into_iter().enumerate().rev().step_by(count.div_ceil(40)) {
+                let bytes = noise(number as u64, size);
+                buffer.copy_from_slice(&bytes);
+                do_io(&*disk, Io::Write { offset: MIB, data: buffer.share(), durably: number % 2 == 0 })
+                    .result
+                    .expect("write");
+                assert!(*read(&*disk, MIB, size).expect("read") == bytes[..], "{size}");
+            }
+        }
+    });
+}
+
 #[test]
 fn loop_devices_of_both_sector_sizes_work() {
     let files = Files::new();

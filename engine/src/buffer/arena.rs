@@ -1,0 +1,148 @@
+#![allow(unsafe_code)]
+//! Memory for small buffers that the kernel has been shown once for all.
+//!
+//! For each direct I/O the kernel finds the pages of its memory, holds them and lets them go again: a tenth of what an 8 KiB read costs. A ring can be
+//! shown memory once (registered buffers); what lies in it is spared that. So the small buffers of a process that has rings come from one *arena*, as
+//! long as there are free ones of their size; when there are none they are the allocator's, and all is as without.
+//!
+//! It is cut into places of fixed sizes, each for good: nothing can be scattered. Memory in it is never given back to the system.
+
+use super::{ALIGNMENT, Page};
+use crossbeam_queue::ArrayQueue;
+use std::{
+    alloc::{Layout, alloc_zeroed},
+    num::NonZero,
+    ptr::NonNull,
+    slice,
+    sync::OnceLock,
+    thread,
+};
+
+/// Sizes of places: 1, 2, 4 ... pages.
+pub(super) const CLASSES: usize = 6;
+/// Bytes for the places of each size, as shares of an eighth of the arena. Most of what databases read and write is 8 KiB.
+const SHARES: [usize; CLASSES] = [1, 3, 1, 1, 1, 1];
+/// The least is a huge page for each share.
+const LEAST: usize = 16 << 20;
+const MOST: usize = 64 << 20;
+const PER_PROCESSOR: usize = 4 << 20;
+
+/// The alignment of the arena: a huge page.
+const HUGE: usize = 2 << 20;
+
+struct Arena {
+    start: NonNull<u8>,
+    length: usize,
+    free: [ArrayQueue<Place>; CLASSES],
+}
+
+// SAFETY: the memory belongs to whoever has the place, one at a time; what the arena itself has never changes.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+/// So many pages of the arena, somebody's alone.
+struct Place(NonNull<Page>);
+
+// SAFETY: it is memory like any other.
+unsafe impl Send for Place {}
+// SAFETY: through a shared reference it is only read.
+unsafe impl Sync for Place {}
+
+/// A place while it is used; free again when it is dropped.
+pub(super) struct Taken {
+    place: NonNull<Page>,
+    class: usize,
+}
+
+// SAFETY: as for `Place`.
+unsafe impl Send for Taken {}
+// SAFETY: as for `Place`.
+unsafe impl Sync for Taken {}
+
+static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
+
+/// Where the arena is, for who shows it to the kernel; made at the first call, and there as long as the process. `None` if there is not so much memory.
+pub fn registrable() -> Option<(*mut u8, usize)> {
+    let arena = ARENA.get_or_init(Arena::new).as_ref()?;
+    Some((arena.start.as_ptr(), arena.length))
+}
+
+/// A free place of `1 << class` pages. What is in it may be anything.
+pub(super) fn take(class: usize) -> Option<Taken> {
+    let arena = ARENA.get()?.as_ref()?;
+    let Place(place) = arena.free.get(class)?.pop()?;
+    Some(Taken { place, class })
+}
+
+impl Arena {
+    fn new() -> Option<Self> {
+        let processors = thread::available_parallelism().map_or(1, NonZero::get);
+        let length = processors.saturating_mul(PER_PROCESSOR).clamp(LEAST, MOST).next_multiple_of(8 * HUGE);
+        let layout = Layout::from_size_align(length, HUGE).ok()?;
+        // SAFETY: the size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        // SAFETY: it is ours; the advice does not change what is in it. If it is refused the pages are ordinary ones.
+        unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
+        let mut at = 0;
+        let free = std::array::from_fn(|class| {
+            let (size, share) = (ALIGNMENT << class, length / 8 * SHARES[class]);
+            let queue = ArrayQueue::new(share / size);
+            for place in (at..at + share).step_by(size) {
+                // SAFETY: the shares are no more than the whole, and the start is aligned to more than a page.
+                let place = unsafe { start.add(place) }.cast();
+                let _ = queue.push(Place(place));
+            }
+            at += share;
+            queue
+        });
+        Some(Self { start, length, free })
+    }
+}
+
+impl Taken {
+    pub fn pages(&self) -> &[Page] {
+        // SAFETY: it has so many pages, each with all bytes set since the arena was made, and nobody else has them.
+        unsafe { slice::from_raw_parts(self.place.as_ptr(), 1 << self.class) }
+    }
+
+    pub fn pages_mut(&mut self) -> &mut [Page] {
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts_mut(self.place.as_ptr(), 1 << self.class) }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(arena) = ARENA.get().and_then(Option::as_ref) {
+            // There is room for all that there are.
+            let _ = arena.free[self.class].push(Place(self.place));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn places_lie_apart_and_in_the_arena() {
+        let (start, length) = registrable().expect("there is memory");
+        let mut taken = Vec::new();
+        for (class, share) in SHARES.into_iter().enumerate() {
+            // Other tests use some meanwhile.
+            let most = length / 8 * share / (ALIGNMENT << class);
+            let places: Vec<_> = std::iter::from_fn(|| take(class)).take(most).collect();
+            assert!(places.len() > most / 2, "class {class}");
+            taken.extend(places);
+        }
+        let mut pages = BTreeSet::new();
+        for page in taken.iter().flat_map(Taken::pages) {
+            let at = std::ptr::from_ref(page).addr() - start.addr();
+            assert!(at + ALIGNMENT <= length && at.is_multiple_of(ALIGNMENT) && pages.insert(at));
+        }
+        drop(taken);
+        assert!(take(0).is_some(), "they are free again");
+    }
+}
