@@ -10,7 +10,7 @@
 use super::{ALIGNMENT, Page};
 use crossbeam_queue::ArrayQueue;
 use std::{
-    alloc::{Layout, alloc_zeroed},
+    alloc::{Layout, alloc},
     num::NonZero,
     ptr::NonNull,
     slice,
@@ -81,9 +81,13 @@ impl Arena {
         let length = processors.saturating_mul(PER_PROCESSOR).clamp(LEAST, MOST).next_multiple_of(8 * HUGE);
         let layout = Layout::from_size_align(length, HUGE).ok()?;
         // SAFETY: the size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        // SAFETY: it is ours; the advice does not change what is in it. If it is refused the pages are ordinary ones.
-        unsafe { libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE) };
+        let start = NonNull::new(unsafe { alloc(layout) })?;
+        // SAFETY: it is ours, and nobody has seen it yet. The advice comes before the first byte, or the pages would be ordinary ones already; if it is
+        // refused they are.
+        unsafe {
+            libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE);
+            start.write_bytes(0, length);
+        }
         let mut at = 0;
         let free = std::array::from_fn(|class| {
             let (size, share) = (ALIGNMENT << class, length / 8 * SHARES[class]);
