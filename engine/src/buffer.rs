@@ -76,6 +76,12 @@ thread_local! {
     static SPARE: RefCell<Spare> = RefCell::default();
 }
 
+impl Default for Small {
+    fn default() -> Self {
+        Self::Heap(Vec::new())
+    }
+}
+
 impl Small {
     fn pages(&self) -> &[Page] {
         match self {
@@ -228,7 +234,7 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         match &mut self.memory {
             Memory::Small(pages) => {
-                let pages = std::mem::replace(pages, Small::Heap(Vec::new()));
+                let pages = std::mem::take(pages);
                 let too_many = SPARE.try_with(|spare| spare.borrow_mut().put(pages));
                 drop(too_many);
             }
@@ -275,7 +281,7 @@ thread_local! {
 
 impl Default for Shared {
     fn default() -> Self {
-        Self(Buffer { memory: Memory::Small(Small::Heap(Vec::new())), length: 0 })
+        Self(Buffer { memory: Memory::Small(Small::default()), length: 0 })
     }
 }
 

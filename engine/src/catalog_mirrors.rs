@@ -57,7 +57,8 @@ impl Group {
     pub(crate) fn tend_catalog_mirrors(&self) {
         let now = self.world.monotonic();
         if !self.lacks_catalog_mirror() {
-            self.catalog_mirrors.0.lock().pause = Duration::ZERO;
+            let mut attempts = self.catalog_mirrors.0.lock();
+            (attempts.pause, attempts.not_before) = (Duration::ZERO, Duration::ZERO);
             return;
         }
         let Some(group) = self.myself() else { return };

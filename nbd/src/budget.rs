@@ -41,7 +41,7 @@ impl Budget {
 
     /// Waits until `bytes` are free and takes them; `None` if it is in vain. More than there is at all can be had when nobody has any.
     pub fn take(self: &Arc<Self>, bytes: usize, is_in_vain: impl Fn() -> bool) -> Option<Taken> {
-        let fits = |used: usize| used == 0 || used.checked_add(bytes).is_some_and(|more| more <= self.max);
+        let fits = |used| used == 0 || self.fits(used, bytes);
         if let Some(taken) = self.take_if(bytes, fits) {
             return Some(taken);
         }
@@ -60,7 +60,7 @@ impl Budget {
 
     /// Takes `bytes` if they are free.
     pub fn take_at_once(self: &Arc<Self>, bytes: usize) -> Option<Taken> {
-        self.take_if(bytes, |used| used.checked_add(bytes).is_some_and(|more| more <= self.max))
+        self.take_if(bytes, |used| self.fits(used, bytes))
     }
 
     fn take_if(self: &Arc<Self>, bytes: usize, fits: impl Fn(usize) -> bool) -> Option<Taken> {
@@ -70,7 +70,11 @@ impl Budget {
 
     /// Whether so many are free.
     pub fn has(&self, bytes: usize) -> bool {
-        self.used.load(SeqCst).checked_add(bytes).is_some_and(|more| more <= self.max)
+        self.fits(self.used.load(SeqCst), bytes)
+    }
+
+    fn fits(&self, used: usize, bytes: usize) -> bool {
+        used.checked_add(bytes).is_some_and(|more| more <= self.max)
     }
 
     #[cfg(any(test, feature = "fuzz"))]

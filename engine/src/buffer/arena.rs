@@ -31,47 +31,37 @@ const PER_PROCESSOR: usize = 4 << 20;
 const HUGE: usize = 2 << 20;
 
 struct Arena {
-    start: NonNull<u8>,
+    start: Place,
     length: usize,
     free: [ArrayQueue<Place>; CLASSES],
 }
 
-// SAFETY: the memory belongs to whoever has the place, one at a time; what the arena itself has never changes.
-unsafe impl Send for Arena {}
-// SAFETY: as above.
-unsafe impl Sync for Arena {}
-
-/// So many pages of the arena, somebody's alone.
+/// Where pages of the arena begin.
 struct Place(NonNull<Page>);
 
-// SAFETY: it is memory like any other.
+// SAFETY: it is memory like any other; who has a place has it alone.
 unsafe impl Send for Place {}
 // SAFETY: through a shared reference it is only read.
 unsafe impl Sync for Place {}
 
 /// A place while it is used; free again when it is dropped.
 pub(super) struct Taken {
-    place: NonNull<Page>,
+    place: Place,
     class: usize,
 }
-
-// SAFETY: as for `Place`.
-unsafe impl Send for Taken {}
-// SAFETY: as for `Place`.
-unsafe impl Sync for Taken {}
 
 static ARENA: OnceLock<Option<Arena>> = OnceLock::new();
 
 /// Where the arena is, for who shows it to the kernel; made at the first call, and there as long as the process. `None` if there is not so much memory.
 pub fn registrable() -> Option<(*mut u8, usize)> {
     let arena = ARENA.get_or_init(Arena::new).as_ref()?;
-    Some((arena.start.as_ptr(), arena.length))
+    Some((arena.start.0.as_ptr().cast(), arena.length))
 }
 
 /// A free place of `1 << class` pages. What is in it may be anything.
 pub(super) fn take(class: usize) -> Option<Taken> {
     let arena = ARENA.get()?.as_ref()?;
-    let Place(place) = arena.free.get(class)?.pop()?;
+    let place = arena.free.get(class)?.pop()?;
     Some(Taken { place, class })
 }
 
@@ -100,19 +90,19 @@ impl Arena {
             at += share;
             queue
         });
-        Some(Self { start, length, free })
+        Some(Self { start: Place(start.cast()), length, free })
     }
 }
 
 impl Taken {
     pub fn pages(&self) -> &[Page] {
         // SAFETY: it has so many pages, each with all bytes set since the arena was made, and nobody else has them.
-        unsafe { slice::from_raw_parts(self.place.as_ptr(), 1 << self.class) }
+        unsafe { slice::from_raw_parts(self.place.0.as_ptr(), 1 << self.class) }
     }
 
     pub fn pages_mut(&mut self) -> &mut [Page] {
         // SAFETY: as above.
-        unsafe { slice::from_raw_parts_mut(self.place.as_ptr(), 1 << self.class) }
+        unsafe { slice::from_raw_parts_mut(self.place.0.as_ptr(), 1 << self.class) }
     }
 }
 
@@ -120,7 +110,7 @@ impl Drop for Taken {
     fn drop(&mut self) {
         if let Some(arena) = ARENA.get().and_then(Option::as_ref) {
             // There is room for all that there are.
-            let _ = arena.free[self.class].push(Place(self.place));
+            let _ = arena.free[self.class].push(Place(self.place.0));
         }
     }
 }

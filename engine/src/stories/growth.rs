@@ -1,4 +1,4 @@
-//! The catalog grows: in a full group, and while a disk is lost.
+//! The catalog grows, and gets the mirrors that it lacks: in a full group, and while a disk is lost.
 
 use super::*;
 use crate::{

@@ -94,8 +94,8 @@ impl Tenant {
             if away {
                 group.online(Selection::All).await.map(|()| false)
             } else {
-                let busy = group.operations().iter().any(|operation| operation.state == "RUN");
-                let busy = busy || group.lacks_catalog_mirror();
+                let runs = group.operations().iter().any(|operation| operation.state == "RUN");
+                let busy = runs || group.lacks_catalog_mirror();
                 Ok(!busy && group.members().iter().all(|(_, state)| *state == DiskState::Online))
             }
         });
