@@ -6,7 +6,8 @@
 //!   2. Each part enters its region and holds its blocks. A piece that holds no data yet is
 //!      completed with zeros; a block written in part is read first.
 //!   3. All mirrors are written (`blocks.rs`).
-//!   4. If pieces were marked or the file grew, one catalog commit says so.
+//!   4. If pieces were marked, one catalog commit says so. If the file only grew, its size is kept where a kill does not reach it, and
+//!      the catalog gets it later (`files/sizes.rs`).
 //!   5. The blocks are let go, and the caller is told.
 //!
 //! What is under way is a value as large as all that it may come to, and moves when it begins, from call to call. So what a read or a write in the
@@ -207,7 +208,7 @@ impl Group {
         let began = self.doubt.era();
         let layout = loop {
             let layout = file.data.layout.read().await;
-            let grows = end > file.size();
+            let grows = end > file.sure();
             if layout.loaded && layout.covers(offset, end, self.au_size) && (!grows || file.data.has_clean_tail()) {
                 break layout;
             }
@@ -229,19 +230,27 @@ impl Group {
             .filter(|part| !part.fresh.is_empty())
             .map(|part| (Arc::clone(&part.extent), part.fresh.clone()))
             .collect();
-        let grows = end > file.size();
+        // To be acknowledged, it must be so long also after a kill: another one's commit that says so may be under way.
+        let grows = end > file.sure();
         // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
         let kill_set_id = kill_set_id && without_set_id(file.mode()) != file.mode();
         let durably = file.data.habit.write() || durably;
-        if marks.is_empty() && !grows && !kill_set_id {
+        let is_steady = marks.is_empty() && !grows && !kill_set_id;
+        let said = (offset == 0 && !is_steady).then(|| file.recognised(bytes)).flatten();
+        let only_grows = grows && marks.is_empty() && !kill_set_id && said.is_none();
+        if is_steady || (only_grows && self.files.sizes().has_room(file)) {
             let written = self.write_ready(&ready, durably).await;
             if written.is_err() || !durably {
                 file.data.unsynced.note(began, self.doubt.era());
             }
-            file.touch(self.world.now());
-            return written;
+            if written.is_err() && grows {
+                file.data.soil_tail();
+            }
+            if written.is_err() || !grows || self.files.sizes().grow(file, end) {
+                file.touch(self.world.now());
+                return written;
+            }
         }
-        let said = (offset == 0).then(|| file.recognised(bytes)).flatten();
         let now_written = Box::pin(self.write_and_commit(file, &ready, marks, (end, kill_set_id, said), began)).await;
         if now_written.is_err() && grows {
             file.data.soil_tail();
@@ -274,12 +283,11 @@ impl Group {
             }
             let mode = owner.attributes().mode;
             let mode = if kill_set_id { without_set_id(mode) } else { mode };
-            let size = owner.attributes().size.max(end);
             let said = match said {
                 Some(said) if files::set_type(connection, &owner, said)? => Some(said),
                 _ => None,
             };
-            set_size(connection, &owner, size, mode, now)?;
+            grow(connection, &owner, end, mode, now)?;
             if said.is_some() {
                 owner.attributes().file_type = said;
             }
@@ -293,6 +301,7 @@ impl Group {
             commit.await?
         };
         file.committed(commit);
+        file.is_sure(end);
         file.data.unsynced.note(began, self.doubt.era());
         Ok(())
     }
@@ -441,7 +450,7 @@ impl Group {
             }
             (Err(error), _) | (Ok(()), Some(error)) => return Err(error),
         }
-        let has_times = !data_only && file.has_times();
+        let has_times = (!data_only && file.has_times()) || file.has_grown();
         if pending.is_empty() && !has_times {
             // With the disks, a flush makes durable what the catalog was told before, of whatever file: a name that was changed before a
             // sync is as durable as the file. So it stays without a flush.
@@ -450,15 +459,15 @@ impl Group {
         } else {
             let (owner, files) = (Arc::clone(file), Arc::clone(&self.files));
             // What was acknowledged needs no more room in the catalog than was made for it.
-            self.catalog
-                .release(true, move |connection| {
-                    settle_marks(connection, &pending)?;
-                    if has_times {
-                        files::store_times_of(connection, &owner, files.next_commit())?;
-                    }
-                    Ok(())
-                })
-                .await?;
+            let job = move |connection: &rusqlite::Connection| {
+                settle_marks(connection, &pending)?;
+                if has_times {
+                    return Ok(files::store_times_of(connection, &owner, files.next_commit())?);
+                }
+                Ok(None)
+            };
+            let (stored, _) = self.catalog.release(true, job).await?;
+            stored.into_iter().for_each(|size| self.files.sizes().let_go(file, size));
         }
         if early {
             self.flush_disks().await?;
@@ -525,6 +534,7 @@ impl Group {
         }
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
+        self.store_size(file).await?;
         let began = self.doubt.era();
         let old = file.attributes().size;
         if size < old {
@@ -544,7 +554,23 @@ impl Group {
         let ((), commit) =
             if cut { self.catalog.release(false, job).await? } else { self.catalog.write(false, job).await? };
         file.committed(commit);
+        file.is_sure(size);
         Ok(())
+    }
+
+    /// Stores in the catalog how long a file has grown. Nobody may be writing it.
+    async fn store_size(&self, file: &Arc<File>) -> Result<()> {
+        if !file.has_grown() || planted::has(Bug::GrowthBelieved) {
+            return Ok(());
+        }
+        let (owner, files) = (Arc::clone(file), Arc::clone(&self.files));
+        let job = move |connection: &rusqlite::Connection| {
+            Ok(files::store_times_of(connection, &owner, files.next_commit())?)
+        };
+        let (stored, _) = self.catalog.release(false, job).await?;
+        stored.into_iter().for_each(|size| self.files.sizes().let_go(file, size));
+        // Cut now, it would be as long as before after a kill.
+        if file.has_grown() { Err(FileError::Invalid("its size is kept where it cannot be changed")) } else { Ok(()) }
     }
 
     /// `fallocate`.
@@ -597,6 +623,9 @@ impl Group {
             .await?;
         file.data.unsynced.note(began, self.doubt.era());
         file.committed(commit);
+        if !keep_size {
+            file.is_sure(end);
+        }
         Ok(())
     }
 
@@ -756,16 +785,34 @@ impl Group {
     }
 }
 
-/// Sets size, mode and times in a file's row, then in memory.
+/// Sets size, mode and times in a file's row, then in memory. Nobody may be writing it.
 fn set_size(connection: &rusqlite::Connection, file: &File, size: u64, mode: u32, now: i64) -> Result<()> {
-    connection
-        .prepare_cached("UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1")?
-        .execute(params![file.node.cast_signed(), size.cast_signed(), mode, now])?;
+    set_row(connection, file, size, mode, now)?;
     let mut attributes = file.attributes();
     attributes.size = size;
+    file.is_cut(size);
     attributes.mode = mode;
     attributes.modified = now;
     attributes.changed = now;
+    Ok(())
+}
+
+/// The same for a file that is at least `end` long; another writer may make it longer meanwhile.
+fn grow(connection: &rusqlite::Connection, file: &File, end: u64, mode: u32, now: i64) -> Result<()> {
+    let size = file.size().max(end);
+    set_row(connection, file, size, mode, now)?;
+    let mut attributes = file.attributes();
+    attributes.size = attributes.size.max(size);
+    attributes.mode = mode;
+    attributes.modified = now;
+    attributes.changed = now;
+    Ok(())
+}
+
+fn set_row(connection: &rusqlite::Connection, file: &File, size: u64, mode: u32, now: i64) -> Result<()> {
+    connection
+        .prepare_cached("UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1")?
+        .execute(params![file.node.cast_signed(), size.cast_signed(), mode, now])?;
     Ok(())
 }
 

@@ -8,8 +8,8 @@
 //!   4. Repair header copies, one after the other.
 //!   5. Open the catalog; it replays its log if the last stop was unclean. It must not grow before
 //!      step 8: which AUs are free is known when all extents have been read from it.
-//!   6. Pending pieces: if only the process died, the disks are flushed and they are written; if
-//!      power was lost, they hold nothing. Either is made durable before the new boot id is
+//!   6. Pending pieces, and sizes that were kept for the catalog (`files/sizes.rs`): if only the process died, the disks are flushed
+//!      and they are written; if power was lost, they hold nothing. Either is made durable before the new boot id is
 //!      recorded, or a second crash would judge them by the wrong one.
 //!   7. Every region of the activity log is stale for every disk that is not online, durably;
 //!      the extents in them are suspect.
@@ -33,7 +33,7 @@ use crate::{
     extent::Mirrors,
     extents::Releaser,
     file_stats::FileStats,
-    files::Files,
+    files::{Files, sizes::Sizes},
     group::{Group, Parts},
     identify,
     lock::Mutex,
@@ -294,8 +294,20 @@ async fn mount_disks(
         );
     }
     // Step 6.
+    let kept_power = was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
+    let sizes = Sizes::open(&*world, decision.group).map_err(|error| {
+        let text = format!(
+            "disk group {name}: what its last engine kept of files that had just grown cannot be read: {error}"
+        );
+        AdminError::new(Code::Io, text)
+            .hint("make it readable; without that file, the last second of what was not synced may be missing")
+    })?;
+    let sizes = Arc::new(sizes);
+    let restore = {
+        let (sizes, survived) = (Arc::clone(&sizes), kept_power && !planted::has(Bug::GrowthForgotten));
+        move |connection: &rusqlite::Connection| sizes.restore(connection, survived)
+    };
     if was_mounted {
-        let kept_power = found.boot == world.boot_id() || planted::has(Bug::PendingBelieved);
         if kept_power {
             // What the disks were given is in them; now it is durable, too.
             for member in members.values().filter(|member| member.is_writable()) {
@@ -306,9 +318,15 @@ async fn mount_disks(
                 }
             }
         }
-        let settle = move |connection: &rusqlite::Connection| crate::extent::settle_pending(connection, kept_power);
+        let settle = move |connection: &rusqlite::Connection| {
+            restore(connection)?;
+            crate::extent::settle_pending(connection, kept_power)
+        };
         catalog.release(true, settle).await.map_err(|error| failed(&error))?;
+    } else {
+        catalog.release(false, restore).await.map_err(|error| failed(&error))?;
     }
+    sizes.begun();
     let regions = if was_mounted { log.regions.clone() } else { Vec::new() };
     let whole: Vec<_> =
         decision.disks.iter().filter(|verdict| verdict.standing.copy_whole()).map(|verdict| verdict.number).collect();
@@ -347,7 +365,7 @@ async fn mount_disks(
         doubt: Arc::clone(&doubt),
         stats: Arc::clone(&file_stats),
     };
-    let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser))
+    let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser), sizes)
         .await
         .map_err(|error| failed(&error))?;
     let group = Group::assemble(Parts {

@@ -14,6 +14,7 @@ mod reads;
 mod resize;
 mod returning;
 mod scrubs;
+mod sizes;
 mod slots;
 mod stats;
 mod takeover;
@@ -398,6 +399,8 @@ fn what_was_punched_does_not_come_back_when_a_file_grows() {
             block_on(lab.session().allocate(node, 5_000, 50_000, Allocate::PunchHole, false)).expect("punched");
             lab.write(node, 5_000, &pattern(3, 3_000));
         }
+        // As the caretaker does once a second.
+        block_on(lab.group().files.store_times(&lab.group().catalog)).expect("sizes are stored");
         block_on(lab.session().sync_directory(ROOT)).expect("synced");
         lab.cut_power(seed + 100);
         lab.mount();

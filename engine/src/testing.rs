@@ -16,7 +16,7 @@ use crate::{
     admin::{NewDisk, NewGroup},
     completion::{Completer, Completion, Done, completion},
     event::Event,
-    world::{Disk, Found, Identity, Io, Sectors, Stage, Task, Timestamp, World},
+    world::{Disk, Found, Identity, Io, Keepsake, Sectors, Stage, Task, Timestamp, World},
 };
 use plinth_format::Redundancy;
 use std::{
@@ -722,6 +722,19 @@ impl Future for Sleep {
     }
 }
 
+struct Words(Mutex<Vec<u64>>);
+
+impl Keepsake for Words {
+    fn words(&self) -> io::Result<Vec<u64>> {
+        Ok(lock(&self.0).clone())
+    }
+
+    fn store(&self, at: usize, word: u64) -> io::Result<()> {
+        lock(&self.0)[at] = word;
+        Ok(())
+    }
+}
+
 /// A world of threads, with disks in memory.
 pub struct TestWorld {
     start: Instant,
@@ -729,6 +742,8 @@ pub struct TestWorld {
     /// Nanoseconds by which the monotonic clock was moved on.
     advanced: AtomicU64,
     boot: Mutex<[u8; 16]>,
+    /// Shared with those who come after.
+    keepsakes: Arc<Mutex<BTreeMap<String, Arc<Words>>>>,
     numbers: Mutex<Numbers>,
     alarms: Arc<Alarms>,
     disks: Mutex<BTreeMap<String, (Identity, MemoryDisk)>>,
@@ -761,6 +776,7 @@ impl TestWorld {
             clock_shift: AtomicI64::new(0),
             advanced: AtomicU64::new(0),
             boot: Mutex::new(boot),
+            keepsakes: Arc::default(),
             numbers: Mutex::new(numbers),
             alarms,
             disks: Mutex::default(),
@@ -790,10 +806,16 @@ impl TestWorld {
     /// Another process on the same host, which sees the same disks as `disks`.
     #[must_use]
     pub fn successor(&self, disks: &[MemoryDisk]) -> Arc<Self> {
-        let world = Self::new();
+        let mut world = Self::new();
+        Arc::get_mut(&mut world).expect("it is new").keepsakes = Arc::clone(&self.keepsakes);
         *lock(&world.boot) = *lock(&self.boot);
         disks.iter().for_each(|disk| world.attach(disk));
         world
+    }
+
+    /// It is on the same boot of the same host as another one, where it finds nothing that the other one keeps.
+    pub fn take_boot_of(&self, other: &Self) {
+        *lock(&self.boot) = *lock(&other.boot);
     }
 
     /// Nobody who sleeps wakes again: the threads of a process that was killed stay where they are.
@@ -874,6 +896,13 @@ impl World for TestWorld {
 
     fn boot_id(&self) -> [u8; 16] {
         *lock(&self.boot)
+    }
+
+    fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
+        // Few, so that tests come to where there is no room.
+        let new = || Arc::new(Words(Mutex::new(vec![0; words.min(108)])));
+        let kept = Arc::clone(lock(&self.keepsakes).entry(name.to_owned()).or_insert_with(new));
+        Ok(Some(kept))
     }
 
     fn spawn(&self, name: &str, task: Task<'static, ()>) {

@@ -98,6 +98,20 @@ pub struct Found {
     pub disk: Result<Arc<dyn Disk>, Arc<io::Error>>,
 }
 
+/// Words that outlive the process that stores them, whatever ends it.
+pub trait Keepsake: Send + Sync {
+    /// All of them, as they are now.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    fn words(&self) -> io::Result<Vec<u64>>;
+    /// Stores one; without waiting for anybody, and each before the next.
+    ///
+    /// # Errors
+    /// What the operating system says; then it holds what it held.
+    fn store(&self, at: usize, word: u64) -> io::Result<()>;
+}
+
 /// Where code is that nobody is in a hurry for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
@@ -123,6 +137,14 @@ pub trait World: Send + Sync {
     /// Changes when the host loses its memory: equal ids before and after mean
     /// that a process died, not the power.
     fn boot_id(&self) -> [u8; 16];
+    /// So many words of that name, zero at first: the next engine on this host finds them as this one left them, if the host has not lost its
+    /// memory meanwhile. If it has they hold anything. `None`: there is no such place.
+    ///
+    /// # Errors
+    /// If there are such words, and they cannot be read.
+    fn keepsake(&self, _name: &str, _words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
+        Ok(None)
+    }
     /// Runs a task to its end, beside the others.
     fn spawn(&self, name: &str, task: Task<'static, ()>);
     /// Runs synchronous code beside the tasks: the catalog. It waits by [`World::wait`] only.

@@ -9,6 +9,7 @@
 //!        engine.NAME.pid      held locked by the engine
 //!        engine.NAME.log      what it printed
 //!        nbd.NAME.sock        its exports            0600, or wider if others may use them
+//!        kept.ID              what an engine keeps for the next one
 //!   STATE  instance.json      what to mount at start
 //!          alert.log          what happened
 //! ```

@@ -664,7 +664,7 @@ impl Story {
             let what = hostile::tamper(disk, numbers);
             tenant.say(|| format!("{}: {what}", disk.label()));
         }
-        let reader = self.host.process();
+        let reader = self.host.stranger();
         let (world, name) = (Arc::clone(&reader) as Arc<dyn World>, tenant.name);
         let looked = inside(&self.core, reader.process(), async move { hostile::look(world, name).await }).await?;
         self.core.kill(reader.process());

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A `sync` that is acknowledged moves the base to where it began. What was read after a mount stays as it was read.
-//! Sectors are independent: each may be old or new. Names and sizes are not: they are a prefix of what was done.
+//! Sectors are independent: each may be old or new. Names are not: they are a prefix of what was done. A size that only grew since it was last
+//! durable may lag behind its name.
 //!
 //! A write that returned an error may have happened or not, like one that was under way, and may go on to be either
 //! until somebody has read it.
@@ -103,6 +104,8 @@ pub struct Model {
     writing: Option<(FileId, Vec<(u64, Content)>)>,
     /// When each file, its name and its size were changed last.
     touched: BTreeMap<FileId, Turn>,
+    /// How long each file was since its size was last durable.
+    lengths: BTreeMap<FileId, Vec<(Turn, u64)>>,
     /// Since the last mount not everything has been looked at.
     unverified: bool,
     /// Nor have the names.
@@ -137,6 +140,7 @@ impl Default for Model {
             sectors: BTreeMap::new(),
             writing: None,
             touched: BTreeMap::new(),
+            lengths: BTreeMap::new(),
             unverified: false,
             unlisted: false,
             ended: 0,
@@ -232,7 +236,32 @@ impl Model {
     fn hold(&mut self, turn: Turn, names: Names) {
         let named = names.changed_since(self.names());
         self.touched.extend(named.into_iter().map(|file| (file, turn)));
+        for (file, size) in names.0.values() {
+            let lengths = self.lengths.entry(*file).or_default();
+            if lengths.last().is_none_or(|(_, last)| last != size) {
+                lengths.push((turn, *size));
+            }
+        }
         self.names.push((turn, names));
+    }
+
+    /// Whether a file may be so long after a loss of power, with the names of a turn: as long as it was then, or before it grew to that.
+    fn may_lag(&self, file: FileId, turn: Turn, size: u64) -> bool {
+        let before = self.lengths.get(&file).into_iter().flatten().rev().filter(|(since, _)| *since <= turn);
+        let mut longest = u64::MAX;
+        before
+            .map_while(|(_, length)| {
+                let grew = *length <= longest;
+                longest = *length;
+                grew.then_some(*length)
+            })
+            .any(|length| length == size)
+    }
+
+    /// Every file is as long as it is said to be, for good.
+    fn settle_lengths(&mut self) {
+        let turn = self.turn;
+        self.lengths = self.names().0.values().map(|(file, size)| (*file, vec![(turn, *size)])).collect();
     }
 
     /// What the operation under way would leave.
@@ -259,7 +288,11 @@ impl Model {
     /// up to the file's last change if flushes fail: what other files had in flight is in doubt then.
     pub fn synced(&mut self, file: Option<FileId>, turn: Turn, flushes_fail: bool) {
         let last = file.filter(|_| flushes_fail).and_then(|file| self.touched.get(&file));
-        keep_from(&mut self.names, last.map_or(turn, |last| turn.min(*last)));
+        let upto = last.map_or(turn, |last| turn.min(*last));
+        keep_from(&mut self.names, upto);
+        if let Some(lengths) = file.and_then(|file| self.lengths.get_mut(&file)) {
+            keep_from(lengths, upto);
+        }
         if let Some(sectors) = file.and_then(|file| self.sectors.get_mut(&file)) {
             sectors.values_mut().for_each(|sector| keep_from(&mut sector.states, turn));
         }
@@ -277,6 +310,7 @@ impl Model {
         if certain {
             let last = self.names.len() - 1;
             self.names.drain(..last);
+            self.settle_lengths();
         }
         self.end_under_way();
         for sector in self.sectors.values_mut().flat_map(BTreeMap::values_mut) {
@@ -336,18 +370,26 @@ impl Model {
     /// # Errors
     /// If they are none of the states that they may be in.
     pub fn found(&mut self, found: &BTreeMap<String, (Node, u64)>) -> Result<(), Wrong> {
-        let is_there = |(name, (file, size)): (&String, &(FileId, u64))| {
+        let is_there = |turn: Turn, name: &String, (file, size): &(FileId, u64)| {
             let called = self.nodes.get(file);
-            found.get(name).is_some_and(|(node, there)| there == size && called.is_none_or(|called| called == node))
+            let is_so_long = |there: u64| there == *size || self.may_lag(*file, turn, there);
+            found
+                .get(name)
+                .is_some_and(|(node, there)| is_so_long(*there) && called.is_none_or(|called| called == node))
         };
-        let same = |names: &Names| names.0.len() == found.len() && names.0.iter().all(is_there);
-        let Some((_, names)) = self.names.iter().rev().find(|(_, names)| same(names)) else {
+        let same = |turn: Turn, names: &Names| {
+            names.0.len() == found.len() && names.0.iter().all(|(name, file)| is_there(turn, name, file))
+        };
+        let Some((_, names)) = self.names.iter().rev().find(|(turn, names)| same(*turn, names)) else {
             let known: Vec<String> =
                 self.names.iter().map(|(turn, names)| format!("  turn {turn}: {}", names.show())).collect();
             let shown: Vec<String> = found.iter().map(|(name, (_, size))| format!("{name} {size}")).collect();
             return Err(format!("found {}; possible were\n{}", shown.join(", "), known.join("\n")));
         };
-        let names = names.clone();
+        let mut names = names.clone();
+        for (name, (_, size)) in &mut names.0 {
+            *size = found.get(name).map_or(*size, |(_, there)| *there);
+        }
         let alive: BTreeMap<FileId, u64> = names.0.values().copied().collect();
         self.nodes.retain(|file, _| alive.contains_key(file));
         self.sectors.retain(|file, _| alive.contains_key(file));
@@ -356,6 +398,7 @@ impl Model {
             self.sectors.entry(file).or_default().retain(|number, _| *number < size / SECTOR as u64);
         }
         self.names = vec![(self.turn, names)];
+        self.settle_lengths();
         self.unlisted = false;
         Ok(())
     }

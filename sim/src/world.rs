@@ -6,11 +6,12 @@ use crate::{
 };
 use plinth_engine::{
     event::{Event, Severity},
-    world::{Found, Identity, Task, Timestamp, World},
+    world::{Found, Identity, Keepsake, Task, Timestamp, World},
 };
 use std::{
     collections::BTreeMap,
     future::Future,
+    io,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -25,8 +26,24 @@ pub struct Host {
     /// By path, as discovery shows them.
     disks: Mutex<BTreeMap<String, SimDisk>>,
     boot: Mutex<[u8; 16]>,
+    /// By name. After a reboot they hold what they held: nobody may believe it.
+    keepsakes: Mutex<BTreeMap<String, Arc<Words>>>,
     clock: AtomicI64,
     processes: AtomicU32,
+}
+
+/// Words that outlive processes.
+struct Words(Mutex<Vec<u64>>);
+
+impl Keepsake for Words {
+    fn words(&self) -> io::Result<Vec<u64>> {
+        Ok(lock(&self.0).clone())
+    }
+
+    fn store(&self, at: usize, word: u64) -> io::Result<()> {
+        lock(&self.0)[at] = word;
+        Ok(())
+    }
 }
 
 /// Wall clock at the beginning of every history: some day in 2026, in nanoseconds.
@@ -38,6 +55,7 @@ impl Host {
             core: Arc::clone(core),
             disks: Mutex::default(),
             boot: Mutex::default(),
+            keepsakes: Mutex::default(),
             clock: AtomicI64::new(0),
             processes: AtomicU32::new(1),
         };
@@ -92,7 +110,13 @@ impl Host {
     /// A new process, and its view of the world.
     pub fn process(self: &Arc<Self>) -> Arc<ProcessWorld> {
         let process = self.processes.fetch_add(1, Ordering::Relaxed);
-        Arc::new(ProcessWorld { host: Arc::clone(self), process })
+        Arc::new(ProcessWorld { host: Arc::clone(self), process, keeps: true })
+    }
+
+    /// A new process that has no part in what others keep for each other.
+    pub fn stranger(self: &Arc<Self>) -> Arc<ProcessWorld> {
+        let process = self.processes.fetch_add(1, Ordering::Relaxed);
+        Arc::new(ProcessWorld { host: Arc::clone(self), process, keeps: false })
     }
 }
 
@@ -100,6 +124,7 @@ impl Host {
 pub struct ProcessWorld {
     host: Arc<Host>,
     process: ProcessId,
+    keeps: bool,
 }
 
 impl ProcessWorld {
@@ -128,6 +153,16 @@ impl World for ProcessWorld {
 
     fn boot_id(&self) -> [u8; 16] {
         *lock(&self.host.boot)
+    }
+
+    fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
+        if !self.keeps {
+            return Ok(None);
+        }
+        // Few, so that histories come to where there is no room.
+        let new = || Arc::new(Words(Mutex::new(vec![0; words.min(16)])));
+        let kept = Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));
+        Ok(Some(kept))
     }
 
     fn spawn(&self, _: &str, task: Task<'static, ()>) {

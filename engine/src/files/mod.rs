@@ -26,8 +26,8 @@
 //!
 //! Invariants:
 //!
-//!   1. Kind, links, owner, mode and size in memory change on the writer's thread only. Times may be
-//!      newer in memory than in the catalog; such a file is dirty and stays in memory.
+//!   1. Kind, links, owner and mode in memory change on the writer's thread only, and a size that does not grow. Times may be
+//!      newer in memory than in the catalog, and a size larger ([`sizes`]); such a file is dirty and stays in memory.
 //!   2. A file is one [`File`]: while somebody holds it, it is not loaded a second time.
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
@@ -37,12 +37,14 @@ mod names;
 pub mod orders;
 pub mod paths;
 pub mod replies;
+pub mod sizes;
 mod templates;
 #[cfg(test)]
 mod tests;
 pub mod types;
 mod xattrs;
 
+use self::sizes::Sizes;
 use crate::{
     api::{Attributes, ConnectionId, Invalidation, Kind, Node, ROOT, Watcher},
     catalog::{Catalog, CommitNumber},
@@ -89,10 +91,14 @@ pub struct File {
     /// Of the attributes, what every read or write wants to know.
     size: AtomicU64,
     mode: AtomicU32,
+    /// Up to where its size survives a kill: what is behind that is in a commit under way, at most.
+    sure: AtomicU64,
     /// When its bytes last changed, if the attributes do not have it yet; else [`UNTOUCHED`].
     touched: AtomicI64,
-    /// Times in memory are newer than the catalog's.
+    /// Times in memory are newer than the catalog's, or the size is larger.
     dirty: AtomicBool,
+    /// Where its size is kept until the catalog has it.
+    kept: sizes::Place,
     /// The commit that last changed it, or the one under way.
     last_commit: AtomicU64,
     /// All extended attributes, once somebody asked.
@@ -141,15 +147,17 @@ impl File {
             place: PlaceOf::default(),
             size: AtomicU64::new(attributes.size),
             mode: AtomicU32::new(attributes.mode),
+            sure: AtomicU64::new(attributes.size),
             touched: AtomicI64::new(UNTOUCHED),
             attributes: Mutex::new(attributes),
             dirty: AtomicBool::new(false),
+            kept: sizes::Place::default(),
             last_commit: AtomicU64::new(commit.0),
             xattrs: Mutex::default(),
         })
     }
 
-    /// What `stat` tells. Everything but times is changed on the writer's thread only.
+    /// What `stat` tells. Everything but times and a size that grows is changed on the writer's thread only.
     pub fn attributes(&self) -> AttributesGuard<'_> {
         let mut attributes = self.attributes.lock();
         let touched = self.touched.swap(UNTOUCHED, Ordering::SeqCst);
@@ -163,6 +171,22 @@ impl File {
     #[must_use]
     pub fn size(&self) -> u64 {
         self.size.load(Ordering::Acquire)
+    }
+
+    /// Bytes that it has whatever ends the engine, without a lock.
+    #[must_use]
+    pub(crate) fn sure(&self) -> u64 {
+        self.sure.load(Ordering::Acquire)
+    }
+
+    /// A commit that is on the disks says that it has so many bytes. Nobody may be cutting it.
+    pub(crate) fn is_sure(&self, size: u64) {
+        self.sure.fetch_max(size, Ordering::AcqRel);
+    }
+
+    /// It is cut.
+    pub(crate) fn is_cut(&self, size: u64) {
+        self.sure.fetch_min(size, Ordering::AcqRel);
     }
 
     /// Permission bits, without a lock.
@@ -207,19 +231,25 @@ impl File {
         self.dirty.load(Ordering::Acquire)
     }
 
-    /// Inside a job that becomes part of `commit`: times that the catalog does not have yet, for the job to store: accessed,
-    /// modified, changed. Who finds none afterwards finds the commit that has them.
-    pub fn take_times(&self, commit: u64) -> Option<(Timestamp, Timestamp, Timestamp)> {
-        if self.has_times() {
+    /// Whether it may be longer than the catalog says.
+    #[must_use]
+    pub fn has_grown(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Inside a job that becomes part of `commit`: what the catalog does not have yet, for the job to store: the times accessed, modified,
+    /// changed, and the size. Who finds nothing afterwards finds the commit that has it.
+    pub fn take_times(&self, commit: u64) -> Option<(Timestamp, Timestamp, Timestamp, u64)> {
+        if self.has_times() || self.has_grown() {
             self.committed(CommitNumber(commit));
         }
         self.take_newer()
     }
 
-    fn take_newer(&self) -> Option<(Timestamp, Timestamp, Timestamp)> {
-        let taken = self.dirty.swap(false, Ordering::SeqCst);
+    fn take_newer(&self) -> Option<(Timestamp, Timestamp, Timestamp, u64)> {
+        let taken = self.dirty.swap(false, Ordering::SeqCst) || self.has_grown();
         let attributes = self.attributes();
-        taken.then_some((attributes.accessed, attributes.modified, attributes.changed))
+        taken.then_some((attributes.accessed, attributes.modified, attributes.changed, attributes.size))
     }
 
     /// A commit changed it.
@@ -289,6 +319,7 @@ pub struct Files {
     world: Arc<dyn World>,
     catalog: Arc<Catalog>,
     data: Arc<dyn Data>,
+    sizes: Arc<Sizes>,
     cache: Mutex<Cache>,
     watchers: ArcSwap<BTreeMap<Origin, Arc<dyn Watcher>>>,
     /// Some of the files of the cache, each in the place of its number, to be found without a lock. Filled and emptied with the cache.
@@ -336,12 +367,20 @@ fn load(connection: &Connection, node: Node) -> rusqlite::Result<Option<Attribut
         .optional()
 }
 
-/// Inside a job that is part of `commit`: stores a file's times, if they are newer in memory than in the catalog.
-pub(crate) fn store_times_of(connection: &Connection, file: &File, commit: u64) -> rusqlite::Result<()> {
-    let Some((accessed, modified, changed)) = file.take_times(commit) else { return Ok(()) };
-    let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4 WHERE number = ?1";
-    connection.prepare_cached(sql)?.execute(params![file.node.cast_signed(), accessed, modified, changed])?;
-    Ok(())
+/// Inside a job that is part of `commit`: stores a file's times and its size, if they are newer in memory than in the catalog. The size then, for
+/// [`Sizes::let_go`] when the job is committed.
+pub(crate) fn store_times_of(connection: &Connection, file: &File, commit: u64) -> rusqlite::Result<Option<u64>> {
+    let Some((accessed, modified, changed, size)) = file.take_times(commit) else { return Ok(None) };
+    let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4, size = ?5 WHERE number = ?1";
+    let size_stored = size.cast_signed();
+    connection.prepare_cached(sql)?.execute(params![
+        file.node.cast_signed(),
+        accessed,
+        modified,
+        changed,
+        size_stored
+    ])?;
+    Ok(Some(size))
 }
 
 /// Inside a job: sets a file's type in its row, unless another one was said meanwhile: whether it was not.
@@ -379,7 +418,12 @@ impl Files {
     ///
     /// # Errors
     /// What the catalog says.
-    pub async fn open(world: Arc<dyn World>, catalog: Arc<Catalog>, data: Arc<dyn Data>) -> Result<Arc<Self>> {
+    pub async fn open(
+        world: Arc<dyn World>,
+        catalog: Arc<Catalog>,
+        data: Arc<dyn Data>,
+        sizes: Arc<Sizes>,
+    ) -> Result<Arc<Self>> {
         let orphans = catalog
             .read(|connection| {
                 let mut select = connection.prepare("SELECT number FROM file WHERE links = 0")?;
@@ -391,6 +435,7 @@ impl Files {
             world,
             catalog,
             data,
+            sizes,
             cache: Mutex::new(Cache { orphans, ..Cache::default() }),
             watchers: ArcSwap::default(),
             recent: (0..RECENT).map(|_| ArcSwapOption::empty()).collect(),
@@ -515,6 +560,7 @@ impl Files {
                 && !cache.orphans.contains(&node)
                 && last <= committed
                 && !file.dirty.load(Ordering::Acquire)
+                && !file.has_grown()
                 && self.data.is_idle(file);
             cache.hand = node;
             if idle {
@@ -536,19 +582,28 @@ impl Files {
         self.data.is_idle(file)
     }
 
-    /// Stores times that are newer in memory than in the catalog.
+    /// What is kept of files that grow.
+    pub(crate) fn sizes(&self) -> &Sizes {
+        &self.sizes
+    }
+
+    /// Stores times and sizes that are newer in memory than in the catalog.
     ///
     /// # Errors
-    /// What the catalog says; they are lost then, with the catalog.
+    /// What the catalog says; times are lost then, with the catalog.
     pub async fn store_times(&self, catalog: &Catalog) -> Result<()> {
-        let dirty: Vec<_> = self.all().into_iter().filter(|file| file.has_times()).collect();
+        let dirty: Vec<_> = self.all().into_iter().filter(|file| file.has_times() || file.has_grown()).collect();
         for some in dirty.chunks(200) {
             let (some, files) = (some.to_vec(), self.strong());
             let job = move |connection: &Connection| {
-                some.iter().try_for_each(|file| store_times_of(connection, file, files.next_commit()))?;
-                Ok(())
+                let store = |file: Arc<File>| {
+                    let stored = store_times_of(connection, &file, files.next_commit())?;
+                    Ok(stored.map(|size| (file, size)))
+                };
+                some.into_iter().filter_map(|file| store(file).transpose()).collect::<Result<Vec<_>>>()
             };
-            catalog.release(false, job).await?;
+            let (stored, _) = catalog.release(false, job).await?;
+            stored.iter().for_each(|(file, size)| self.sizes.let_go(file, *size));
         }
         Ok(())
     }
@@ -612,8 +667,14 @@ impl Files {
     /// Inside a job that ends here: releases what a file has, and deletes its row when nothing is left.
     fn release_in(&self, connection: &Connection, node: Node) -> Result<Released> {
         let file = self.cache.lock().files.get(&node).cloned();
-        let released = self.data.release(connection, node, file)?;
+        let mut released = self.data.release(connection, node, file.clone())?;
         if released.done {
+            // Before the commit the file may still have to be as long as it was.
+            let (then, sizes) = (released.then, Arc::clone(&self.sizes));
+            released.then = Box::new(move |commit| {
+                then(commit);
+                file.iter().for_each(|file| sizes.let_go(file, u64::MAX));
+            });
             connection.prepare_cached("DELETE FROM xattr WHERE node = ?1")?.execute([node.cast_signed()])?;
             connection.prepare_cached("DELETE FROM file WHERE number = ?1")?.execute([node.cast_signed()])?;
             let mut cache = self.cache.lock();

@@ -70,7 +70,8 @@ impl Fixture {
         let data = Counting::default();
         let released = Arc::clone(&data.released);
         let dynamic: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
-        let files = block_on(Files::open(dynamic, Arc::clone(&catalog), Arc::new(data))).unwrap();
+        let sizes = Arc::new(sizes::Sizes::open(&*dynamic, plinth_format::GroupId([1; 16])).unwrap());
+        let files = block_on(Files::open(dynamic, Arc::clone(&catalog), Arc::new(data), sizes)).unwrap();
         let origin = files.attach(None);
         Self { world, store, catalog, files, released, origin }
     }

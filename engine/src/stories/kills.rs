@@ -12,7 +12,7 @@ use plinth_format::{
 
 /// What happens to the host when the fuse has blown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+pub(super) enum End {
     Kill,
     PowerCut,
     Torn,
@@ -29,7 +29,7 @@ pub(super) fn cut_short(
 }
 
 /// As [`cut_short`], where what happens is one of `ends` after the other.
-fn cut_short_by(
+pub(super) fn cut_short_by(
     ends: &[End],
     lab: &Lab,
     stride: u64,

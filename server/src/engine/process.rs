@@ -240,6 +240,7 @@ impl Engine {
         let events = alert.clone();
         let world = RealWorld::new(options.io, move |event| events.event(&event))?;
         world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
+        world.keep_in(options.paths.dir());
         let exporting = Exporting::new(alert.clone(), &options.group, Arc::new(ThisThread(world.poll_time())));
         Ok(Arc::new(Self {
             options,

@@ -7,7 +7,7 @@
 //!   op        one I/O on its way      reaper    rings that were left behind
 //!   disk      open, claim, submit     discover  paths to disks      occupant  who else lives there
 //!   sys       two system calls      patience  what may hang          watch     sockets beside disks
-//!   polling   looking before sleeping
+//!   polling   looking before sleeping                                keepsake words that outlive the process
 //! ```
 //!
 //! Which I/O engine: io_uring where the kernel lets us, else threads. Containers often
@@ -16,6 +16,7 @@
 mod discover;
 mod disk;
 mod executor;
+mod keepsake;
 mod occupant;
 mod op;
 mod patience;
@@ -38,14 +39,15 @@ use disk::RealDisk;
 use plinth_engine::{
     catalog::STATEMENTS,
     event::Event,
-    world::{Disk, Found, Stage, Task, Timestamp, World},
+    world::{Disk, Found, Keepsake, Stage, Task, Timestamp, World},
 };
 use std::{
     future::Future,
     io,
+    path::{Path, PathBuf},
     pin::Pin,
     str::FromStr,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, OnceLock, PoisonError, RwLock},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -114,6 +116,8 @@ pub struct RealWorld {
     hanging: Arc<discover::Hanging>,
     boot_id: [u8; 16],
     poll_time: Arc<PollTime>,
+    /// Where words are kept that outlive this process.
+    keepsakes: OnceLock<PathBuf>,
     sink: Box<dyn Fn(Event) + Send + Sync>,
 }
 
@@ -127,6 +131,7 @@ impl RealWorld {
             hanging: Arc::default(),
             boot_id: boot_id()?,
             poll_time: Arc::default(),
+            keepsakes: OnceLock::new(),
             sink: Box::new(sink),
         })
     }
@@ -139,6 +144,12 @@ impl RealWorld {
         discover::patterns(diskstring)?;
         diskstring.clone_into(&mut self.diskstring.write().unwrap_or_else(PoisonError::into_inner));
         Ok(())
+    }
+
+    /// The directory, this engine's and its successors', in which they keep words for each other. Without one nothing is kept. Only
+    /// the first call counts.
+    pub fn keep_in(&self, directory: &Path) {
+        let _ = self.keepsakes.set(directory.to_owned());
     }
 
     #[must_use]
@@ -218,6 +229,17 @@ impl World for RealWorld {
 
     fn boot_id(&self) -> [u8; 16] {
         self.boot_id
+    }
+
+    fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
+        let Some(directory) = self.keepsakes.get() else { return Ok(None) };
+        let path = directory.join(format!("kept.{name}"));
+        match keepsake::Kept::open(&path, words) {
+            Ok(kept) => Ok(Some(Arc::new(kept))),
+            // Without any nothing is wrong, only slower.
+            Err(_) if path.symlink_metadata().is_err() => Ok(None),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+        }
     }
 
     fn spawn(&self, name: &str, task: Task<'static, ()>) {

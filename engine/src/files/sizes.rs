@@ -1,0 +1,213 @@
+//! Sizes of files that grow, where the end of a process does not reach them.
+//!
+//! Whoever writes behind the end of a file makes it longer, and who is told that he has must find it so, also when the engine is killed
+//! in the next moment. A commit of the catalog says so for good, and takes several times as long as the write. So a size that grows is first
+//! kept in words that outlive the process ([`World::keepsake`]), and stored in the catalog with the times: once a second, by a sync, before the
+//! file is cut, and when the group is dismounted. As with what is pending, a loss of power loses it, and only a sync promises more.
+//!
+//! ```text
+//!   word 0   the kind of these words
+//!   1, 2     the boot of the host in which they were written
+//!   3        the catalog's token, of the mount that writes them
+//!   8 ...    a file and its size, two words each; file 0: nobody's
+//! ```
+//!
+//! Each mount gives the catalog another token. The words count for a mount if it finds the token in the catalog that they have: nobody can
+//! have changed a file since. What they say of sizes becomes part of the commit that changes the token.
+//!
+//! Invariants, at each instruction:
+//!
+//!   1. A file's size in the catalog or in its words, whichever is larger, is at least what anybody was told.
+//!   2. A file's words are nobody's before a job that makes it shorter begins; they become so after a commit with its size.
+//!   3. A size is stored before its file: nobody finds a file with another one's size.
+
+use super::{File, Result};
+use crate::{
+    file_io::FILE_SIZE_MAX,
+    lock::Mutex,
+    world::{Keepsake, World},
+};
+use plinth_format::GroupId;
+use rusqlite::{Connection, OptionalExtension, params};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
+    },
+};
+
+/// "PLSIZES" and a version: words of another kind are not understood, and written anew.
+const KIND: u64 = u64::from_be_bytes(*b"PLSIZES\x01");
+const KIND_AT: usize = 0;
+const BOOT_AT: usize = 1;
+const TOKEN_AT: usize = 3;
+const PLACES_AT: usize = 8;
+
+/// Words that a group asks for: room for 4,092 files that grow within a second. Others commit, as all would without.
+pub const WORDS: usize = 8192;
+
+/// The counter of the catalog that has the token.
+const COUNTER: &str = "sizes";
+
+/// A file's place among the words; counted from 1, 0: it has none.
+#[derive(Debug, Default)]
+pub(super) struct Place(AtomicU32);
+
+impl Place {
+    pub fn is_some(&self) -> bool {
+        self.0.load(SeqCst) != 0
+    }
+}
+
+/// See the module's description.
+pub struct Sizes {
+    words: Option<Arc<dyn Keepsake>>,
+    /// What the words were when this mount began.
+    found: Vec<u64>,
+    /// The token of this mount, never 0.
+    token: u64,
+    free: Mutex<Vec<u32>>,
+}
+
+/// Where a place's file is; its size is behind it.
+fn at(place: u32) -> usize {
+    PLACES_AT + (place as usize - 1) * 2
+}
+
+impl Sizes {
+    /// What this host keeps for a group. Nothing is kept before [`Self::begun`].
+    ///
+    /// # Errors
+    /// If something is kept and cannot be read: what was acknowledged may be in it.
+    pub fn open(world: &dyn World, group: GroupId) -> io::Result<Self> {
+        let words = world.keepsake(&group.to_string(), WORDS)?;
+        let mut token = [0; 8];
+        world.random(&mut token);
+        // The catalog's numbers have a sign.
+        let token = (u64::from_ne_bytes(token) >> 1) | 1;
+        let found = words.as_deref().map_or_else(|| Ok(Vec::new()), Keepsake::words)?;
+        let mut sizes = Self { words, found, token, free: Mutex::default() };
+        let boot = world.boot_id();
+        let (high, low) = boot.split_at(8);
+        if sizes.found.len() < PLACES_AT + 2 || sizes.prepare([number(high), number(low)]).is_err() {
+            sizes.words = None;
+        }
+        Ok(sizes)
+    }
+
+    /// Empties words of another kind, or of another boot.
+    fn prepare(&mut self, boot: [u64; 2]) -> io::Result<()> {
+        let Some(words) = self.words.clone() else { return Ok(()) };
+        if self.found[KIND_AT] == KIND && self.found[BOOT_AT..BOOT_AT + 2] == boot {
+            return Ok(());
+        }
+        words.store(TOKEN_AT, 0)?;
+        for at in (PLACES_AT..self.found.len()).filter(|at| self.found[*at] != 0).collect::<Vec<_>>() {
+            words.store(at, 0)?;
+            self.found[at] = 0;
+        }
+        words.store(BOOT_AT, boot[0])?;
+        words.store(BOOT_AT + 1, boot[1])?;
+        self.found[TOKEN_AT] = 0;
+        words.store(KIND_AT, KIND)
+    }
+
+    /// Inside a job, the first of a mount: gives files the sizes that were kept, if they `survived`, and the catalog another token. How many
+    /// files were longer than the catalog said.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub fn restore(&self, connection: &Connection, survived: bool) -> Result<usize> {
+        let select = "SELECT value FROM counter WHERE name = ?1";
+        let token = connection.prepare_cached(select)?.query_row([COUNTER], |row| row.get::<_, i64>(0)).optional()?;
+        let token = token.map_or(0, i64::cast_unsigned);
+        let mut restored = 0;
+        if self.words.is_some() && survived && token != 0 && self.found[TOKEN_AT] == token {
+            let sql = "UPDATE file SET size = ?2 WHERE number = ?1 AND size < ?2";
+            let mut update = connection.prepare_cached(sql)?;
+            for (node, size) in self.kept() {
+                restored += update.execute([node.cast_signed(), size.cast_signed()])?;
+            }
+        }
+        let insert = "INSERT OR REPLACE INTO counter (name, value) VALUES (?1, ?2)";
+        connection.prepare_cached(insert)?.execute(params![COUNTER, self.token.cast_signed()])?;
+        Ok(restored)
+    }
+
+    /// Files and their sizes, as they were found.
+    fn kept(&self) -> impl Iterator<Item = (u64, u64)> {
+        let pairs = self.found[PLACES_AT..].chunks_exact(2).map(|pair| (pair[0], pair[1]));
+        pairs.filter(|(node, size)| *node != 0 && *size <= FILE_SIZE_MAX)
+    }
+
+    /// The job of [`Self::restore`] is committed: from here on sizes are kept.
+    pub fn begun(&self) {
+        let Some(words) = &self.words else { return };
+        let count = (self.found.len() - PLACES_AT) / 2;
+        let places = 1..=u32::try_from(count).unwrap_or(u32::MAX);
+        // The commit has what is forgotten here, and no word counts before the token does. Where that fails nothing is kept.
+        let mut used = places.clone().filter(|place| self.found[at(*place)] != 0);
+        let is_begun =
+            used.try_for_each(|place| words.store(at(place), 0)).and_then(|()| words.store(TOKEN_AT, self.token));
+        if is_begun.is_ok() {
+            self.free.lock().extend(places.rev());
+        }
+    }
+
+    /// Whether a file's size could be kept now.
+    #[must_use]
+    pub fn has_room(&self, file: &File) -> bool {
+        file.kept.is_some() || !self.free.lock().is_empty()
+    }
+
+    /// A file's bytes up to `end` are on the disks: it is that long, for everybody and for good, unless the host loses its memory.
+    /// False: that cannot be kept, and is so only when the catalog says it.
+    #[must_use]
+    pub fn grow(&self, file: &File, end: u64) -> bool {
+        let Some(words) = &self.words else { return false };
+        let mut attributes = file.attributes();
+        if end <= file.sure() {
+            return true;
+        }
+        let place = file.kept.0.load(SeqCst);
+        if place != 0 {
+            if words.store(at(place) + 1, end).is_err() {
+                return false;
+            }
+        } else {
+            let Some(place) = self.free.lock().pop() else { return false };
+            let stored = words.store(at(place) + 1, end).and_then(|()| words.store(at(place), file.node));
+            if stored.is_err() {
+                self.free.lock().push(place);
+                return false;
+            }
+            file.kept.0.store(place, SeqCst);
+        }
+        // A commit under way may have made it longer already.
+        attributes.size = attributes.size.max(end);
+        file.is_sure(end);
+        file.dirty.store(true, SeqCst);
+        true
+    }
+
+    /// A commit says that a file is so long, or that it is gone: its words are nobody's, unless it has grown since.
+    pub fn let_go(&self, file: &File, stored: u64) {
+        let Some(words) = &self.words else { return };
+        let attributes = file.attributes();
+        let place = file.kept.0.load(SeqCst);
+        if place == 0 || attributes.size > stored {
+            return;
+        }
+        // If it was cut since, it is at least as long as it is now.
+        file.is_sure(attributes.size);
+        if words.store(at(place), 0).is_ok() {
+            file.kept.0.store(0, SeqCst);
+            self.free.lock().push(place);
+        }
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| (number << 8) | u64::from(*byte))
+}

@@ -1,0 +1,211 @@
+//! Files that grow: how long they are after whatever ends an engine.
+
+use super::{
+    kills::{End, cut_short_by},
+    *,
+};
+use crate::api::RenameMode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const PAGE: usize = 8 << 10;
+const PAGES: u64 = 8;
+
+/// Makes a file of one page, and lets it grow page by page to all that its first piece holds. How many of the writes took a commit.
+fn grow(lab: &Lab, name: &str) -> (Node, u64) {
+    let node = lab.create_file(name);
+    lab.write(node, 0, &pattern(0, PAGE));
+    let catalog = &lab.group().catalog;
+    let before = catalog.committed();
+    for page in 1..PAGES {
+        lab.write(node, page * PAGE as u64, &pattern(page, PAGE));
+    }
+    (node, catalog.committed().0 - before.0)
+}
+
+fn size_of(lab: &Lab, node: Node) -> u64 {
+    block_on(lab.session().attributes(node)).expect("it is there").size
+}
+
+fn assert_whole(lab: &Lab, node: Node) {
+    assert_eq!(size_of(lab, node), PAGES * PAGE as u64);
+    let all: Vec<u8> = (0..PAGES).flat_map(|page| pattern(page, PAGE)).collect();
+    assert!(lab.read(node, 0, all.len()) == all, "it holds what was written");
+}
+
+/// Whatever a file is long: what it holds is its own, or zeros where that was lost, sector by sector.
+fn assert_own(lab: &Lab, node: Node, place: &str) {
+    let size = usize::try_from(size_of(lab, node)).expect("small");
+    let all: Vec<u8> = (0..PAGES).flat_map(|page| pattern(page, PAGE)).collect();
+    for (at, (found, own)) in lab.read(node, 0, size).chunks(512).zip(all.chunks(512)).enumerate() {
+        assert!(found == own || found.iter().all(|byte| *byte == 0), "{place}: sector {at}");
+    }
+}
+
+fn lab() -> Lab {
+    Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"])
+}
+
+#[test]
+fn a_file_that_grows_takes_no_commit_and_a_kill_takes_nothing_of_it() {
+    let mut lab = lab();
+    let fewest = (0..5).map(|turn| grow(&lab, &format!("file{turn}")).1).min();
+    // The caretaker stores sizes once a second, perhaps just then.
+    assert_eq!(fewest, Some(0), "a write that only makes a file longer is no commit");
+    let node = lab.find("file4");
+    lab.kill();
+    lab.mount();
+    assert_whole(&lab, node);
+    // The next mount has words of its own.
+    lab.kill();
+    lab.mount();
+    assert_whole(&lab, node);
+    lab.check();
+    lab.dismount();
+    lab.mount();
+    assert_whole(&lab, node);
+}
+
+#[test]
+fn a_loss_of_power_takes_what_was_not_synced_and_no_more() {
+    let mut lab = lab();
+    let (synced, _) = grow(&lab, "synced");
+    lab.sync(synced);
+    let (other, _) = grow(&lab, "other");
+    block_on(lab.session().sync_directory(ROOT)).expect("synced");
+    lab.cut_power(7);
+    lab.mount();
+    assert_whole(&lab, synced);
+    assert_own(&lab, other, "");
+    lab.check();
+}
+
+#[test]
+fn a_file_that_was_cut_stays_cut() {
+    let mut lab = lab();
+    let (node, _) = grow(&lab, "file");
+    let cut = Changes { size: Some(5), ..Changes::default() };
+    block_on(lab.session().change(node, cut)).expect("it is cut");
+    lab.kill();
+    lab.mount();
+    assert_eq!(size_of(&lab, node), 5);
+    lab.write(node, 5, b"more");
+    lab.kill();
+    lab.mount();
+    assert_eq!((size_of(&lab, node), &lab.read(node, 5, 10)[..]), (9, &b"more"[..]));
+}
+
+/// Words that an earlier mount left count no more, whatever happened to the files since.
+#[test]
+fn another_mount_makes_old_words_worthless() {
+    let mut lab = lab();
+    let (node, _) = grow(&lab, "file");
+    lab.kill();
+    // Elsewhere there are no such words: the file is as long as the catalog says.
+    let elsewhere = TestWorld::new();
+    elsewhere.take_boot_of(&lab.world);
+    lab.disks.iter().for_each(|disk| elsewhere.attach(disk));
+    let here = std::mem::replace(&mut lab.world, elsewhere);
+    lab.mount();
+    let cut = Changes { size: Some(5), ..Changes::default() };
+    block_on(lab.session().change(node, cut)).expect("it is cut");
+    lab.kill();
+    lab.world = here;
+    lab.mount();
+    assert_eq!(size_of(&lab, node), 5);
+}
+
+/// More files grow than there is room for; those that are removed, synced and left alone make room.
+#[test]
+fn room_comes_back() {
+    let mut lab = lab();
+    let files: Vec<Node> = (0..150).map(|number| lab.create_file(&format!("file{number}"))).collect();
+    files.iter().for_each(|node| lab.write(*node, 0, b"1"));
+    files.iter().for_each(|node| lab.write(*node, 1, b"2"));
+    block_on(lab.session().sync_all()).expect("synced");
+    let again: Vec<Node> = files.iter().copied().step_by(2).collect();
+    again.iter().for_each(|node| lab.write(*node, 2, b"3"));
+    lab.kill();
+    lab.mount();
+    for node in &files {
+        let expected: &[u8] = if again.contains(node) { b"123" } else { b"12" };
+        assert_eq!(lab.read(*node, 0, 10), expected);
+    }
+}
+
+/// Until the commit that removes a file is on the disks, it is as long as it was.
+#[test]
+fn a_replacement_is_cut_short() {
+    static HAS_GROWN: AtomicBool = AtomicBool::new(false);
+    let mut lab = lab();
+    for name in ["file", "new"] {
+        let node = lab.create_file(name);
+        lab.write(node, 0, &pattern(0, PAGE));
+        lab.sync(node);
+    }
+    block_on(lab.session().sync_directory(ROOT)).expect("synced");
+    lab.dismount();
+    cut_short_by(
+        &[End::Kill],
+        &lab,
+        1,
+        |doomed| {
+            HAS_GROWN.store(false, Ordering::SeqCst);
+            doomed.mount();
+            let node = doomed.find("file");
+            for page in 1..PAGES {
+                doomed.write(node, page * PAGE as u64, &pattern(page, PAGE));
+            }
+            HAS_GROWN.store(true, Ordering::SeqCst);
+            let session = doomed.session();
+            block_on(session.rename((ROOT, b"new"), (ROOT, b"file"), RenameMode::Replace)).expect("it is replaced");
+            doomed.dismount();
+        },
+        |heir, place| {
+            heir.mount();
+            let is_replaced = block_on(heir.session().lookup(ROOT, b"new")).is_err();
+            if is_replaced {
+                assert_eq!(size_of(heir, heir.find("file")), PAGE as u64, "{place}");
+            } else if HAS_GROWN.load(Ordering::SeqCst) {
+                assert_eq!(size_of(heir, heir.find("file")), PAGES * PAGE as u64, "{place}");
+            }
+            heir.dismount();
+        },
+    );
+}
+
+#[test]
+fn growing_is_cut_short() {
+    let mut lab = lab();
+    let node = lab.create_file("file");
+    lab.write(node, 0, &pattern(0, PAGE));
+    lab.sync(node);
+    block_on(lab.session().sync_directory(ROOT)).expect("synced");
+    lab.dismount();
+    // A device that tears sectors may make noise of what was not synced.
+    cut_short_by(
+        &[End::Kill, End::PowerCut],
+        &lab,
+        2,
+        |doomed| {
+            doomed.mount();
+            let node = doomed.find("file");
+            for page in 1..PAGES {
+                doomed.write(node, page * PAGE as u64, &pattern(page, PAGE));
+            }
+            doomed.sync(node);
+            let cut = Changes { size: Some(PAGE as u64), ..Changes::default() };
+            block_on(doomed.session().change(node, cut)).expect("it is cut");
+            doomed.write(node, PAGE as u64, &pattern(1, PAGE));
+            doomed.dismount();
+        },
+        |heir, place| {
+            heir.mount();
+            let node = heir.find("file");
+            let size = size_of(heir, node);
+            assert!(size >= PAGE as u64 && size.is_multiple_of(PAGE as u64), "{place}: {size}");
+            assert_own(heir, node, place);
+            heir.check();
+            heir.dismount();
+        },
+    );
+}
