@@ -533,7 +533,7 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
                 clock.sleep(Duration::from_millis(TICK_MS)).await;
                 let Some(members) = members.upgrade() else { return };
                 let deadline = deadline.load(Ordering::Relaxed);
-                members.values().for_each(|member| member.tick(deadline));
+                members.with_former().for_each(|member| member.tick(deadline));
                 if planted::has(Bug::DeadlineRunsOn) {
                     let missed = (clock.monotonic() - began).as_millis() / u128::from(TICK_MS);
                     (1..missed).for_each(|_| members.values().for_each(|member| member.tick(deadline)));
@@ -749,6 +749,24 @@ mod tests {
         let next = block_on(member.flush());
         assert!(matches!(next, Settled::Failed(_)), "{}", next.reason());
         assert!(member.is_broken(), "nobody knows what became of it");
+    }
+
+    /// A disk that falls silent in the moment in which it is dropped is waited for as long as any other, not for ever.
+    #[test]
+    fn who_has_left_is_still_watched() {
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let members = Arc::new(Members::new());
+        members.join(Arc::new(member(&disk)));
+        let world: Arc<dyn World> = TestWorld::new();
+        watch(&world, &members, &Arc::new(AtomicU64::new(2)));
+        let member = Arc::clone(&members[&DiskNumber(0)]);
+        member.leave();
+        disk.faults(|faults| faults.hang = true);
+        let mut flight = member.start_write(MIB, Buffer::zeroed(4096).share());
+        let settle = pin!(flight.settle());
+        let ended = block_on(futures::future::select(settle, world.sleep(Duration::from_secs(20))));
+        let is_overdue = matches!(ended, futures::future::Either::Left((Settled::Overdue, _)));
+        assert!(is_overdue, "it is waited for without end");
     }
 
     /// A write that was asked to be durable survives a loss of power, and helps no other to.

@@ -92,9 +92,14 @@ impl Members {
 
     /// Ascending by number.
     pub fn values(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.with_former().filter(|member| !member.has_left())
+    }
+
+    /// With those that have left since the mount: some of their I/O may be under way.
+    pub fn with_former(&self) -> impl Iterator<Item = &Arc<Member>> {
         let used = self.used.load(Ordering::Acquire);
         let shelves = self.shelves[..used].iter().filter_map(OnceLock::get);
-        shelves.flat_map(|shelf| shelf.iter().filter_map(OnceLock::get)).filter(|member| !member.has_left())
+        shelves.flat_map(|shelf| shelf.iter().filter_map(OnceLock::get))
     }
 
     #[must_use]
