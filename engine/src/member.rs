@@ -762,7 +762,7 @@ mod tests {
         let member = Arc::clone(&members[&DiskNumber(0)]);
         member.leave();
         disk.faults(|faults| faults.hang = true);
-        let mut flight = member.start_write(MIB, Buffer::zeroed(4096).share());
+        let flight = member.start_write(MIB, Buffer::zeroed(4096).share());
         let settle = pin!(flight.settle());
         let ended = block_on(futures::future::select(settle, world.sleep(Duration::from_secs(20))));
         let is_overdue = matches!(ended, futures::future::Either::Left((Settled::Overdue, _)));
