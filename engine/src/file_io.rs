@@ -467,7 +467,7 @@ impl Group {
                 Ok(None)
             };
             let (stored, _) = self.catalog.release(true, job).await?;
-            stored.into_iter().for_each(|size| self.files.sizes().let_go(file, size));
+            stored.into_iter().for_each(|stored| self.files.sizes().let_go(file, stored));
         }
         if early {
             self.flush_disks().await?;
@@ -568,7 +568,7 @@ impl Group {
             Ok(files::store_times_of(connection, &owner, files.next_commit())?)
         };
         let (stored, _) = self.catalog.release(false, job).await?;
-        stored.into_iter().for_each(|size| self.files.sizes().let_go(file, size));
+        stored.into_iter().for_each(|stored| self.files.sizes().let_go(file, stored));
         // Cut now, it would be as long as before after a kill.
         if file.has_grown() { Err(FileError::Invalid("its size is kept where it cannot be changed")) } else { Ok(()) }
     }

@@ -449,6 +449,13 @@ impl Story {
         if let (false, Fault::LatentSectors, Some(pages)) = (spared, fault, hostile::pages(&disk)) {
             blocks.retain(|block| !pages.contains(&(block * BLOCK)));
         }
+        if !spared {
+            // Nor does another disk have the last of a page, in a place that has been lost before.
+            for other in tenant.disks.iter().filter(|other| other.label() != disk.label()) {
+                let Some(pages) = hostile::pages(other) else { continue };
+                other.faults(|faults| faults.latent.retain(|block| !pages.contains(&(block * BLOCK))));
+            }
+        }
         let thin = numbers.below(300);
         let always = numbers.below(2) == 0;
         let most = 1 << numbers.below(5);

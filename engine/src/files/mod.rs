@@ -93,6 +93,8 @@ pub struct File {
     mode: AtomicU32,
     /// Up to where its size survives a kill: what is behind that is in a commit under way, at most.
     sure: AtomicU64,
+    /// How often its size was set, not only raised.
+    cuts: AtomicU64,
     /// When its bytes last changed, if the attributes do not have it yet; else [`UNTOUCHED`].
     touched: AtomicI64,
     /// Times in memory are newer than the catalog's, or the size is larger.
@@ -148,6 +150,7 @@ impl File {
             size: AtomicU64::new(attributes.size),
             mode: AtomicU32::new(attributes.mode),
             sure: AtomicU64::new(attributes.size),
+            cuts: AtomicU64::new(0),
             touched: AtomicI64::new(UNTOUCHED),
             attributes: Mutex::new(attributes),
             dirty: AtomicBool::new(false),
@@ -184,9 +187,10 @@ impl File {
         self.sure.fetch_max(size, Ordering::AcqRel);
     }
 
-    /// It is cut.
+    /// Inside a job that sets its size: it may be cut.
     pub(crate) fn is_cut(&self, size: u64) {
         self.sure.fetch_min(size, Ordering::AcqRel);
+        self.cuts.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Permission bits, without a lock.
@@ -367,9 +371,17 @@ fn load(connection: &Connection, node: Node) -> rusqlite::Result<Option<Attribut
         .optional()
 }
 
+/// What a job stored of a file's size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stored {
+    size: u64,
+    /// How often it had been cut by then.
+    cuts: u64,
+}
+
 /// Inside a job that is part of `commit`: stores a file's times and its size, if they are newer in memory than in the catalog. The size then, for
 /// [`Sizes::let_go`] when the job is committed.
-pub(crate) fn store_times_of(connection: &Connection, file: &File, commit: u64) -> rusqlite::Result<Option<u64>> {
+pub(crate) fn store_times_of(connection: &Connection, file: &File, commit: u64) -> rusqlite::Result<Option<Stored>> {
     let Some((accessed, modified, changed, size)) = file.take_times(commit) else { return Ok(None) };
     let sql = "UPDATE file SET accessed = ?2, modified = ?3, changed = ?4, size = ?5 WHERE number = ?1";
     let size_stored = size.cast_signed();
@@ -380,7 +392,7 @@ pub(crate) fn store_times_of(connection: &Connection, file: &File, commit: u64) 
         changed,
         size_stored
     ])?;
-    Ok(Some(size))
+    Ok(Some(Stored { size, cuts: file.cuts.load(Ordering::Acquire) }))
 }
 
 /// Inside a job: sets a file's type in its row, unless another one was said meanwhile: whether it was not.
@@ -598,12 +610,12 @@ impl Files {
             let job = move |connection: &Connection| {
                 let store = |file: Arc<File>| {
                     let stored = store_times_of(connection, &file, files.next_commit())?;
-                    Ok(stored.map(|size| (file, size)))
+                    Ok(stored.map(|stored| (file, stored)))
                 };
                 some.into_iter().filter_map(|file| store(file).transpose()).collect::<Result<Vec<_>>>()
             };
             let (stored, _) = catalog.release(false, job).await?;
-            stored.iter().for_each(|(file, size)| self.sizes.let_go(file, *size));
+            stored.iter().for_each(|(file, stored)| self.sizes.let_go(file, *stored));
         }
         Ok(())
     }
@@ -673,7 +685,7 @@ impl Files {
             let (then, sizes) = (released.then, Arc::clone(&self.sizes));
             released.then = Box::new(move |commit| {
                 then(commit);
-                file.iter().for_each(|file| sizes.let_go(file, u64::MAX));
+                file.iter().for_each(|file| sizes.forget(file));
             });
             connection.prepare_cached("DELETE FROM xattr WHERE node = ?1")?.execute([node.cast_signed()])?;
             connection.prepare_cached("DELETE FROM file WHERE number = ?1")?.execute([node.cast_signed()])?;

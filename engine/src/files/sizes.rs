@@ -21,7 +21,7 @@
 //!   2. A file's words are nobody's before a job that makes it shorter begins; they become so after a commit with its size.
 //!   3. A size is stored before its file: nobody finds a file with another one's size.
 
-use super::{File, Result};
+use super::{File, Result, Stored};
 use crate::{
     file_io::FILE_SIZE_MAX,
     lock::Mutex,
@@ -191,17 +191,26 @@ impl Sizes {
         true
     }
 
-    /// A commit says that a file is so long, or that it is gone: its words are nobody's, unless it has grown since.
-    pub fn let_go(&self, file: &File, stored: u64) {
-        let Some(words) = &self.words else { return };
+    /// A commit says that a file is so long: its words are nobody's, unless it has grown since, or was cut and perhaps grew again.
+    pub(crate) fn let_go(&self, file: &File, stored: Stored) {
         let attributes = file.attributes();
-        let place = file.kept.0.load(SeqCst);
-        if place == 0 || attributes.size > stored {
-            return;
+        if attributes.size <= stored.size && file.cuts.load(SeqCst) == stored.cuts {
+            file.is_sure(attributes.size);
+            self.release(file);
         }
-        // If it was cut since, it is at least as long as it is now.
-        file.is_sure(attributes.size);
-        if words.store(at(place), 0).is_ok() {
+    }
+
+    /// A commit says that a file is gone.
+    pub(super) fn forget(&self, file: &File) {
+        let _attributes = file.attributes();
+        self.release(file);
+    }
+
+    /// With the attributes of the file locked.
+    fn release(&self, file: &File) {
+        let Some(words) = &self.words else { return };
+        let place = file.kept.0.load(SeqCst);
+        if place != 0 && words.store(at(place), 0).is_ok() {
             file.kept.0.store(0, SeqCst);
             self.free.lock().push(place);
         }

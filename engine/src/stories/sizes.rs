@@ -4,7 +4,7 @@ use super::{
     kills::{End, cut_short_by},
     *,
 };
-use crate::api::RenameMode;
+use crate::{api::RenameMode, files::store_times_of};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: usize = 8 << 10;
@@ -92,6 +92,36 @@ fn a_file_that_was_cut_stays_cut() {
     lab.kill();
     lab.mount();
     assert_eq!((size_of(&lab, node), &lab.read(node, 5, 10)[..]), (9, &b"more"[..]));
+}
+
+/// Whoever stored a size, and comes late to say so, takes nothing of what the file grew by after it was cut.
+#[test]
+fn a_file_that_was_cut_and_grew_again_is_not_let_go_for_what_it_was() {
+    let mut lab = lab();
+    let (node, _) = grow(&lab, "file");
+    let files = Arc::clone(&lab.group().files);
+    let file = block_on(files.get(node)).expect("it is there");
+    let late = {
+        let (file, files) = (Arc::clone(&file), Arc::clone(&files));
+        let job = move |connection: &rusqlite::Connection| {
+            // Once more, should the caretaker have stored it just now.
+            file.touch(1);
+            Ok(store_times_of(connection, &file, files.next_commit())?)
+        };
+        block_on(lab.group().catalog.release(false, job)).expect("stored").0.expect("there was something")
+    };
+    let kept = (0..20).any(|_| {
+        let cut = Changes { size: Some(PAGE as u64), ..Changes::default() };
+        block_on(lab.session().change(node, cut)).expect("it is cut");
+        lab.write(node, PAGE as u64, &pattern(1, PAGE));
+        file.has_grown()
+    });
+    assert!(kept, "what it grew by is kept, and not stored yet");
+    files.sizes().let_go(&file, late);
+    drop((file, files));
+    lab.kill();
+    lab.mount();
+    assert_eq!(size_of(&lab, node), 2 * PAGE as u64);
 }
 
 /// Words that an earlier mount left count no more, whatever happened to the files since.
