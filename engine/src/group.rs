@@ -173,6 +173,9 @@ pub(crate) struct Parts {
     pub file_stats: Arc<FileStats>,
 }
 
+/// How long a query waits at most until the catalog has the sizes of files that grow.
+const SIZES_WAIT: Duration = Duration::from_millis(500);
+
 /// Sleeps without holding the group, or it would never end. `None` when it has ended.
 async fn sleep(group: &Weak<Group>, duration: Duration) -> Option<Arc<Group>> {
     let world = Arc::clone(&group.upgrade()?.world);
@@ -777,14 +780,19 @@ impl Group {
     /// # Errors
     /// What is wrong with the statement.
     pub async fn query(&self, sql: &str) -> Result<Rows> {
-        self.query_parts(sql)?.collect().await
+        self.query_parts(sql).await?.collect().await
     }
 
     /// The same, piece by piece.
     ///
     /// # Errors
     /// If the catalog has stopped.
-    pub fn query_parts(&self, sql: &str) -> Result<rows::Receiver> {
+    pub async fn query_parts(&self, sql: &str) -> Result<rows::Receiver> {
+        if self.files.sizes().are_kept() && sql.to_ascii_lowercase().contains("file") {
+            // Who has written a file and asks how long it is shall see it. Where the catalog cannot be written, he sees what it says.
+            let stored = std::pin::pin!(self.files.store_times(&self.catalog));
+            let _ = futures::future::select(stored, self.world.sleep(SIZES_WAIT)).await;
+        }
         let mut live = self.live();
         live.stats = self.live_stats(sql);
         self.catalog.query(sql, live, crate::catalog::QueryLimits::default())

@@ -33,7 +33,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
     },
 };
 
@@ -68,6 +68,8 @@ pub struct Sizes {
     /// The token of this mount, never 0.
     token: u64,
     free: Mutex<Vec<u32>>,
+    /// How many there are, used or free.
+    places: AtomicUsize,
 }
 
 /// Where a place's file is; its size is behind it.
@@ -87,7 +89,7 @@ impl Sizes {
         // The catalog's numbers have a sign.
         let token = (u64::from_ne_bytes(token) >> 1) | 1;
         let found = words.as_deref().map_or_else(|| Ok(Vec::new()), Keepsake::words)?;
-        let mut sizes = Self { words, found, token, free: Mutex::default() };
+        let mut sizes = Self { words, found, token, free: Mutex::default(), places: AtomicUsize::new(0) };
         let boot = world.boot_id();
         let (high, low) = boot.split_at(8);
         if sizes.found.len() < PLACES_AT + 2 || sizes.prepare([number(high), number(low)]).is_err() {
@@ -152,7 +154,14 @@ impl Sizes {
             used.try_for_each(|place| words.store(at(place), 0)).and_then(|()| words.store(TOKEN_AT, self.token));
         if is_begun.is_ok() {
             self.free.lock().extend(places.rev());
+            self.places.store(count, SeqCst);
         }
+    }
+
+    /// Whether some file may be longer than the catalog says.
+    #[must_use]
+    pub fn are_kept(&self) -> bool {
+        self.free.lock().len() < self.places.load(SeqCst)
     }
 
     /// Whether a file's size could be kept now.

@@ -94,6 +94,19 @@ fn a_file_that_was_cut_stays_cut() {
     assert_eq!((size_of(&lab, node), &lab.read(node, 5, 10)[..]), (9, &b"more"[..]));
 }
 
+#[test]
+fn a_query_sees_how_long_a_file_has_grown() {
+    let lab = lab();
+    let shown = || {
+        let rows = block_on(lab.group().query("SELECT count(*) FROM v$asm_file WHERE bytes = 65536")).expect("asked");
+        format!("{:?}", rows.rows)
+    };
+    let before = shown();
+    let several: Vec<String> = (0..5).map(|turn| grow(&lab, &format!("file{turn}"))).map(|_| shown()).collect();
+    assert!(several.iter().all(|now| *now != before), "{before}, {several:?}");
+    assert!(several.windows(2).all(|pair| pair[0] != pair[1]), "{several:?}");
+}
+
 /// Whoever stored a size, and comes late to say so, takes nothing of what the file grew by after it was cut.
 #[test]
 fn a_file_that_was_cut_and_grew_again_is_not_let_go_for_what_it_was() {

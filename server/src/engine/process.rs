@@ -224,7 +224,7 @@ impl Preferred {
 /// Has the kernel forget the bytes of every file: what the engine before had still to say of changes by other front ends is lost. (Of
 /// names it is told to look at all again.)
 fn forget_bytes(group: &Group, watcher: &dyn Watcher) {
-    let Ok(mut pieces) = group.query_parts("SELECT file_number FROM v$asm_file") else { return };
+    let Ok(mut pieces) = block_on(group.query_parts("SELECT file_number FROM v$asm_file")) else { return };
     while let Some(piece) = block_on(pieces.next()) {
         let Piece::Part { rows, bytes } = piece else { continue };
         let nodes = decode_rows(rows, &bytes).unwrap_or_default().into_iter().filter_map(|row| match row.first() {
@@ -644,7 +644,7 @@ impl Engine {
     }
 
     fn query(&self, frames: &Frames, sql: &str) -> io::Result<()> {
-        let mut pieces = match self.mounted().and_then(|group| group.query_parts(sql)) {
+        let mut pieces = match self.mounted().and_then(|group| block_on(group.query_parts(sql))) {
             Ok(pieces) => pieces,
             Err(error) => return frames.send(&Answer::Refused(error), &[], None),
         };
