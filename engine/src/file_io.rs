@@ -24,7 +24,7 @@
 
 use crate::{
     activity::Active,
-    api::{Allocate, Changes, Seek},
+    api::{Allocate, Attributes, Changes, Seek},
     bits::Bits,
     blocks::{BLOCKS_PER_PIECE, Order},
     buffer::{Buffer, Slice},
@@ -457,17 +457,9 @@ impl Group {
             let commit = if has_nothing_to_flush { self.catalog.committed() } else { file.last_commit() };
             self.catalog.make_durable(commit).await?;
         } else {
-            let (owner, files) = (Arc::clone(file), Arc::clone(&self.files));
-            // What was acknowledged needs no more room in the catalog than was made for it.
-            let job = move |connection: &rusqlite::Connection| {
-                settle_marks(connection, &pending)?;
-                if has_times {
-                    return Ok(files::store_times_of(connection, &owner, files.next_commit())?);
-                }
-                Ok(None)
-            };
-            let (stored, _) = self.catalog.release(true, job).await?;
-            stored.into_iter().for_each(|stored| self.files.sizes().let_go(file, stored));
+            let timed = has_times.then(|| Arc::clone(file)).into_iter().collect();
+            let settle = move |connection: &rusqlite::Connection| settle_marks(connection, &pending);
+            self.files.store_with(&self.catalog, true, timed, settle).await?;
         }
         if early {
             self.flush_disks().await?;
@@ -563,12 +555,7 @@ impl Group {
         if !file.has_grown() || planted::has(Bug::GrowthBelieved) {
             return Ok(());
         }
-        let (owner, files) = (Arc::clone(file), Arc::clone(&self.files));
-        let job = move |connection: &rusqlite::Connection| {
-            Ok(files::store_times_of(connection, &owner, files.next_commit())?)
-        };
-        let (stored, _) = self.catalog.release(false, job).await?;
-        stored.into_iter().for_each(|stored| self.files.sizes().let_go(file, stored));
+        self.files.store_with(&self.catalog, false, vec![Arc::clone(file)], |_| Ok(())).await?;
         // Cut now, it would be as long as before after a kill.
         if file.has_grown() { Err(FileError::Invalid("its size is kept where it cannot be changed")) } else { Ok(()) }
     }
@@ -787,32 +774,35 @@ impl Group {
 
 /// Sets size, mode and times in a file's row, then in memory. Nobody may be writing it.
 fn set_size(connection: &rusqlite::Connection, file: &File, size: u64, mode: u32, now: i64) -> Result<()> {
-    set_row(connection, file, size, mode, now)?;
-    let mut attributes = file.attributes();
-    attributes.size = size;
-    file.is_cut(size);
-    attributes.mode = mode;
-    attributes.modified = now;
-    attributes.changed = now;
-    Ok(())
+    set_row(connection, file, size, mode, now, |attributes| {
+        attributes.size = size;
+        file.is_cut(size);
+    })
 }
 
 /// The same for a file that is at least `end` long; another writer may make it longer meanwhile.
 fn grow(connection: &rusqlite::Connection, file: &File, end: u64, mode: u32, now: i64) -> Result<()> {
     let size = file.size().max(end);
-    set_row(connection, file, size, mode, now)?;
-    let mut attributes = file.attributes();
-    attributes.size = attributes.size.max(size);
-    attributes.mode = mode;
-    attributes.modified = now;
-    attributes.changed = now;
-    Ok(())
+    set_row(connection, file, size, mode, now, |attributes| attributes.size = attributes.size.max(size))
 }
 
-fn set_row(connection: &rusqlite::Connection, file: &File, size: u64, mode: u32, now: i64) -> Result<()> {
+/// Sets a file's row, then in memory the same, but for the size, which `resized` sets there.
+fn set_row(
+    connection: &rusqlite::Connection,
+    file: &File,
+    size: u64,
+    mode: u32,
+    now: i64,
+    resized: impl FnOnce(&mut Attributes),
+) -> Result<()> {
     connection
         .prepare_cached("UPDATE file SET size = ?2, mode = ?3, modified = ?4, changed = ?4 WHERE number = ?1")?
         .execute(params![file.node.cast_signed(), size.cast_signed(), mode, now])?;
+    let mut attributes = file.attributes();
+    resized(&mut attributes);
+    attributes.mode = mode;
+    attributes.modified = now;
+    attributes.changed = now;
     Ok(())
 }
 

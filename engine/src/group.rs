@@ -13,7 +13,7 @@
 
 use crate::{
     activity::Activity,
-    admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Rows, Scope, Selection, Survey},
+    admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
     api::ConnectionId,
     attributes::{self, Attributes, DropAfter},
     catalog::Catalog,
@@ -40,7 +40,6 @@ use crate::{
     reclaim::Freeing,
     recovery::Suspects,
     repairs::Repairs,
-    rows,
     scrub::Scrub,
     slots::Slots,
     space::Space,
@@ -172,9 +171,6 @@ pub(crate) struct Parts {
     pub deadline: Arc<AtomicU64>,
     pub file_stats: Arc<FileStats>,
 }
-
-/// How long a query waits at most until the catalog has the sizes of files that grow.
-const SIZES_WAIT: Duration = Duration::from_millis(500);
 
 /// Sleeps without holding the group, or it would never end. `None` when it has ended.
 async fn sleep(group: &Weak<Group>, duration: Duration) -> Option<Arc<Group>> {
@@ -772,30 +768,6 @@ impl Group {
     #[must_use]
     pub fn operations(&self) -> Vec<Operation> {
         self.list_operations()
-    }
-
-    /// Runs a SELECT over the views of `views.sql` on a snapshot. `GROUP_NUMBER` is 0
-    /// there: the instance numbers groups.
-    ///
-    /// # Errors
-    /// What is wrong with the statement.
-    pub async fn query(&self, sql: &str) -> Result<Rows> {
-        self.query_parts(sql).await?.collect().await
-    }
-
-    /// The same, piece by piece.
-    ///
-    /// # Errors
-    /// If the catalog has stopped.
-    pub async fn query_parts(&self, sql: &str) -> Result<rows::Receiver> {
-        if self.files.sizes().are_kept() && sql.to_ascii_lowercase().contains("file") {
-            // Who has written a file and asks how long it is shall see it. Where the catalog cannot be written, he sees what it says.
-            let stored = std::pin::pin!(self.files.store_times(&self.catalog));
-            let _ = futures::future::select(stored, self.world.sleep(SIZES_WAIT)).await;
-        }
-        let mut live = self.live();
-        live.stats = self.live_stats(sql);
-        self.catalog.query(sql, live, crate::catalog::QueryLimits::default())
     }
 
     /// Space as `statfs` tells it.

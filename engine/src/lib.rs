@@ -76,6 +76,7 @@ mod planted;
 mod pooled;
 mod preferred;
 mod progress;
+mod query;
 mod ranges;
 mod read_policy;
 mod rebalance;

@@ -722,7 +722,16 @@ impl Future for Sleep {
     }
 }
 
-struct Words(Mutex<Vec<u64>>);
+/// Words that outlive whoever stores them, as long as somebody has them.
+pub struct Words(Mutex<Vec<u64>>);
+
+impl Words {
+    /// So many, all 0.
+    #[must_use]
+    pub fn new(count: usize) -> Self {
+        Self(Mutex::new(vec![0; count]))
+    }
+}
 
 impl Keepsake for Words {
     fn words(&self) -> io::Result<Vec<u64>> {
@@ -900,7 +909,7 @@ impl World for TestWorld {
 
     fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
         // Few, so that tests come to where there is no room.
-        let new = || Arc::new(Words(Mutex::new(vec![0; words.min(108)])));
+        let new = || Arc::new(Words::new(words.min(108)));
         let kept = Arc::clone(lock(&self.keepsakes).entry(name.to_owned()).or_insert_with(new));
         Ok(Some(kept))
     }

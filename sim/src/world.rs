@@ -6,6 +6,7 @@ use crate::{
 };
 use plinth_engine::{
     event::{Event, Severity},
+    testing::Words,
     world::{Found, Identity, Keepsake, Task, Timestamp, World},
 };
 use std::{
@@ -30,20 +31,6 @@ pub struct Host {
     keepsakes: Mutex<BTreeMap<String, Arc<Words>>>,
     clock: AtomicI64,
     processes: AtomicU32,
-}
-
-/// Words that outlive processes.
-struct Words(Mutex<Vec<u64>>);
-
-impl Keepsake for Words {
-    fn words(&self) -> io::Result<Vec<u64>> {
-        Ok(lock(&self.0).clone())
-    }
-
-    fn store(&self, at: usize, word: u64) -> io::Result<()> {
-        lock(&self.0)[at] = word;
-        Ok(())
-    }
 }
 
 /// Wall clock at the beginning of every history: some day in 2026, in nanoseconds.
@@ -160,7 +147,7 @@ impl World for ProcessWorld {
             return Ok(None);
         }
         // Few, so that histories come to where there is no room.
-        let new = || Arc::new(Words(Mutex::new(vec![0; words.min(16)])));
+        let new = || Arc::new(Words::new(words.min(16)));
         let kept = Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));
         Ok(Some(kept))
     }

@@ -606,17 +606,34 @@ impl Files {
     pub async fn store_times(&self, catalog: &Catalog) -> Result<()> {
         let dirty: Vec<_> = self.all().into_iter().filter(|file| file.has_times() || file.has_grown()).collect();
         for some in dirty.chunks(200) {
-            let (some, files) = (some.to_vec(), self.strong());
-            let job = move |connection: &Connection| {
-                let store = |file: Arc<File>| {
-                    let stored = store_times_of(connection, &file, files.next_commit())?;
-                    Ok(stored.map(|stored| (file, stored)))
-                };
-                some.into_iter().filter_map(|file| store(file).transpose()).collect::<Result<Vec<_>>>()
-            };
-            let (stored, _) = catalog.release(false, job).await?;
-            stored.iter().for_each(|(file, stored)| self.sizes.let_go(file, *stored));
+            self.store_with(catalog, false, some.to_vec(), |_| Ok(())).await?;
         }
+        Ok(())
+    }
+
+    /// The same for some files, in the job that does something `else_too`; `durably` or not.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn store_with(
+        &self,
+        catalog: &Catalog,
+        durably: bool,
+        some: Vec<Arc<File>>,
+        else_too: impl FnOnce(&Connection) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
+        let files = self.strong();
+        let job = move |connection: &Connection| {
+            else_too(connection)?;
+            let store = |file: Arc<File>| {
+                let stored = store_times_of(connection, &file, files.next_commit())?;
+                Ok(stored.map(|stored| (file, stored)))
+            };
+            some.into_iter().filter_map(|file| store(file).transpose()).collect::<Result<Vec<_>>>()
+        };
+        // What was acknowledged needs no more room in the catalog than was made for it.
+        let (stored, _) = catalog.release(durably, job).await?;
+        stored.iter().for_each(|(file, stored)| self.sizes.let_go(file, *stored));
         Ok(())
     }
 
