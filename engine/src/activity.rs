@@ -318,14 +318,18 @@ impl Drop for Active<'_> {
 impl Group {
     /// Enters the region of an extent for a write (invariant 1).
     pub(crate) async fn activate(&self, extent: &Extent) -> Result<Active<'_>, FileError> {
-        if let Some(gate) = &*extent.gate()
-            && !self.voters.is_closing()
-            && gate.enter(self.world.monotonic())
-        {
-            return Ok(Active { gate: Arc::clone(gate), _of: PhantomData });
+        match self.enter_open(extent) {
+            Some(active) => Ok(active),
+            // In memory of its own (`file_read.rs`).
+            None => Box::pin(self.open_and_enter(extent)).await,
         }
-        // In memory of its own (`file_io.rs`).
-        Box::pin(self.open_and_enter(extent)).await
+    }
+
+    /// The same, if the region is open.
+    pub(crate) fn enter_open(&self, extent: &Extent) -> Option<Active<'_>> {
+        let gate = extent.gate();
+        let gate = gate.as_ref().filter(|gate| !self.voters.is_closing() && gate.enter(self.world.monotonic()))?;
+        Some(Active { gate: Arc::clone(gate), _of: PhantomData })
     }
 
     async fn open_and_enter(&self, extent: &Extent) -> Result<Active<'_>, FileError> {

@@ -1,12 +1,9 @@
 //! Reading and writing blocks of one extent on all its mirrors.
 //!
-//! Writing: all writable mirrors at once, from one buffer; acknowledged when every one
-//! has it. A mirror that fails goes offline first (R4), unless some extent would keep no
-//! current mirror (R5): then the error is this caller's. When every mirror is silent,
-//! the writer waits (R2).
+//! Writing: all writable mirrors at once, from one buffer; acknowledged when every one has it (`blocks/write.rs`).
 //!
-//! Reading: one online mirror, checked block by block: for front ends the one that `read_policy.rs` chooses, for others each in
-//! its turn. Bytes that do not match, or cannot be read, are looked up on the other mirrors and rewritten. Which of them is
+//! Reading: one online mirror, checked block by block (`blocks/read.rs`). Bytes that do not match, or cannot be read, are
+//! looked up on the other mirrors and rewritten. Which of them is
 //! right, block by block, is a table: `blocks/cases.rs`, and docs/format.md, section 8. In short:
 //!
 //! ```text
@@ -24,6 +21,11 @@
 //! region where they write.
 
 pub(crate) mod cases;
+mod read;
+mod write;
+mod zones;
+
+pub(crate) use read::{Answer, Asked, Order};
 
 use crate::{
     activity::Active,
@@ -31,13 +33,11 @@ use crate::{
     counters::IoClient,
     error::FileError,
     event::{Event, Severity},
-    extent::{Extent, MIRRORS_MAX, Mirror, Mirrors, Sums},
+    extent::{Extent, Mirror, Mirrors},
     group::Group,
-    member::{Flight, Member, Settled},
+    member::{Member, Settled},
     planted::{self, Bug},
-    read_policy::{self, ReadGauge},
     troubles::Trouble,
-    voters::Refusal,
 };
 use cases::{Case, Evidence, Reason};
 use plinth_format::{
@@ -47,12 +47,9 @@ use plinth_format::{
     layout::PIECE_SIZE,
     lost,
 };
-use smallvec::SmallVec;
 use std::{
-    future::poll_fn,
     ops::Range,
     sync::{Arc, atomic::Ordering},
-    task::Poll,
     time::Duration,
 };
 
@@ -60,35 +57,6 @@ use std::{
 pub const BLOCKS_PER_PIECE: usize = PIECE_SIZE as usize / BLOCK_SIZE;
 /// Blocks read and compared at once: 1 MiB.
 const STEP: usize = 256;
-/// What is written at once: every mirror, and the place that one moves to.
-const TARGETS: usize = MIRRORS_MAX + 1;
-
-/// Bytes that match their checksums.
-#[derive(Debug)]
-pub struct Read {
-    pub buffer: Buffer,
-    /// Another mirror failed or had other bytes: it is to be repaired.
-    pub wrong: bool,
-}
-
-/// Which mirror is read first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
-    /// As `read_policy.rs` chooses: front ends wait for it.
-    Policy,
-    /// Each takes its turn.
-    Turns,
-}
-
-/// What checksums say of bytes, the worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Verdict {
-    Good,
-    /// The checksum of some block is not known.
-    Unproved,
-    /// The checksum of some block is another one.
-    Refuted,
-}
 
 /// What comparing found and did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,22 +69,6 @@ pub struct Compared {
 
 fn bytes_of(blocks: usize) -> usize {
     blocks * BLOCK_SIZE
-}
-
-/// How each of some writes stands after its end or its deadline; `None`: it goes on.
-async fn settle_all(flights: &mut [Flight<'_>]) -> SmallVec<[Option<Settled>; TARGETS]> {
-    let awaited = if planted::has(Bug::AcknowledgedEarly) { 1 } else { flights.len() };
-    let mut settled: SmallVec<[Poll<Option<Settled>>; TARGETS]> = flights.iter().map(|_| Poll::Pending).collect();
-    settled.iter_mut().skip(awaited).for_each(|end| *end = Poll::Ready(Some(Settled::Ok(None))));
-    poll_fn(|context| {
-        for (flight, end) in flights.iter_mut().zip(&mut settled).filter(|(_, end)| end.is_pending()) {
-            *end = flight.poll_settle(context);
-        }
-        if settled.iter().any(Poll::is_pending) { Poll::Pending } else { Poll::Ready(()) }
-    })
-    .await;
-    let known = |end| if let Poll::Ready(end) = end { end } else { None };
-    settled.into_iter().map(known).collect()
 }
 
 impl Group {
@@ -133,205 +85,6 @@ impl Group {
 
     pub(crate) fn offset(member: &Member, mirror: Mirror, block: usize) -> u64 {
         member.layout().au_offset(mirror.au) + bytes_of(block) as u64
-    }
-
-    /// Loads the checksums from the zone of a mirror, unless they are in memory.
-    pub(crate) async fn load_sums(&self, extent: &Extent) -> Result<(), FileError> {
-        extent.last_used.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
-        if extent.has_sums() {
-            return Ok(());
-        }
-        {
-            let state = extent.state();
-            if extent.has_sums() {
-                return Ok(());
-            }
-            if state.marked().is_empty() {
-                extent.set_loaded(&state, Sums::unknown(self.blocks_per_au()));
-                return Ok(());
-            }
-        }
-        let (sums, wrong) = loop {
-            let moves = extent.moves();
-            let read = self.read_any_zone(extent).await;
-            // Who reads without its range may have read where another extent's checksums are by now.
-            if extent.moves() == moves {
-                break read;
-            }
-        };
-        let mut unproved = Vec::new();
-        {
-            let state = extent.state();
-            if extent.has_sums() {
-                return Ok(());
-            }
-            let pieces = 0..self.blocks_per_au() / BLOCKS_PER_PIECE;
-            if sums.is_none() {
-                self.zones_lost.fetch_add(1, Ordering::Relaxed);
-                let mut at = 0;
-                while let Some(run) = state.run(at..pieces.end, STEP / BLOCKS_PER_PIECE) {
-                    at = run.end;
-                    unproved.push(run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE);
-                }
-            } else if wrong && let Some(run) = state.run(pieces, 1) {
-                unproved.push(run.start * BLOCKS_PER_PIECE..run.start * BLOCKS_PER_PIECE + 1);
-            }
-            // No zone can be read: nothing is known, and mirrors prove each other.
-            extent.set_loaded(&state, sums.unwrap_or_else(|| Sums::unknown(self.blocks_per_au())));
-        }
-        // A zone that cannot be read is written again when the region closes. A comparison opens it, of one block if
-        // another mirror's zone is good, of all to have their checksums if not.
-        if let Some(extent) = self.extents.get(extent.id) {
-            unproved.into_iter().for_each(|blocks| self.repairs.add(&extent, blocks));
-        }
-        Ok(())
-    }
-
-    /// The mirror whose zone is read first, of so many. Extents differ, so that a disk is not read more than the others; and not by turns, because
-    /// mirrors of neighbours may be on disks by turns.
-    pub(crate) fn first_zone(extent: &Extent, mirrors: usize) -> usize {
-        const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-        (extent.id.wrapping_mul(GOLDEN) >> 32) as usize % mirrors.max(1)
-    }
-
-    /// The checksums from the first zone of an extent that can be read, and whether another could not be. While none can and
-    /// some disk is only silent it is waited for: bytes must not pass unchecked for that (R2).
-    async fn read_any_zone(&self, extent: &Extent) -> (Option<Sums>, bool) {
-        let (mut silent, mut wrong) = (Vec::new(), false);
-        let mut zones: SmallVec<[_; MIRRORS_MAX]> =
-            self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
-        let first = Self::first_zone(extent, zones.len());
-        zones.rotate_left(first);
-        for (mirror, member) in zones {
-            let (offset, length) = member.layout().sums_of(mirror.au);
-            let mut flight = member.start_read(offset, length).of(IoClient::Checksums);
-            match flight.settle_or_go_on().await {
-                Some(Settled::Ok(Some(buffer))) => return (Some(Sums::new(self.sums_in(&buffer))), wrong),
-                Some(_) => wrong = true,
-                None => silent.push(flight),
-            }
-        }
-        while !silent.is_empty() {
-            let waits = silent.iter_mut().map(|flight| Box::pin(flight.wait()));
-            let (end, index, _) = futures::future::select_all(waits).await;
-            silent.remove(index);
-            match end {
-                Settled::Ok(Some(buffer)) => return (Some(Sums::new(self.sums_in(&buffer))), wrong),
-                _ => wrong = true,
-            }
-        }
-        let text = format!(
-            "no checksums of extent {} of file {} can be read: bytes on which its mirrors agree are taken as they are",
-            extent.number, extent.file
-        );
-        self.tell(Severity::Warning, None, text);
-        (None, wrong)
-    }
-
-    fn sums_in<'a>(&self, zone: &'a [u8]) -> impl Iterator<Item = u32> + use<'a> {
-        let (sums, _) = zone.as_chunks();
-        sums.iter().map(|sum| u32::from_le_bytes(*sum)).take(self.blocks_per_au())
-    }
-
-    /// The stored checksums of one mirror.
-    pub(crate) async fn read_zone(&self, member: &Member, mirror: Mirror) -> Option<Box<[u32]>> {
-        let (offset, length) = member.layout().sums_of(mirror.au);
-        let Settled::Ok(Some(buffer)) = member.start_read(offset, length).of(IoClient::Checksums).settle().await else {
-            return None;
-        };
-        Some(self.sums_in(&buffer).collect())
-    }
-
-    /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must look.
-    pub(crate) async fn try_read(
-        &self,
-        extent: &Extent,
-        blocks: Range<usize>,
-        client: IoClient,
-        order: Order,
-    ) -> Result<Option<Read>, FileError> {
-        let candidates: SmallVec<[_; MIRRORS_MAX]> =
-            self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
-        if candidates.is_empty() {
-            return Err(self.lost(extent, 0));
-        }
-        // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass takes the next.
-        let turn = (extent.id as usize).wrapping_add(blocks.start / STEP).wrapping_add(extent.pass(blocks.start));
-        let mut silent = Vec::new();
-        let mut wrong = false;
-        let mut read = None;
-        let length = bytes_of(blocks.len());
-        let gauge = |index: usize| candidates.get(index).map(|(_, member)| &member.gauge);
-        let mut untried: [Option<&ReadGauge>; MIRRORS_MAX] = std::array::from_fn(gauge);
-        for step in 0..candidates.len() {
-            let (index, reading) = match order {
-                Order::Turns => ((turn + step) % candidates.len(), None),
-                Order::Policy => {
-                    let now = self.world.monotonic();
-                    let left = &mut untried[..candidates.len()];
-                    let Some(choice) = read_policy::choose(left, turn, length, now) else { break };
-                    if let Some(other) = choice.explore {
-                        let (mirror, member) = candidates[other];
-                        self.explorer.send(&member.gauge, Self::offset(member, mirror, blocks.start), length);
-                    }
-                    let reading = left[choice.index].take().map(|gauge| gauge.begin(length, now, choice.reason));
-                    (choice.index, reading)
-                }
-            };
-            let (mirror, member) = candidates[index];
-            let start = Self::offset(member, mirror, blocks.start);
-            let mut flight = member.start_read(start, length).of(client);
-            let settled = flight.settle_or_go_on().await;
-            let reading = reading.and_then(|one| one.settle(settled.as_ref(), flight.took(), self.world.as_ref()));
-            match settled {
-                Some(Settled::Ok(Some(buffer))) => {
-                    let verdict = self.judge(extent, &blocks, &buffer);
-                    if verdict == Verdict::Good {
-                        read = Some(buffer);
-                        break;
-                    }
-                    if verdict == Verdict::Refuted {
-                        member.counters.mismatches.fetch_add(1, Ordering::Relaxed);
-                        let place = (Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()) as u64);
-                        let text = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
-                        member.note(Trouble::Checksum, Some(place), text);
-                    }
-                    wrong = true;
-                }
-                Some(_) => wrong = true,
-                None => silent.push((member, flight, reading)),
-            }
-        }
-        if read.is_none() && !wrong && !silent.is_empty() {
-            // Every mirror is silent: wait for the first that answers (R2).
-            let waits = silent.iter_mut().map(|(_, flight, _)| Box::pin(flight.wait()));
-            return match futures::future::select_all(waits).await.0 {
-                Settled::Ok(Some(buffer)) if self.judge(extent, &blocks, &buffer) == Verdict::Good => {
-                    Ok(Some(Read { buffer, wrong: false }))
-                }
-                _ => Ok(None),
-            };
-        }
-        for (member, ..) in &silent {
-            self.expel_in_background(member, Settled::Overdue.reason());
-        }
-        Ok(read.map(|buffer| Read { buffer, wrong }))
-    }
-
-    /// What the checksums in memory say of bytes.
-    fn judge(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> Verdict {
-        if self.unchecked.load(Ordering::Relaxed) {
-            return Verdict::Good;
-        }
-        let sums = extent.sums();
-        let Some(sums) = &*sums else { return Verdict::Unproved };
-        let verdicts = buffer.chunks_exact(BLOCK_SIZE).zip(sums.of(blocks.clone())).map(|(block, sum)| match sum {
-            UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
-            UNKNOWN => Verdict::Unproved,
-            sum if sum == of_block(block) => Verdict::Good,
-            _ => Verdict::Refuted,
-        });
-        verdicts.max().unwrap_or(Verdict::Good)
     }
 
     /// Finds the right bytes of blocks among all mirrors, and rewrites the wrong ones.
@@ -554,112 +307,6 @@ impl Group {
         }
     }
 
-    /// Writes blocks to every mirror and remembers their checksums. The blocks' range is held exclusively. `durably`: they need no flush.
-    pub(crate) async fn write_blocks(
-        &self,
-        extent: &Extent,
-        first: usize,
-        data: Slice,
-        durably: bool,
-        _active: &Active<'_>,
-    ) -> Result<(), FileError> {
-        let sums: SmallVec<[u32; BLOCKS_PER_PIECE]> = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
-        let (mirrors, guest) = extent.places();
-        let mut targets: SmallVec<[_; TARGETS]> =
-            self.members_of(mirrors).filter(|(_, member)| member.is_writable()).collect();
-        let mirrors = targets.len();
-        let guest = guest.and_then(|guest| Some((guest, self.members.get(&guest.disk)?)));
-        let is_written = |member: &Member| member.is_writable() && !planted::has(Bug::GuestNotWritten);
-        targets.extend(guest.filter(|(_, member)| is_written(member)));
-        let mut flights: SmallVec<[_; TARGETS]> = targets
-            .iter()
-            .map(|(mirror, member)| {
-                let (offset, data) = (Self::offset(member, *mirror, first), data.clone());
-                if durably { member.start_durable_write(offset, data) } else { member.start_write(offset, data) }
-            })
-            .collect();
-        let mut settled = if extent.has_sums() {
-            settle_all(&mut flights).await
-        } else {
-            // Those of all other blocks are read meanwhile: the region is active, so what they say of these blocks counts for nothing.
-            let both = futures::future::join(settle_all(&mut flights), self.load_sums(extent));
-            let (settled, loaded) = Box::pin(both).await;
-            loaded?;
-            settled
-        };
-        loop {
-            let has_current = |settled: &[Option<Settled>]| {
-                targets[..mirrors]
-                    .iter()
-                    .zip(settled)
-                    .any(|((_, member), settled)| member.is_readable() && settled.as_ref().is_some_and(Settled::is_ok))
-            };
-            if has_current(&settled) {
-                break;
-            }
-            // No current mirror has it. While one is silent, wait (R2); else it has failed.
-            let silent: Vec<_> = settled.iter().enumerate().filter(|(_, one)| one.is_none()).map(|(i, _)| i).collect();
-            if silent.is_empty() {
-                extent.forget_sums(first, sums.len());
-                let failure = settled.into_iter().flatten().find(|one| !one.is_ok());
-                return Err(match failure {
-                    Some(Settled::Failed(error)) => FileError::Disk(error),
-                    _ => self.lost(extent, targets.len()),
-                });
-            }
-            let waits = flights
-                .iter_mut()
-                .enumerate()
-                .filter(|(index, _)| silent.contains(index))
-                .map(|(index, flight)| Box::pin(async move { (index, flight.wait().await) }));
-            let ((index, end), ..) = futures::future::select_all(waits).await;
-            settled[index] = Some(end);
-        }
-        for (((mirror, member), one), flight) in targets.iter().zip(&mut settled).zip(&mut flights) {
-            let mut failure = match one {
-                Some(one) if one.is_ok() => continue,
-                Some(one) => one.reason(),
-                None => Settled::Overdue.reason(),
-            };
-            if planted::has(Bug::AcknowledgedBeforeMembership) {
-                self.expel_in_background(member, failure);
-                continue;
-            }
-            let mut expelled = self.voters.expel(member.number, &failure, false).await;
-            if one.is_none() && matches!(expelled, Err(Refusal::WouldLoseData)) {
-                // It cannot be spared, so it is waited for: a later write of these blocks must not land before this one.
-                let end = flight.wait().await;
-                if end.is_ok() {
-                    continue;
-                }
-                failure = end.reason();
-                expelled = self.voters.expel(member.number, &failure, false).await;
-            }
-            match expelled {
-                Ok(()) => {}
-                // A move that cannot go on, and no more than that.
-                Err(Refusal::WouldLoseData) if extent.turn_away(*mirror) => {}
-                Err(refusal) => {
-                    extent.forget_sums(first, sums.len());
-                    return Err(match refusal {
-                        Refusal::Closing => FileError::Dismounted,
-                        other => {
-                            let why = other.to_string();
-                            member.note(Trouble::Refused, None, format!("{failure}: {why}"));
-                            FileError::Refused { disk: member.name().to_string(), reason: failure, why }
-                        }
-                    });
-                }
-            }
-        }
-        extent.set_sums(first, &sums);
-        // What an offline disk misses must be on record before anybody is told (R4).
-        for (_, member) in self.mirrors(extent) {
-            self.wait_settled(member).await?;
-        }
-        Ok(())
-    }
-
     /// Makes everything written durable on every writable disk that has something to flush.
     pub(crate) async fn flush_disks(&self) -> Result<(), FileError> {
         let era = self.doubt.begin_flush();
@@ -739,7 +386,7 @@ impl Group {
         Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
     }
 
-    fn lost(&self, extent: &Extent, tried: usize) -> FileError {
+    pub(crate) fn lost(&self, extent: &Extent, tried: usize) -> FileError {
         FileError::ExtentLost { file: extent.file, extent: extent.number, tried }
     }
 
@@ -754,21 +401,6 @@ mod tests {
 
     fn block(byte: u8) -> Vec<u8> {
         vec![byte; BLOCK_SIZE]
-    }
-
-    #[test]
-    fn zones_are_read_from_all_mirrors_alike_wherever_those_of_neighbours_are() {
-        for mirrors in 1..=MIRRORS_MAX {
-            // All extents, and every second and third of them: mirrors may be on disks by turns.
-            for step in 1..=3 {
-                let mut read = vec![0; mirrors];
-                for id in (0..3000).map(|id| id * step) {
-                    read[Group::first_zone(&Extent::new(id, 1, 0, &[]), mirrors)] += 1;
-                }
-                let most = 3000 / mirrors + 150;
-                assert!(read.iter().all(|reads| *reads <= most), "{mirrors} mirrors, step {step}: {read:?}");
-            }
-        }
     }
 
     #[test]

@@ -14,6 +14,7 @@ use crate::{
     doubt::{Doubt, Unsynced},
     error::FileError,
     extent::{self, Extent, Extents, Mirror},
+    file_io::FILE_SIZE_MAX,
     file_stats::FileStats,
     files::{self, File},
     group::Group,
@@ -208,6 +209,22 @@ impl Layout {
             parts.push(Part { extent: self.extents.get(&number).cloned(), inside, range, more: ranges.collect() });
         }
         parts
+    }
+
+    /// The extent that has all of a range of the file, and where there; `None`: several have it, or none.
+    #[must_use]
+    pub fn within_one(&self, offset: u64, length: usize, au_size: u64) -> Option<(&Arc<Extent>, Range<u64>)> {
+        let length = length as u64;
+        // Behind the end of a file any offset may be asked for, and nothing is there.
+        let end = offset.checked_add(length).filter(|end| length > 0 && *end <= FILE_SIZE_MAX)?;
+        let (extent, at, most) = match &self.slot {
+            Some(slot) => (&slot.extent, slot.piece as u64 * PIECE_SIZE + offset, PIECE_SIZE),
+            None => {
+                let (number, at, most) = self.stripes(au_size).locate(offset);
+                (self.extents.get(&number)?, at, most)
+            }
+        };
+        (end <= most).then(|| (extent, at..at + length))
     }
 
     /// Whether all of `offset .. end` can be written without allocating.
@@ -598,4 +615,44 @@ pub(crate) fn set_blocks(connection: &Connection, file: &File, blocks: u64) -> R
         .execute(params![file.node.cast_signed(), blocks.cast_signed()])?;
     file.attributes().blocks = blocks;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who asks for the one extent that has all of a range hears the same as who asks for all parts.
+    #[test]
+    fn what_lies_within_one_extent_is_its_only_part() {
+        const AU: u64 = 1 << 20;
+        let extent = |number| Arc::new(Extent::new(number + 1, 7, number, &[]));
+        let coarse =
+            || Layout { extents: [0, 1, 3].map(|number| (number, extent(number))).into(), ..Layout::default() };
+        let slot = Layout { slot: Some(Slot { extent: extent(9), piece: 3 }), ..Layout::default() };
+        let edges = [0, 4096, PIECE_SIZE, 2 * PIECE_SIZE, AU, 2 * AU, 3 * AU, 8 * AU, 12 * AU];
+        let near = |edge: u64| [edge.saturating_sub(4096), edge.saturating_sub(1), edge, edge + 1, edge + 8192];
+        let (mut within, mut not) = (0, 0);
+        for layout in [coarse(), Layout { fine: true, ..coarse() }, slot] {
+            for offset in edges.into_iter().flat_map(near) {
+                for length in [0, 1, 4096, 8192, 65536, 1 << 20, 1 << 21] {
+                    let found = layout.within_one(offset, length, AU);
+                    match (&layout.parts(offset, length, AU)[..], found) {
+                        ([Part { extent: Some(extent), inside, more, .. }], Some((other, there))) => {
+                            assert!(Arc::ptr_eq(extent, other) && *inside == there && more.is_empty());
+                            within += 1;
+                        }
+                        ([Part { extent: Some(_), more, .. }], None) if more.is_empty() => {
+                            panic!("{length} bytes at {offset} are within one extent")
+                        }
+                        (parts, found) => {
+                            assert!(found.is_none(), "{length} bytes at {offset}: {} parts", parts.len());
+                            not += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(within > 50 && not > 50, "{within}, {not}");
+        assert!(coarse().within_one(u64::MAX - 4, 4, AU).is_none() && coarse().within_one(1, usize::MAX, AU).is_none());
+    }
 }

@@ -1,4 +1,4 @@
-//! Reading, writing and syncing files.
+//! Writing and syncing files.
 //!
 //! A write:
 //!
@@ -10,9 +10,8 @@
 //!      the catalog gets it later (`files/sizes.rs`).
 //!   5. The blocks are let go, and the caller is told.
 //!
-//! What is under way is a value as large as all that it may come to, and moves when it begins, from call to call. So what a read or a write in the
-//! steady state does not come to (regions that open, repairs, disks that fail, commits) is in memory of its own, allocated when it comes to that
-//! (`Box::pin`): a read has a quarter of the size that it had, a write half.
+//! What a write in the steady state does not come to (regions that open, disks that fail, commits) is in memory of its own, as with
+//! reads (`file_read.rs`).
 //!
 //! A crash of the engine after 5 loses nothing: the bytes are on the disks and the commit
 //! is in the catalog. A loss of power before the next `sync` may lose both, never one by
@@ -37,18 +36,15 @@ use crate::{
     group::Group,
     planted::{self, Bug},
     ranges::RangeGuard,
-    transfer::{Found, Source},
+    transfer::Source,
 };
 use plinth_format::{BLOCK_SIZE, layout::PIECE_SIZE};
 use rusqlite::params;
 use smallvec::SmallVec;
-use std::{ops::Range, sync::Arc};
+use std::{future::poll_fn, ops::Range, sync::Arc};
 
 /// Largest file, in bytes: offsets are signed 64 bit, and ends are rounded up to AUs.
 pub const FILE_SIZE_MAX: u64 = (1 << 62) - 1;
-
-/// Bytes read at once from one extent.
-const READ_MAX: u64 = 1 << 20;
 
 /// What a sync does about writes that a failed flush left in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,13 +83,19 @@ struct Ready<'a> {
     fresh: Vec<usize>,
 }
 
-fn blocks_of(bytes: &Range<u64>) -> Range<usize> {
+pub(crate) fn blocks_of(bytes: &Range<u64>) -> Range<usize> {
     let block = BLOCK_SIZE as u64;
     let index = |offset: u64| usize::try_from(offset).expect("inside an extent");
     index(bytes.start / block)..index(bytes.end.div_ceil(block))
 }
 
-fn piece_of(offset: u64) -> usize {
+/// Whether they are whole blocks.
+fn is_whole(bytes: &Range<u64>) -> bool {
+    let block = BLOCK_SIZE as u64;
+    bytes.start.is_multiple_of(block) && bytes.end.is_multiple_of(block)
+}
+
+pub(crate) fn piece_of(offset: u64) -> usize {
     usize::try_from(offset / PIECE_SIZE).expect("inside an extent")
 }
 
@@ -115,82 +117,6 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
 }
 
 impl Group {
-    /// Bytes from `offset` of a file; fewer than `length` only at its end.
-    pub(crate) async fn read_file(&self, file: &Arc<File>, offset: u64, length: usize) -> Result<Found> {
-        let layout = self.loaded_layout(file).await?;
-        let size = file.size();
-        let length = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX).min(length);
-        let parts = layout.parts(offset, length, self.au_size);
-        if let [part] = &parts[..] {
-            return self.read_part(part).await;
-        }
-        let all = futures::future::try_join_all(parts.iter().map(|part| self.read_part(part))).await?;
-        // Parts are in the order of extents, which is not that of the file where it is striped.
-        if parts.iter().all(|part| part.more.is_empty()) && parts.is_sorted_by_key(|part| part.range.start) {
-            let mut whole = Found::default();
-            all.into_iter().for_each(|found| whole.append(found));
-            return Ok(whole);
-        }
-        Ok(Found::interleaved(all.into_iter().zip(parts.iter().map(|part| part.ranges().collect()))))
-    }
-
-    async fn read_part(&self, part: &Part) -> Result<Found> {
-        let bytes = |length: u64| usize::try_from(length).expect("inside an extent");
-        let mut found = Found::default();
-        let Some(extent) = &part.extent else {
-            found.push_zeros(bytes(part.inside.end - part.inside.start));
-            return Ok(found);
-        };
-        self.recover_extent(extent).await?;
-        let mut at = part.inside.start;
-        while at < part.inside.end {
-            // A run of pieces that all hold data, or all do not.
-            let (has, end) = {
-                let has = extent.has_piece(piece_of(at));
-                let mut end = at;
-                while end < part.inside.end && extent.has_piece(piece_of(end)) == has && end - at < READ_MAX {
-                    end = ((end / PIECE_SIZE) + 1) * PIECE_SIZE;
-                }
-                (has, end.min(part.inside.end))
-            };
-            if has {
-                let blocks = blocks_of(&(at..end));
-                let skip = bytes(at) - blocks.start * BLOCK_SIZE;
-                let buffer = self.read_checked(extent, blocks).await?;
-                found.push(buffer.share().part(skip..skip + bytes(end - at)));
-            } else {
-                found.push_zeros(bytes(end - at));
-            }
-            at = end;
-        }
-        Ok(found)
-    }
-
-    /// Reads blocks. What is wrong on a mirror is repaired: behind the caller's back if
-    /// another had it right, before the caller's eyes if not.
-    pub(crate) async fn read_checked(&self, extent: &Arc<Extent>, blocks: Range<usize>) -> Result<Buffer> {
-        self.load_sums(extent).await?;
-        {
-            let _range = self.hold(extent, blocks.clone(), false).await;
-            if extent.is_buried() {
-                return Err(FileError::Stale(extent.file));
-            }
-            if let Some(read) = self.try_read(extent, blocks.clone(), IoClient::Files, Order::Policy).await? {
-                if read.wrong {
-                    self.repairs.add(extent, blocks);
-                }
-                return Ok(read.buffer);
-            }
-        }
-        let _range = self.hold(extent, blocks.clone(), true).await;
-        if extent.is_buried() {
-            return Err(FileError::Stale(extent.file));
-        }
-        let active = self.activate(extent).await?;
-        self.load_sums(extent).await?;
-        Box::pin(self.repair(extent, blocks, &active)).await
-    }
-
     /// Writes all of `bytes` at `offset`. `durably`: a sync follows at once.
     pub(crate) async fn write_file(
         &self,
@@ -206,6 +132,44 @@ impl Group {
             return Ok(());
         }
         let began = self.doubt.era();
+        // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
+        let kill_set_id = kill_set_id && without_set_id(file.mode()) != file.mode();
+        'steady: {
+            if kill_set_id {
+                break 'steady;
+            }
+            let Some(layout) = file.data.layout.try_read().filter(|layout| layout.loaded) else { break 'steady };
+            let Some((extent, inside)) = layout.within_one(offset, bytes.len(), self.au_size) else { break 'steady };
+            if end > file.sure() || !is_whole(&inside) {
+                break 'steady;
+            }
+            let Some(_range) = self.hold_steady(extent, &inside, true) else { break 'steady };
+            let Some(active) = self.enter_open(extent) else { break 'steady };
+            let durably = file.data.habit.write() || durably;
+            let data = bytes.for_disks().unwrap_or_else(|| Buffer::copy_of(bytes).share());
+            let mut sent = self.send(extent, blocks_of(&inside).start, &data, durably, &active);
+            drop(data);
+            poll_fn(|context| sent.poll(context)).await;
+            let written = if self.have_all(&sent) { Ok(()) } else { Box::pin(self.settle_copies(sent)).await };
+            if written.is_err() || !durably {
+                file.data.unsynced.note(began, self.doubt.era());
+            }
+            file.touch(self.world.now());
+            return written;
+        }
+        Box::pin(self.write_parts(file, offset, bytes, (kill_set_id, durably), began)).await
+    }
+
+    /// Any write.
+    async fn write_parts(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        bytes: &Source<'_>,
+        (kill_set_id, durably): (bool, bool),
+        began: u64,
+    ) -> Result<()> {
+        let end = offset + bytes.len() as u64;
         let layout = loop {
             let layout = file.data.layout.read().await;
             let grows = end > file.sure();
@@ -232,8 +196,6 @@ impl Group {
             .collect();
         // To be acknowledged, it must be so long also after a kill: another one's commit that says so may be under way.
         let grows = end > file.sure();
-        // The kernel asks with every write of a program that is not privileged; hardly ever is there a bit to go.
-        let kill_set_id = kill_set_id && without_set_id(file.mode()) != file.mode();
         let durably = file.data.habit.write() || durably;
         let is_steady = marks.is_empty() && !grows && !kill_set_id;
         let said = (offset == 0 && !is_steady).then(|| file.recognised(bytes)).flatten();

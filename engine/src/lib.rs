@@ -6,7 +6,7 @@
 //!   session   what front ends call           group     what operators call
 //!      |                                        |
 //!   files     names and attributes           mount, resync, recovery, check
-//!   file_io   reads, writes, syncs              |
+//!   file_read, file_io   reads; writes, syncs   |
 //!      |                                        |
 //!   extents   where a file's bytes are       choose    which membership, which disk counts
 //!   blocks    blocks on all mirrors          voters    recording memberships and stamps
@@ -48,6 +48,7 @@ mod explore;
 mod extent;
 mod extents;
 mod file_io;
+mod file_read;
 mod file_stats;
 pub mod files;
 pub mod group;

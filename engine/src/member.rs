@@ -109,7 +109,7 @@ pub struct Flight<'a> {
     offset: u64,
     length: usize,
     completion: Completion,
-    took: Option<Took>,
+    has_ended: bool,
     /// It is a flush or has one in it: when it fails, what was written before it may be lost (R9).
     has_flush: bool,
 }
@@ -363,8 +363,17 @@ impl Member {
         !self.abandoned.load(Ordering::Acquire)
     }
 
+    /// Whether that is not to be waited for, and is so.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        !self.unsettled.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire)
+    }
+
     fn submit(&self, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
-        let began = self.clock.monotonic();
+        self.submit_at(self.clock.monotonic(), purpose, offset, length, io)
+    }
+
+    fn submit_at(&self, began: Duration, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
         let has_flush = matches!(io, Io::Flush | Io::Write { durably: true, .. });
         let completion = match &*self.disk.load() {
             Some(disk) => disk.submit(io),
@@ -382,12 +391,26 @@ impl Member {
         } else {
             self.in_flight.add(self.ticks.load(Ordering::Relaxed), expiry);
         }
-        Flight { member: self, purpose, client: IoClient::Files, offset, length, completion, took: None, has_flush }
+        Flight {
+            member: self,
+            purpose,
+            client: IoClient::Files,
+            offset,
+            length,
+            completion,
+            has_ended: false,
+            has_flush,
+        }
     }
 
     /// Starts a read of `length` bytes.
     pub fn start_read(&self, offset: u64, length: usize) -> Flight<'_> {
         self.submit(IoClass::Read, offset, length, Io::Read { offset, buffer: Buffer::unfilled(length) })
+    }
+
+    /// The same, at this moment of the monotonic clock, by those who have just looked at it.
+    pub fn start_read_at(&self, now: Duration, offset: u64, length: usize) -> Flight<'_> {
+        self.submit_at(now, IoClass::Read, offset, length, Io::Read { offset, buffer: Buffer::unfilled(length) })
     }
 
     /// Starts a write.
@@ -421,8 +444,16 @@ impl Member {
         let late = || self.late_flushes.lock().pop();
         while let Some(completion) = late() {
             let (purpose, client) = (IoClass::Flush, IoClient::Files);
-            let mut flight =
-                Flight { member: self, purpose, client, offset: 0, length: 0, completion, took: None, has_flush: true };
+            let mut flight = Flight {
+                member: self,
+                purpose,
+                client,
+                offset: 0,
+                length: 0,
+                completion,
+                has_ended: false,
+                has_flush: true,
+            };
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(_)) => {}
                 bad => return bad.unwrap_or(Settled::Overdue),
@@ -550,7 +581,7 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
 impl Drop for Flight<'_> {
     /// What nobody waits for any more goes on, and if there is a flush in it, somebody has to hear how it ends.
     fn drop(&mut self) {
-        if self.has_flush && self.took.is_none() {
+        if self.has_flush && !self.has_ended {
             let completion =
                 std::mem::replace(&mut self.completion, Completion::ready(Done { result: Ok(()), buffer: None }));
             self.member.leave_flush(completion);
@@ -627,15 +658,14 @@ impl Flight<'_> {
     /// How long it took; `None` while it is under way.
     #[must_use]
     pub fn took(&self) -> Option<Took> {
-        self.took
+        self.has_ended.then(|| self.completion.took().unwrap_or_default())
     }
 
     fn end(&mut self, done: crate::completion::Done) -> Settled {
         let counters = &self.member.counters;
-        let took = self.completion.took().unwrap_or_default();
-        self.took = Some(took);
+        self.has_ended = true;
         if done.result.is_ok() {
-            self.note_end(took);
+            self.note_end(self.completion.took().unwrap_or_default());
         }
         match (done.result, self.purpose) {
             (Ok(()), IoClass::Read) => Settled::Ok(done.buffer),

@@ -84,7 +84,7 @@ impl Group {
         if !self.is_suspect_extent(extent.id) {
             return Ok(());
         }
-        // In memory of its own (`file_io.rs`).
+        // In memory of its own (`file_read.rs`).
         Box::pin(self.recover_suspect(extent)).await
     }
 

@@ -21,7 +21,7 @@ use crate::{
     mirror_sets::failure_groups,
     transfer::{Found, Source},
 };
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 type Result<T> = std::result::Result<T, FileError>;
 
@@ -250,7 +250,7 @@ impl Session {
         let file = self.regular(node).await?;
         let group = self.group();
         let began = group.world.monotonic();
-        let found = group.read_file(&file, offset, length).await?;
+        let found = pin!(group.read_file(&file, offset, length)).await?;
         let length = found.len() as u64;
         group.note_request(&file, FileClass::read(length), length, began);
         Ok(found)
@@ -268,8 +268,14 @@ impl Session {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub async fn write_from(&self, node: Node, offset: u64, bytes: Source<'_>, kill_set_id: bool) -> Result<()> {
-        self.write_as(node, offset, bytes, kill_set_id, false).await
+    pub fn write_from(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Source<'_>,
+        kill_set_id: bool,
+    ) -> impl Future<Output = Result<()>> {
+        self.write_as(node, offset, bytes, kill_set_id, false)
     }
 
     async fn write_as(
@@ -284,7 +290,7 @@ impl Session {
         self.check_size(&file, offset.saturating_add(bytes.len() as u64))?;
         let group = self.group();
         let began = group.world.monotonic();
-        let result = group.write_file(&file, offset, &bytes, kill_set_id, durably).await;
+        let result = pin!(group.write_file(&file, offset, &bytes, kill_set_id, durably)).await;
         if result.is_ok() {
             group.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
         }
@@ -304,8 +310,8 @@ impl Session {
         kill_set_id: bool,
         data_only: bool,
     ) -> Result<()> {
-        self.write_as(node, offset, bytes, kill_set_id, true).await?;
-        self.sync(node, data_only).await
+        pin!(self.write_as(node, offset, bytes, kill_set_id, true)).await?;
+        pin!(self.sync(node, data_only)).await
     }
 
     /// Makes what was written and acknowledged durable; with `data_only`, times may stay behind.
@@ -316,7 +322,7 @@ impl Session {
         let file = self.group().files.get(node).await?;
         let group = self.group();
         let began = group.world.monotonic();
-        group.sync_file(&file, data_only).await?;
+        pin!(group.sync_file(&file, data_only)).await?;
         group.note_request(&file, FileClass::Sync, 0, began);
         Ok(())
     }

@@ -18,6 +18,14 @@ pub struct Found {
     length: usize,
 }
 
+impl From<Slice> for Found {
+    fn from(data: Slice) -> Self {
+        let mut found = Self::default();
+        found.push(data);
+        found
+    }
+}
+
 /// Some of them that lie in memory one behind the other.
 #[derive(Debug)]
 enum Run {

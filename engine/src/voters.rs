@@ -201,7 +201,7 @@ impl Voters {
             *expelled_here = true;
             Ok(true)
         });
-        // In memory of its own (`file_io.rs`).
+        // In memory of its own (`file_read.rs`).
         Box::pin(change).await?;
         if expelled {
             self.tell_offline(number, reason);

@@ -125,7 +125,7 @@ impl Files {
 
     /// The bytes at a place, fewer only at the file's end.
     pub async fn find(&self, node: Node, offset: u64, length: usize) -> io::Result<Found> {
-        self.session.find(node, offset, length).await.map_err(|error| reply(&error))
+        pin!(self.session.find(node, offset, length)).await.map_err(|error| reply(&error))
     }
 
     /// Writes bytes that disks can have as they are; `durably` as [`durable`] says.
@@ -137,7 +137,7 @@ impl Files {
         kill_set_id: bool,
         durably: Option<bool>,
     ) -> io::Result<()> {
-        let written = self.write_as(node, offset, Bytes::Shared(bytes), kill_set_id, durably).await;
+        let written = pin!(self.write_as(node, offset, Bytes::Shared(bytes), kill_set_id, durably)).await;
         written.map_err(|error| reply(&error))
     }
 
@@ -150,13 +150,13 @@ impl Files {
         durably: Option<bool>,
     ) -> Result<()> {
         match durably {
-            Some(data_only) => self.session.write_durably(node, offset, bytes, kill_set_id, data_only).await,
-            None => self.session.write_from(node, offset, bytes, kill_set_id).await,
+            Some(data_only) => pin!(self.session.write_durably(node, offset, bytes, kill_set_id, data_only)).await,
+            None => pin!(self.session.write_from(node, offset, bytes, kill_set_id)).await,
         }
     }
 
     pub async fn sync(&self, node: Node, data_only: bool) -> io::Result<()> {
-        self.session.sync(node, data_only).await.map_err(|error| reply(&error))
+        pin!(self.session.sync(node, data_only)).await.map_err(|error| reply(&error))
     }
 
     /// `struct fuse_attr_out`.

@@ -10,7 +10,7 @@ use crate::{
 use fuse_backend_rs::abi::fuse_abi::WRITE_KILL_PRIV;
 use plinth_engine::{api::Node, buffer::Buffer, transfer::Found};
 use smallvec::{SmallVec, smallvec};
-use std::{ffi::CStr, io::IoSlice, os::fd::OwnedFd};
+use std::{ffi::CStr, io::IoSlice, os::fd::OwnedFd, pin::pin};
 
 const GETATTR: u32 = 3;
 const READ: u32 = 15;
@@ -90,18 +90,17 @@ impl Small {
         Some(Self { header, node, what })
     }
 
-    /// Carries it out.
+    /// Carries it out. What is awaited is pinned where it is made: awaited by value it would be copied twice.
     pub async fn run(self, files: &Files) -> Answer {
         let Self { header, node, what } = self;
         let done = match what {
-            What::Read { offset, size } => files.find(node, offset, size as usize).await.map(Body::Found),
+            What::Read { offset, size } => pin!(files.find(node, offset, size as usize)).await.map(Body::Found),
             What::Write { handle, offset, bytes, flags, kill_set_id } => {
                 let size = bytes.len() as u32;
-                let written =
-                    files.write_shared(node, offset, bytes.share(), kill_set_id, durable(handle, flags)).await;
-                written.map(|()| Body::Words([size, 0]))
+                let written = files.write_shared(node, offset, bytes.share(), kill_set_id, durable(handle, flags));
+                pin!(written).await.map(|()| Body::Words([size, 0]))
             }
-            What::Sync { data_only } => files.sync(node, data_only).await.map(|()| Body::Nothing),
+            What::Sync { data_only } => pin!(files.sync(node, data_only)).await.map(|()| Body::Nothing),
             What::Attributes => files.attributes(node).await.map(Body::Bytes),
             What::Xattr { name, room } => files.xattr(node, &name, room).await.map(|value| match value {
                 Ok(value) => Body::Bytes(value),

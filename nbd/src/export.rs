@@ -132,6 +132,7 @@ pub trait Export: Send + Sync {
     /// Carries several out at the same time, and takes others as they come, until no more come and all have ended. Only where
     /// [`Self::takes_several`] says so.
     fn together(&self, feed: &mut dyn Feed) {
+        // What is awaited is pinned where it is made: awaited by value it would be copied twice.
         let mut context = Context::from_waker(Waker::noop());
         while let Poll::Ready(Some((place, request))) = feed.poll_next(&mut context, 0) {
             let done = match request {
@@ -345,7 +346,7 @@ impl Device {
 
     /// Behind the end of a file that was made shorter there are zeros.
     async fn find(&self, offset: u64, length: usize) -> std::result::Result<Found, FileError> {
-        let mut found = self.session().find(self.held.node, offset, length).await?;
+        let mut found = pin!(self.session().find(self.held.node, offset, length)).await?;
         found.push_zeros(length.saturating_sub(found.len()));
         Ok(found)
     }
@@ -390,17 +391,17 @@ impl Export for Device {
     fn together(&self, feed: &mut dyn Feed) {
         let one = async |(place, request)| {
             let done = match request {
-                Small::Read { offset, length } => self.find(offset, length).await,
+                Small::Read { offset, length } => pin!(self.find(offset, length)).await,
                 Small::Write { offset, bytes, durably } => {
                     let (session, node, bytes) = (self.session(), self.held.node, Source::Shared(bytes));
                     let written = if durably {
-                        session.write_durably(node, offset, bytes, false, true).await
+                        pin!(session.write_durably(node, offset, bytes, false, true)).await
                     } else {
-                        session.write_from(node, offset, bytes, false).await
+                        pin!(session.write_from(node, offset, bytes, false)).await
                     };
                     written.map(|()| Found::default())
                 }
-                Small::Flush => self.session().sync(self.held.node, true).await.map(|()| Found::default()),
+                Small::Flush => pin!(self.session().sync(self.held.node, true)).await.map(|()| Found::default()),
             };
             (place, done.map_err(|error| failure(&error)))
         };

@@ -501,10 +501,15 @@ impl Files {
     /// # Errors
     /// `Stale` if there is none.
     pub async fn get(&self, node: Node) -> Result<Arc<File>> {
+        if let Some(file) = self.place_of(node).load().as_ref().filter(|file| file.node == node) {
+            return Ok(Arc::clone(file));
+        }
+        // In memory of its own (`file_read.rs`).
+        Box::pin(self.get_anyway(node)).await
+    }
+
+    async fn get_anyway(&self, node: Node) -> Result<Arc<File>> {
         loop {
-            if let Some(file) = self.place_of(node).load().as_ref().filter(|file| file.node == node) {
-                return Ok(Arc::clone(file));
-            }
             if let Some(file) = self.find(node) {
                 return Ok(file);
             }
