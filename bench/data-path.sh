@@ -256,12 +256,14 @@ measure() {
         library-*)
             name=${subject#library-}
             echo "$case" >&"${to[$name]}"
-            whats=(raw engine)
-            # The same reads once more, to see what comparing their checksums costs.
-            [[ $name == two && $kind == randread ]] && { echo "unchecked $case" >&"${to[$name]}"; whats+=(unchecked); }
+            whats=(raw-$name external); [ "$name" = two ] && whats=(raw-two normal)
+            # The same reads again: what comparing their checksums costs, and all of it where the program uses the bytes.
+            [[ $name == two && $kind == randread ]] && {
+                echo "unchecked $case" >&"${to[$name]}"; echo "used $case" >&"${to[$name]}"
+                whats+=(unchecked raw-used normal-used unchecked-used)
+            }
             for what in "${whats[@]}"; do
                 read -r _ rate cpu latency <&"${come[$name]}" || fail "plinth-io: $(cat "$W/out/$name")"
-                case $what-$name in raw-*) what=raw-$name ;; engine-one) what=external ;; engine-two) what=normal ;; esac
                 line "$case" "$what" "$round" "$rate" "$cpu" "$latency"
                 note "$case, round $round, $what: $rate per second, $cpu us of CPU, $latency us"
             done ;;

@@ -1,6 +1,6 @@
 //! A file of a disk group, through the engine as a library.
 
-use super::load::{Case, Kind, Meter, Outcome};
+use super::load::{Case, Kind, Meter, Outcome, Use};
 use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_bench::group;
 use plinth_engine::{
@@ -13,6 +13,7 @@ use plinth_engine::{
 use plinth_server::world::{PollTime, block_on, block_on_polling};
 use std::{
     cell::{Cell, RefCell},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -51,7 +52,7 @@ impl File {
         Ok(file)
     }
 
-    pub fn run(&self, case: &Case, time: Duration, seed: u64) -> Result<Outcome, String> {
+    pub fn run(&self, case: &Case, time: Duration, seed: u64, of_bytes: Use) -> Result<Outcome, String> {
         let meter = Meter::start(time);
         let (state, begun, done) = (RefCell::new(seed.wrapping_mul(1 << 32)), Cell::new(0_u64), Cell::new(0_u64));
         let one = || async {
@@ -61,13 +62,14 @@ impl File {
                 let offset = case.offset(self.size, begun.get(), &mut state.borrow_mut());
                 begun.set(begun.get() + 1);
                 if case.kind.reads() {
-                    let found = self.session.find(self.node, offset, length).await;
+                    let found = pin!(self.session.find(self.node, offset, length)).await;
                     let found = found.map_err(|error| error.to_string())?;
                     if found.len() != length {
                         return Err(format!("{} bytes were read at {offset}, of {length}", found.len()));
                     }
+                    found.slices().for_each(|bytes| of_bytes.take(bytes));
                 } else {
-                    let written = self.session.write_from(self.node, offset, bytes.clone(), false).await;
+                    let written = pin!(self.session.write_from(self.node, offset, bytes.clone(), false)).await;
                     written.map_err(|error| error.to_string())?;
                     if case.kind == Kind::Sync {
                         self.session.sync(self.node, true).await.map_err(|error| error.to_string())?;
@@ -93,9 +95,9 @@ impl File {
     }
 
     /// The same, without looking at the checksums of what is read.
-    pub fn run_unchecked(&self, case: &Case, time: Duration, seed: u64) -> Result<Outcome, String> {
+    pub fn run_unchecked(&self, case: &Case, time: Duration, seed: u64, of_bytes: Use) -> Result<Outcome, String> {
         self.group.take_reads_unchecked(true);
-        let outcome = self.run(case, time, seed);
+        let outcome = self.run(case, time, seed, of_bytes);
         self.group.take_reads_unchecked(false);
         outcome
     }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    hint::black_box,
     time::{Duration, Instant},
 };
 
@@ -71,6 +72,25 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, _) = Kind::NAMES.iter().find(|(_, kind)| *kind == self.kind).ok_or(fmt::Error)?;
         write!(f, "{name} {} depth {}", self.block, self.depth)
+    }
+}
+
+/// What the program does with the bytes that it has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// It never looks at them: they may stay wherever the kernel put them, in the cache of another processor.
+    Nothing,
+    /// It reads each of them once, as a database does that wants to know what is in its blocks.
+    AddUp,
+}
+
+impl Use {
+    pub fn take(self, bytes: &[u8]) {
+        if self == Self::AddUp {
+            let (words, rest) = bytes.as_chunks::<8>();
+            let sum = words.iter().fold(0_u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)));
+            black_box(rest.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte))));
+        }
     }
 }
 

@@ -14,13 +14,14 @@
 //!
 //! Rounds alternate. The table gives the medians of I/Os per second and of the processor time of this process for each I/O.
 //! With `-c -` somebody else leads: each line of standard input is a case, run for a round when it comes, and answered with
-//! two lines, `raw RATE CPU LATENCY` and `engine RATE CPU LATENCY`, each when it has ended. `engine CASE` is the engine alone.
+//! two lines, `raw RATE CPU LATENCY` and `engine RATE CPU LATENCY`, each when it has ended. `engine CASE` is the engine alone,
+//! `unchecked CASE` the engine that compares no checksums. `used CASE` is all three of reads whose bytes the program then looks at.
 
 mod engine;
 mod load;
 mod raw;
 
-use load::{Case, Outcome};
+use load::{Case, Outcome, Use};
 use std::{env, io, process::ExitCode, time::Duration};
 
 /// The command line.
@@ -98,12 +99,18 @@ fn answer(options: &Options, raw: &raw::Devices, engine: &engine::File) -> Resul
         let (who, case) = line.split_once(' ').unwrap_or(("all", &line));
         let (case, seed) = (Case::parse(case)?, seed as u64);
         let tell = |name: &str, Outcome { rate, cpu, wait }| println!("{name} {rate:.1} {cpu:.2} {wait:.2}");
+        let of_raw = |of_bytes| raw.run(&case, options.time, seed, of_bytes).map_err(|error| error.to_string());
         match who {
-            "unchecked" => tell(who, engine.run_unchecked(&case, options.time, seed)?),
-            "engine" => tell(who, engine.run(&case, options.time, seed)?),
+            "unchecked" => tell(who, engine.run_unchecked(&case, options.time, seed, Use::Nothing)?),
+            "engine" => tell(who, engine.run(&case, options.time, seed, Use::Nothing)?),
+            "used" => {
+                tell("raw", of_raw(Use::AddUp)?);
+                tell("engine", engine.run(&case, options.time, seed, Use::AddUp)?);
+                tell("unchecked", engine.run_unchecked(&case, options.time, seed, Use::AddUp)?);
+            }
             _ => {
-                tell("raw", raw.run(&case, options.time, seed).map_err(|error| error.to_string())?);
-                tell("engine", engine.run(&case, options.time, seed)?);
+                tell("raw", of_raw(Use::Nothing)?);
+                tell("engine", engine.run(&case, options.time, seed, Use::Nothing)?);
             }
         }
     }
@@ -117,8 +124,8 @@ fn table(options: &Options, cases: &[Case], raw: &raw::Devices, engine: &engine:
         let (mut of_raw, mut of_engine) = (Vec::new(), Vec::new());
         for round in 0..options.rounds {
             let seed = round as u64;
-            of_raw.push(raw.run(case, options.time, seed).map_err(|error| error.to_string())?);
-            of_engine.push(engine.run(case, options.time, seed)?);
+            of_raw.push(raw.run(case, options.time, seed, Use::Nothing).map_err(|error| error.to_string())?);
+            of_engine.push(engine.run(case, options.time, seed, Use::Nothing)?);
         }
         let median = |outcomes: &[Outcome], of: Of| {
             let mut values: Vec<f64> = outcomes.iter().map(of).collect();

@@ -1,9 +1,9 @@
 #![allow(unsafe_code)]
 //! Block devices as the kernel gives them: one io_uring with registered files and buffers, `O_DIRECT`.
 //!
-//! Unsafe: buffers belong to the kernel while an I/O is under way; they live as long as the ring, and none is touched.
+//! Unsafe: buffers belong to the kernel while an I/O is under way; they live as long as the ring, and none is touched before its I/O has ended.
 
-use super::load::{Case, Kind, Meter, Outcome};
+use super::load::{Case, Kind, Meter, Outcome, Use};
 use io_uring::{IoUring, opcode, types::Fixed};
 use std::{
     fs::{File, OpenOptions},
@@ -38,7 +38,7 @@ impl Devices {
             files.push(options.open(path).map_err(told)?);
         }
         let devices = Self { files, size };
-        devices.run_for(&Case { kind: Kind::Write, block: 1 << 20, depth: 4 }, None, 0)?;
+        devices.run_for(&Case { kind: Kind::Write, block: 1 << 20, depth: 4 }, None, 0, Use::Nothing)?;
         let mut page = Box::new(Page([0; 4096]));
         for (file, path) in devices.files.iter().zip(paths) {
             for offset in (0..size).step_by(page.0.len()) {
@@ -51,12 +51,12 @@ impl Devices {
         Ok(devices)
     }
 
-    pub fn run(&self, case: &Case, time: Duration, seed: u64) -> io::Result<Outcome> {
-        self.run_for(case, Some(time), seed)
+    pub fn run(&self, case: &Case, time: Duration, seed: u64, of_bytes: Use) -> io::Result<Outcome> {
+        self.run_for(case, Some(time), seed, of_bytes)
     }
 
     /// For some time, or once through everything.
-    fn run_for(&self, case: &Case, time: Option<Duration>, seed: u64) -> io::Result<Outcome> {
+    fn run_for(&self, case: &Case, time: Option<Duration>, seed: u64, of_bytes: Use) -> io::Result<Outcome> {
         // What is not whole sectors is written as whole sectors, as a database would.
         let block = case.block.next_multiple_of(512);
         let case = &Case { block, ..*case };
@@ -70,7 +70,7 @@ impl Devices {
         let buffers: Vec<libc::iovec> = (0..case.depth)
             .map(|slot| libc::iovec { iov_base: memory.0[slot * pages..].as_mut_ptr().cast(), iov_len: pages * 4096 })
             .collect();
-        // SAFETY: the memory outlives the ring, which is dropped first; nobody touches it meanwhile.
+        // SAFETY: the memory outlives the ring, which is dropped first; nobody touches what is under way.
         unsafe { ring.submitter().register_buffers(&buffers)? };
         let meter = Meter::start(time.unwrap_or(Duration::from_secs(1 << 30)));
         let whole = self.size / block;
@@ -130,6 +130,9 @@ impl Devices {
                     }
                     left[slot] = mirrors;
                     continue;
+                }
+                if case.kind.reads() {
+                    memory.0[slot * pages..][..pages].iter().for_each(|page| of_bytes.take(&page.0));
                 }
                 flushing[slot] = false;
                 done += 1;

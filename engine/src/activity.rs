@@ -318,17 +318,17 @@ impl Drop for Active<'_> {
 impl Group {
     /// Enters the region of an extent for a write (invariant 1).
     pub(crate) async fn activate(&self, extent: &Extent) -> Result<Active<'_>, FileError> {
-        match self.enter_open(extent) {
+        match self.enter_open(self.world.monotonic(), extent) {
             Some(active) => Ok(active),
             // In memory of its own (`file_read.rs`).
             None => Box::pin(self.open_and_enter(extent)).await,
         }
     }
 
-    /// The same, if the region is open.
-    pub(crate) fn enter_open(&self, extent: &Extent) -> Option<Active<'_>> {
+    /// The same, if the region is open, `now` by the monotonic clock.
+    pub(crate) fn enter_open(&self, now: Duration, extent: &Extent) -> Option<Active<'_>> {
         let gate = extent.gate();
-        let gate = gate.as_ref().filter(|gate| !self.voters.is_closing() && gate.enter(self.world.monotonic()))?;
+        let gate = gate.as_ref().filter(|gate| !self.voters.is_closing() && gate.enter(now))?;
         Some(Active { gate: Arc::clone(gate), _of: PhantomData })
     }
 

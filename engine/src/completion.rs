@@ -93,12 +93,12 @@ impl Default for Shared {
 }
 
 impl Shared {
-    /// Notes how long it took, if that is measured and not known yet.
-    fn stop(&self) {
+    /// Notes how long it took, if that is measured and not known yet. `at`: it is known when it ended.
+    fn stop(&self, at: Option<Duration>) {
         if let Some(clock) = self.clock.get()
             && self.time.load(Acquire) == UNKNOWN
         {
-            let at = clock.monotonic();
+            let at = at.unwrap_or_else(|| clock.monotonic());
             let began = Duration::from_nanos(self.began.load(Relaxed));
             self.at.store(nanoseconds(at), Relaxed);
             self.time.store(nanoseconds(at.saturating_sub(began)), Release);
@@ -168,7 +168,7 @@ impl Completion {
         self.shared.began.store(nanoseconds(began), Relaxed);
         if self.shared.clock.set(Arc::clone(clock)).is_ok() && self.shared.done.was_put() {
             // It ended before anybody could know that it is measured.
-            self.shared.stop();
+            self.shared.stop(None);
         }
     }
 
@@ -232,12 +232,17 @@ impl Future for Completion {
 impl Completer {
     /// Ends the I/O and wakes who waits for it.
     pub fn finish(self, done: Done) {
+        self.finish_at(done, None);
+    }
+
+    /// The same, by those who know by the monotonic clock of the world when it ended: of several that are found ended together they ask once.
+    pub fn finish_at(self, done: Done, at: Option<Duration>) {
         let shared = &self.0;
-        shared.stop();
+        shared.stop(at);
         let is_first = shared.done.put(done);
         debug_assert!(is_first, "whoever ends it is gone then");
         // Who wanted it measured may have come in between.
-        shared.stop();
+        shared.stop(at);
         shared.waker.wake();
     }
 }

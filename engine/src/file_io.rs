@@ -41,7 +41,7 @@ use crate::{
 use plinth_format::{BLOCK_SIZE, layout::PIECE_SIZE};
 use rusqlite::params;
 use smallvec::SmallVec;
-use std::{future::poll_fn, ops::Range, sync::Arc};
+use std::{future::poll_fn, ops::Range, sync::Arc, time::Duration};
 
 /// Largest file, in bytes: offsets are signed 64 bit, and ends are rounded up to AUs.
 pub const FILE_SIZE_MAX: u64 = (1 << 62) - 1;
@@ -117,9 +117,10 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
 }
 
 impl Group {
-    /// Writes all of `bytes` at `offset`. `durably`: a sync follows at once.
+    /// Writes all of `bytes` at `offset`, `now` by the monotonic clock. `durably`: a sync follows at once.
     pub(crate) async fn write_file(
         &self,
+        now: Duration,
         file: &Arc<File>,
         offset: u64,
         bytes: &Source<'_>,
@@ -144,7 +145,7 @@ impl Group {
                 break 'steady;
             }
             let Some(_range) = self.hold_steady(extent, &inside, true) else { break 'steady };
-            let Some(active) = self.enter_open(extent) else { break 'steady };
+            let Some(active) = self.enter_open(now, extent) else { break 'steady };
             let durably = file.data.habit.write() || durably;
             let data = bytes.for_disks().unwrap_or_else(|| Buffer::copy_of(bytes).share());
             let mut sent = self.send(extent, blocks_of(&inside).start, &data, durably, &active);

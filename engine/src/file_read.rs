@@ -25,6 +25,7 @@ use std::{
     future::poll_fn,
     ops::Range,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 /// Bytes read at once from one extent.
@@ -55,14 +56,15 @@ fn length_to_end(file: &File, offset: u64, length: usize) -> usize {
 }
 
 impl Group {
-    /// Bytes from `offset` of a file; fewer than `length` only at its end.
-    pub(crate) async fn read_file(&self, file: &Arc<File>, offset: u64, length: usize) -> Result<Found> {
+    /// Bytes from `offset` of a file; fewer than `length` only at its end. `now` by the monotonic clock, which is not looked at more often than needed.
+    pub(crate) async fn read_file(&self, now: Duration, file: &Arc<File>, offset: u64, length: usize) -> Result<Found> {
         'steady: {
             let Some(layout) = file.data.layout.try_read().filter(|layout| layout.loaded) else { break 'steady };
             let length = length_to_end(file, offset, length);
             let Some((extent, inside)) = layout.within_one(offset, length, self.au_size) else { break 'steady };
             let Some(range) = self.hold_steady(extent, &inside, false) else { break 'steady };
-            let Some(mut asked) = self.begin_read(extent, blocks_of(&inside), IoClient::Files, Order::Policy) else {
+            let Some(mut asked) = self.begin_read(now, extent, blocks_of(&inside), IoClient::Files, Order::Policy)
+            else {
                 break 'steady;
             };
             return match poll_fn(|context| asked.poll_answer(self, context)).await {
@@ -138,7 +140,8 @@ impl Group {
         if extent.is_buried() {
             return Err(FileError::Stale(extent.file));
         }
-        let Some(mut asked) = self.begin_read(extent, blocks.clone(), IoClient::Files, Order::Policy) else {
+        let now = self.world.monotonic();
+        let Some(mut asked) = self.begin_read(now, extent, blocks.clone(), IoClient::Files, Order::Policy) else {
             return Err(self.lost(extent, 0));
         };
         match poll_fn(|context| asked.poll_answer(self, context)).await {

@@ -423,6 +423,11 @@ impl Member {
         self.submit(IoClass::Write, offset, data.len(), Io::Write { offset, data, durably: true })
     }
 
+    /// Either, at this moment of the monotonic clock, by those who have just looked at it.
+    pub fn start_write_at(&self, now: Duration, offset: u64, data: Slice, durably: bool) -> Flight<'_> {
+        self.submit_at(now, IoClass::Write, offset, data.len(), Io::Write { offset, data, durably })
+    }
+
     /// Tells the disk that bytes are not needed any more.
     pub fn start_discard(&self, offset: u64, length: u64) -> Flight<'_> {
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);

@@ -250,7 +250,7 @@ impl Session {
         let file = self.regular(node).await?;
         let group = self.group();
         let began = group.world.monotonic();
-        let found = pin!(group.read_file(&file, offset, length)).await?;
+        let found = pin!(group.read_file(began, &file, offset, length)).await?;
         let length = found.len() as u64;
         group.note_request(&file, FileClass::read(length), length, began);
         Ok(found)
@@ -290,7 +290,7 @@ impl Session {
         self.check_size(&file, offset.saturating_add(bytes.len() as u64))?;
         let group = self.group();
         let began = group.world.monotonic();
-        let result = pin!(group.write_file(&file, offset, &bytes, kill_set_id, durably)).await;
+        let result = pin!(group.write_file(began, &file, offset, &bytes, kill_set_id, durably)).await;
         if result.is_ok() {
             group.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
         }

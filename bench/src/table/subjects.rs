@@ -22,7 +22,7 @@ const fn ours(key: &'static str, name: &'static str, reference: &'static str) ->
 }
 
 /// In the order of the tables.
-pub const SUBJECTS: [Subject; 18] = [
+pub const SUBJECTS: [Subject; 21] = [
     peer("raw", "raw device", "raw"),
     peer("ext4", "ext4", "raw"),
     peer("btrfs", "btrfs raid1 of two", "raw"),
@@ -41,6 +41,9 @@ pub const SUBJECTS: [Subject; 18] = [
     peer("raw-two", "library: two raw devices", "raw-two"),
     ours("normal", "library: Plinth NORMAL", "raw-two"),
     ours("unchecked", "library: NORMAL, checksums not compared", "raw-two"),
+    peer("raw-used", "library: two raw devices, bytes used", "raw-used"),
+    ours("normal-used", "library: Plinth NORMAL, bytes used", "raw-used"),
+    ours("unchecked-used", "library: NORMAL, bytes used, checksums not compared", "raw-used"),
 ];
 
 /// Those that databases ran on.
@@ -146,11 +149,39 @@ const fn their_scaling(what: &'static str, subject: &'static str) -> Comparison 
 /// Servers of one image.
 const ONE_IMAGE: &[&str] = &["nbdkit", "qemu-nbd"];
 
-pub const COMPARISONS: [Comparison; 30] = [
+pub const COMPARISONS: [Comparison; 34] = [
     ratio("Library, NORMAL: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["raw-two"], 0.95),
     ratio("Library, NORMAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["raw-two"], 0.95),
     ratio("Checksums compared: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["unchecked"], 0.95),
     ratio("Checksums compared: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["unchecked"], 0.95),
+    ratio(
+        "Library, NORMAL, bytes used: 8 KiB random reads, one at a time",
+        "randread:8192:1",
+        "normal-used",
+        &["raw-used"],
+        0.95,
+    ),
+    ratio(
+        "Library, NORMAL, bytes used: 8 KiB random reads, 32 at a time",
+        "randread:8192:32",
+        "normal-used",
+        &["raw-used"],
+        0.95,
+    ),
+    ratio(
+        "Checksums compared, bytes used: 8 KiB random reads, one at a time",
+        "randread:8192:1",
+        "normal-used",
+        &["unchecked-used"],
+        0.95,
+    ),
+    ratio(
+        "Checksums compared, bytes used: 8 KiB random reads, 32 at a time",
+        "randread:8192:32",
+        "normal-used",
+        &["unchecked-used"],
+        0.95,
+    ),
     ratio("Library, NORMAL: 8 KiB random writes, one at a time", "randwrite:8192:1", "normal", &["raw-two"], 0.90),
     ratio("Library, NORMAL: 8 KiB random writes, 32 at a time", "randwrite:8192:32", "normal", &["raw-two"], 0.90),
     ratio("NBD, EXTERNAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "external-nbd", ONE_IMAGE, 1.3),

@@ -27,6 +27,7 @@ use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
+    time::Duration,
 };
 
 /// Bytes that match their checksums.
@@ -121,16 +122,20 @@ impl Group {
         client: IoClient,
         order: Order,
     ) -> Result<Option<Read>, FileError> {
-        let Some(mut asked) = self.begin_read(extent, blocks, client, order) else { return Err(self.lost(extent, 0)) };
+        let now = self.world.monotonic();
+        let Some(mut asked) = self.begin_read(now, extent, blocks, client, order) else {
+            return Err(self.lost(extent, 0));
+        };
         match poll_fn(|context| asked.poll_answer(self, context)).await {
             Answer::Good(buffer) => Ok(Some(Read { buffer, wrong: false })),
             answer => Box::pin(self.ask_others(asked, answer)).await,
         }
     }
 
-    /// Asks the first mirror. `None`: there is none.
+    /// Asks the first mirror, `now` by the monotonic clock. `None`: there is none.
     pub(crate) fn begin_read<'a>(
         &'a self,
+        now: Duration,
         extent: &'a Extent,
         blocks: Range<usize>,
         client: IoClient,
@@ -139,7 +144,7 @@ impl Group {
         // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass takes the next.
         let turn = (extent.id as usize).wrapping_add(blocks.start / STEP).wrapping_add(extent.pass(blocks.start));
         let wanted = Wanted { extent, blocks, client, order, turn };
-        let attempt = self.ask(&wanted, &mut self.candidates(extent))?;
+        let attempt = self.ask(now, &wanted, &mut self.candidates(extent))?;
         Some(Asked { wanted, attempt })
     }
 
@@ -150,11 +155,10 @@ impl Group {
     }
 
     /// Asks the next mirror. `None`: all were asked.
-    fn ask<'a>(&'a self, wanted: &Wanted<'_>, candidates: &mut Candidates<'a>) -> Option<Attempt<'a>> {
+    fn ask<'a>(&'a self, now: Duration, wanted: &Wanted<'_>, candidates: &mut Candidates<'a>) -> Option<Attempt<'a>> {
         let all = &candidates.all;
         let left = &mut candidates.untried[..all.len()];
         let (start, length) = (wanted.blocks.start, bytes_of(wanted.blocks.len()));
-        let now = self.world.monotonic();
         let (index, reading) = match wanted.order {
             Order::Turns => {
                 let mut turns = (0..all.len()).map(|step| wanted.turn.wrapping_add(step) % all.len());
@@ -214,7 +218,7 @@ impl Group {
                 Answer::Wrong => wrong = true,
                 Answer::Silence => silent.push(attempt),
             }
-            let Some(next) = self.ask(&wanted, &mut candidates) else { break None };
+            let Some(next) = self.ask(self.world.monotonic(), &wanted, &mut candidates) else { break None };
             attempt = next;
             let settled = attempt.flight.settle_or_go_on().await;
             answer = self.answer(&wanted, &mut attempt, settled);

@@ -125,13 +125,13 @@ impl Group {
         _active: &Active<'_>,
     ) -> Sent<'a> {
         let sums = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
+        let now = self.world.monotonic();
         let (mirrors, guest) = extent.places();
         let mut copies = SmallVec::new();
         let mut send = |(mirror, member): (Mirror, &'a Arc<Member>)| {
             if member.is_writable() {
                 let (offset, data) = (Self::offset(member, mirror, first), data.clone());
-                let flight =
-                    if durably { member.start_durable_write(offset, data) } else { member.start_write(offset, data) };
+                let flight = member.start_write_at(now, offset, data, durably);
                 // Only the first is waited for: a mistake that the simulator is to find.
                 let end =
                     if planted::has(Bug::AcknowledgedEarly) && !copies.is_empty() { End::Good } else { End::UnderWay };

@@ -28,11 +28,12 @@ fn a_slot_is_nobodys_while_its_file_is_read() {
     drop(reading);
     assert!(block_on(group.reclaim(true)).expect("what can be freed is"), "the slot");
     assert!(is_free());
-    if let Ok(read) = block_on(group.read_file(&file, 0, 8000)) {
+    let now = group.world.monotonic();
+    if let Ok(read) = block_on(group.read_file(now, &file, 0, 8000)) {
         assert!(read.slices().flatten().all(|byte| *byte == 0), "not what another file has there by now");
     }
-    let late =
-        block_on(group.write_file(&file, 100, &Source::from(&[7; 100][..]), false, false)).expect_err("it is gone");
+    let late = block_on(group.write_file(now, &file, 100, &Source::from(&[7; 100][..]), false, false))
+        .expect_err("it is gone");
     assert!(matches!(late, FileError::Stale(_)), "{late}");
     assert_eq!(lab.read(other, 0, 8000), pattern(2, 8000));
 }

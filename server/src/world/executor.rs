@@ -319,13 +319,15 @@ impl Driver {
     /// Tells who waits for I/O that has ended. The ring is not borrowed meanwhile: a
     /// waker is somebody else's code.
     fn finish_ended(&self) {
+        let mut now = None;
         loop {
             let ended = match &mut *self.ring.borrow_mut() {
                 RingState::Ready(ring) => ring.reap(),
                 RingState::None | RingState::Refused => None,
             };
             match ended {
-                Some(ended) => ended.tell(),
+                // What is found together has ended at the same time, as far as anybody here knows.
+                Some(ended) => ended.tell_at(Some(*now.get_or_insert_with(super::monotonic))),
                 None => return,
             }
         }

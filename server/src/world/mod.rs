@@ -188,6 +188,12 @@ impl RealWorld {
     }
 }
 
+/// The clock that never goes back, from some moment on.
+fn monotonic() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 fn boot_id() -> io::Result<[u8; 16]> {
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
     let text = std::fs::read_to_string(PATH)
@@ -208,8 +214,7 @@ impl World for RealWorld {
     }
 
     fn monotonic(&self) -> Duration {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+        monotonic()
     }
 
     fn sleep(&self, duration: Duration) -> Task<'static, ()> {

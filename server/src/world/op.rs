@@ -22,6 +22,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 /// One system call transfers at most this much; the kernel's own limit is 2 GiB less a page.
@@ -93,7 +94,12 @@ impl Op {
     }
 
     /// Lets go of the file, then tells who waits.
-    pub(super) fn finish(self, mut result: io::Result<()>) {
+    pub(super) fn finish(self, result: io::Result<()>) {
+        self.finish_at(result, None);
+    }
+
+    /// The same, and when that was, if it is known.
+    pub(super) fn finish_at(self, mut result: io::Result<()>, at: Option<Duration>) {
         let Self { file, work, completer } = self;
         drop(file);
         let buffer = match work {
@@ -109,6 +115,6 @@ impl Op {
             }
             Work::Write { .. } | Work::Flush => None,
         };
-        completer.finish(Done { result, buffer });
+        completer.finish_at(Done { result, buffer }, at);
     }
 }

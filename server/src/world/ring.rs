@@ -84,8 +84,13 @@ pub(super) enum Ended {
 impl Ended {
     /// Tells who waits.
     pub(super) fn tell(self) {
+        self.tell_at(None);
+    }
+
+    /// The same, and when it ended, if that is known.
+    pub(super) fn tell_at(self, at: Option<Duration>) {
         match self {
-            Self::Io(op, result) => op.finish(result),
+            Self::Io(op, result) => op.finish_at(result, at),
             Self::Watch(watch) => watch.fire(),
         }
     }
