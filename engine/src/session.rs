@@ -322,7 +322,8 @@ impl Session {
         let file = self.group().files.get(node).await?;
         let group = self.group();
         let began = group.world.monotonic();
-        pin!(group.sync_file(&file, data_only)).await?;
+        // In memory of its own: a front end's request is as large as the largest that it may be, and most are none of these.
+        Box::pin(group.sync_file(&file, data_only)).await?;
         group.note_request(&file, FileClass::Sync, 0, began);
         Ok(())
     }
