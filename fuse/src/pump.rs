@@ -21,7 +21,8 @@ use crate::{
     small::Small,
     workers::{Memory, Shared},
 };
-use futures::stream::{FuturesUnordered, StreamExt};
+use futures::stream::StreamExt;
+use futures_buffered::FuturesUnorderedBounded;
 use rustix::{
     event::{PollFd, PollFlags},
     io::Errno,
@@ -79,7 +80,8 @@ pub(crate) fn take_turn(shared: &Arc<Shared>, memory: Memory) -> Memory {
         held: None,
     };
     {
-        let mut under_way = FuturesUnordered::new();
+        // Places that are used again: nothing is asked of the allocator for a request.
+        let mut under_way = FuturesUnorderedBounded::new(shared.share + 1);
         let mut task = pin!(poll_fn(|context| {
             loop {
                 while pump.reads() {

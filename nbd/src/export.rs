@@ -8,7 +8,8 @@
 //! grows again with a write there; a volume cannot be made longer by a write, and says that there is no space.
 
 use crate::protocol::Refused;
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::StreamExt;
+use futures_buffered::FuturesUnorderedBounded;
 use plinth_engine::{
     api::{Allocate, Kind, Node},
     buffer::Slice,
@@ -65,6 +66,9 @@ pub trait Exports: Send + Sync {
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened>;
 }
 
+/// Requests that are carried out together on one thread, at most.
+pub const UNDER_WAY_MAX: usize = 64;
+
 /// A request that is carried out together with others.
 #[derive(Debug)]
 pub enum Small {
@@ -86,12 +90,12 @@ pub type Ended = (usize, Result<Found>);
 
 /// Where requests that are carried out together come from, and where their ends are told.
 pub trait Feed: Send {
-    /// The next one, with its place; `under_way`: so many have not ended. `None`: no more come. Pending only where something is under way, or where
-    /// the context's task will be woken.
+    /// The next one, with its place; `under_way`: so many have not ended. `None`: no more come, as with [`UNDER_WAY_MAX`] under way. Pending
+    /// only where something is under way, or where the context's task will be woken.
     fn poll_next(&mut self, context: &mut Context<'_>, under_way: usize) -> Poll<Option<(usize, Small)>>;
 
-    /// These have ended. Each is told once.
-    fn ended(&mut self, ended: Vec<Ended>);
+    /// These have ended, and are taken out. Each is told once.
+    fn ended(&mut self, ended: &mut Vec<Ended>);
 }
 
 /// What a thread of [`BlockOn`] can wait for beside the group.
@@ -143,7 +147,7 @@ pub trait Export: Send + Sync {
                 }
                 Small::Flush => self.flush().map(|()| Found::default()),
             };
-            feed.ended(vec![(place, done)]);
+            feed.ended(&mut vec![(place, done)]);
         }
     }
 
@@ -405,7 +409,9 @@ impl Export for Device {
             };
             (place, done.map_err(|error| failure(&error)))
         };
-        let mut under_way = FuturesUnordered::new();
+        // Places that are used again: nothing is asked of the allocator for a request.
+        let mut under_way = FuturesUnorderedBounded::new(UNDER_WAY_MAX);
+        let mut ended = Vec::with_capacity(UNDER_WAY_MAX);
         let mut more = true;
         let all = poll_fn(|context| {
             loop {
@@ -417,14 +423,13 @@ impl Export for Device {
                     }
                 }
                 // What has ended at the same time is told at the same time.
-                let mut ended = Vec::new();
                 while let Poll::Ready(Some(next)) = under_way.poll_next_unpin(context) {
                     ended.push(next);
                 }
                 if ended.is_empty() {
                     return if more || !under_way.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) };
                 }
-                feed.ended(ended);
+                feed.ended(&mut ended);
             }
         });
         let _ = run(&self.held.block_on, all);

@@ -10,6 +10,8 @@
 //!              structured:  magic 4, flags 2, kind 2, cookie 8, length 4, data
 //! ```
 
+use smallvec::SmallVec;
+
 /// Longest name of an export, longest query, longest text: what the protocol allows, in bytes.
 pub(crate) const STRING_MAX: usize = 4096;
 
@@ -249,28 +251,33 @@ impl Request {
     }
 }
 
+/// What a reply begins with, or all of it. What goes before the bytes of a read needs no memory of its own.
+pub(crate) type Reply = SmallVec<[u8; 32]>;
+
 /// A simple reply; 0: it was carried out.
-pub(crate) fn simple_reply(cookie: u64, error: u32) -> Vec<u8> {
-    let mut reply = SIMPLE_MAGIC.to_be_bytes().to_vec();
-    reply.extend(error.to_be_bytes());
-    reply.extend(cookie.to_be_bytes());
+pub(crate) fn simple_reply(cookie: u64, error: u32) -> Reply {
+    let mut reply = Reply::new();
+    reply.extend_from_slice(&SIMPLE_MAGIC.to_be_bytes());
+    reply.extend_from_slice(&error.to_be_bytes());
+    reply.extend_from_slice(&cookie.to_be_bytes());
     reply
 }
 
 /// The only chunk of a structured reply: all but the last `follow` bytes of its data.
-fn chunk(cookie: u64, kind: u16, data: &[u8], follow: usize) -> Vec<u8> {
+fn chunk(cookie: u64, kind: u16, data: &[u8], follow: usize) -> Reply {
     let length = u32::try_from(data.len() + follow).unwrap_or(u32::MAX);
-    let mut reply = STRUCTURED_MAGIC.to_be_bytes().to_vec();
-    reply.extend(DONE.to_be_bytes());
-    reply.extend(kind.to_be_bytes());
-    reply.extend(cookie.to_be_bytes());
-    reply.extend(length.to_be_bytes());
-    reply.extend(data);
+    let mut reply = Reply::new();
+    reply.extend_from_slice(&STRUCTURED_MAGIC.to_be_bytes());
+    reply.extend_from_slice(&DONE.to_be_bytes());
+    reply.extend_from_slice(&kind.to_be_bytes());
+    reply.extend_from_slice(&cookie.to_be_bytes());
+    reply.extend_from_slice(&length.to_be_bytes());
+    reply.extend_from_slice(data);
     reply
 }
 
 /// What goes before the bytes that were read at `offset`.
-pub(crate) fn data_chunk(cookie: u64, offset: u64, length: usize) -> Vec<u8> {
+pub(crate) fn data_chunk(cookie: u64, offset: u64, length: usize) -> Reply {
     // A chunk of data has at least one byte.
     if length == 0 {
         return chunk(cookie, CHUNK_NONE, &[], 0);
@@ -278,7 +285,7 @@ pub(crate) fn data_chunk(cookie: u64, offset: u64, length: usize) -> Vec<u8> {
     chunk(cookie, CHUNK_DATA, &offset.to_be_bytes(), length)
 }
 
-pub(crate) fn error_chunk(cookie: u64, error: Refused, text: &str) -> Vec<u8> {
+pub(crate) fn error_chunk(cookie: u64, error: Refused, text: &str) -> Reply {
     let text = text.get(..text.floor_char_boundary(STRING_MAX)).unwrap_or_default();
     let mut data = (error as u32).to_be_bytes().to_vec();
     data.extend(u16::try_from(text.len()).unwrap_or(0).to_be_bytes());
@@ -287,7 +294,7 @@ pub(crate) fn error_chunk(cookie: u64, error: Refused, text: &str) -> Vec<u8> {
 }
 
 /// Where there is data and where none: lengths, one after the other.
-pub(crate) fn status_chunk(cookie: u64, ranges: impl Iterator<Item = (u32, bool)>) -> Vec<u8> {
+pub(crate) fn status_chunk(cookie: u64, ranges: impl Iterator<Item = (u32, bool)>) -> Reply {
     let mut data = ALLOCATION_ID.to_be_bytes().to_vec();
     for (length, has_data) in ranges {
         data.extend(length.to_be_bytes());
@@ -346,17 +353,20 @@ mod tests {
         assert_eq!(Request::parse(&bytes), Some(request));
         assert_eq!(&bytes[..8], b"\x25\x60\x95\x13\0\x01\0\x01");
         assert_eq!(Request::parse(&[0; REQUEST_HEADER]), None);
-        assert_eq!(simple_reply(9, 22), b"\x67\x44\x66\x98\0\0\0\x16\0\0\0\0\0\0\0\x09");
-        assert_eq!(data_chunk(9, 5, 3), b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x09\0\0\0\x0b\0\0\0\0\0\0\0\x05");
-        assert_eq!(data_chunk(9, 5, 0), b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x09\0\0\0\0");
+        assert_eq!(&simple_reply(9, 22)[..], b"\x67\x44\x66\x98\0\0\0\x16\0\0\0\0\0\0\0\x09");
         assert_eq!(
-            error_chunk(9, Refused::NoSpace, "no"),
+            &data_chunk(9, 5, 3)[..],
+            b"\x66\x8e\x33\xef\0\x01\0\x01\0\0\0\0\0\0\0\x09\0\0\0\x0b\0\0\0\0\0\0\0\x05"
+        );
+        assert_eq!(&data_chunk(9, 5, 0)[..], b"\x66\x8e\x33\xef\0\x01\0\0\0\0\0\0\0\0\0\x09\0\0\0\0");
+        assert_eq!(
+            &error_chunk(9, Refused::NoSpace, "no")[..],
             b"\x66\x8e\x33\xef\0\x01\x80\x01\0\0\0\0\0\0\0\x09\0\0\0\x08\0\0\0\x1c\0\x02no"
         );
         let long = error_chunk(9, Refused::Io, &"ä".repeat(STRING_MAX));
         assert_eq!(long.len(), 20 + 6 + STRING_MAX);
         assert_eq!(
-            status_chunk(9, [(4096, true), (512, false)].into_iter()),
+            &status_chunk(9, [(4096, true), (512, false)].into_iter())[..],
             b"\x66\x8e\x33\xef\0\x01\0\x05\0\0\0\0\0\0\0\x09\0\0\0\x14\0\0\0\x01\0\0\x10\0\0\0\0\0\0\0\x02\0\0\0\0\x03"
         );
     }

@@ -17,7 +17,7 @@
 
 use crate::{
     budget::Taken,
-    export::{Ended, Feed, Small, Waiting, Waits},
+    export::{Ended, Feed, Small, UNDER_WAY_MAX, Waiting, Waits},
     protocol::{REQUEST_HEADER, Request, command, data_chunk, flag, simple_reply},
     stream::{Incoming, More},
     transmit::Connection,
@@ -30,9 +30,6 @@ use std::{
     task::{Context, Poll},
     time::Instant,
 };
-
-/// Requests under way on one thread, at most.
-const UNDER_WAY_MAX: usize = 64;
 
 /// A request that is under way.
 struct Asked {
@@ -224,10 +221,10 @@ impl Feed for Pump<'_> {
         }
     }
 
-    fn ended(&mut self, ended: Vec<Ended>) {
+    fn ended(&mut self, ended: &mut Vec<Ended>) {
         let connection = self.connection;
         let mut done = Vec::with_capacity(ended.len());
-        for (place, result) in ended {
+        for (place, result) in ended.drain(..) {
             let Some(asked) = self.asked.get_mut(place).and_then(Option::take) else { continue };
             self.free.push(place);
             let Request { kind, cookie, offset, .. } = asked.request;
@@ -244,8 +241,12 @@ impl Feed for Pump<'_> {
         if self.sent.is_err() {
             return;
         }
-        let parts = done.iter().flat_map(|(header, found, _)| std::iter::once(&header[..]).chain(found.slices()));
-        let mut parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
+        // A header and one run of bytes each, as a rule.
+        let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(2 * done.len());
+        for (header, found, _) in &done {
+            parts.push(IoSlice::new(header));
+            parts.extend(found.slices().map(IoSlice::new));
+        }
         let incoming = &mut self.incoming;
         let has_to_wait = || incoming.take().into_iter().for_each(|incoming| connection.give_turn(incoming));
         self.sent = connection.stream.send_or(&mut parts, Instant::now() + connection.patience(), has_to_wait);

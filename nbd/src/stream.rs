@@ -33,6 +33,9 @@ const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const AHEAD: usize = 64 << 10;
 /// Bytes that are read ahead by who takes what is there: as many small writes.
 const AHEAD_MAX: usize = 256 << 10;
+/// Bytes of replies that a client on a unix socket has not taken yet, before its next reply has to wait: those of all small requests that one thread has
+/// under way. The kernel counts twice that, for what it needs itself. TCP finds its own measure.
+const SEND_BUFFER: usize = 512 << 10;
 /// Parts that are sent by one system call at most.
 const PARTS_MAX: usize = 1024;
 /// Bytes that are encrypted at a time.
@@ -53,6 +56,9 @@ impl Socket {
         match self {
             Self::Unix(socket) => {
                 socket.set_nonblocking(false)?;
+                // More than the limit of the system is the administrator's to allow; then it is that limit.
+                sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER)
+                    .or_else(|_| sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER))?;
                 socket.set_read_timeout(Some(TICK))?;
                 socket.set_write_timeout(Some(TICK))
             }

@@ -117,8 +117,8 @@ impl Export for Memory {
             };
             let mut done: Vec<Ended> = all.into_iter().map(one).collect();
             // The last ends first, and alone.
-            feed.ended(done.pop().into_iter().collect());
-            feed.ended(done);
+            feed.ended(&mut done.pop().into_iter().collect());
+            feed.ended(&mut done);
         }
     }
     fn flush(&self) -> Result<()> {

@@ -23,7 +23,9 @@ use crate::{
     budget::{Budget, Taken},
     export::{Export, Failure},
     negotiate::{Agreed, PAYLOAD_MAX},
-    protocol::{REQUEST_HEADER, Refused, Request, command, data_chunk, error_chunk, flag, simple_reply, status_chunk},
+    protocol::{
+        REQUEST_HEADER, Refused, Reply, Request, command, data_chunk, error_chunk, flag, simple_reply, status_chunk,
+    },
     pump,
     stream::{Incoming, Stream},
 };
@@ -410,7 +412,7 @@ impl Connection {
         Ok(Some(Job { request, task, payload, _taken: taken }))
     }
 
-    pub(crate) fn refusal(&self, cookie: u64, failure: &Failure) -> Vec<u8> {
+    pub(crate) fn refusal(&self, cookie: u64, failure: &Failure) -> Reply {
         if self.terms.structured {
             error_chunk(cookie, failure.error, &failure.text)
         } else {
