@@ -34,8 +34,9 @@ use crate::{
     error::FileError,
     event::{Event, Severity},
     extent::{Extent, Mirror, Mirrors},
+    flight::Settled,
     group::Group,
-    member::{Member, Settled},
+    member::Member,
     planted::{self, Bug},
     troubles::Trouble,
 };

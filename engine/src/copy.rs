@@ -10,8 +10,9 @@ use crate::{
     counters::IoClient,
     error::FileError,
     extent::{Extent, Mirror},
+    flight::Settled,
     group::Group,
-    member::{Member, Settled},
+    member::Member,
     planted::{self, Bug},
 };
 use std::{ops::Range, sync::Arc};

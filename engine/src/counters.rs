@@ -1,6 +1,6 @@
 //! What is counted of a disk since the mount: `v$asm_disk`, `v$asm_disk_iostat`, `v$asm_disk_histogram`.
 //!
-//! Who starts an I/O says what it is for ([`Flight::of`](crate::member::Flight::of)); what nobody says is for files. Counting is a relaxed
+//! Who starts an I/O says what it is for ([`Flight::of`](crate::flight::Flight::of)); what nobody says is for files. Counting is a relaxed
 //! addition for each number, without a lock: a disk's totals are sums over its clients, and cost nothing beside.
 
 use crate::{timings::Timings, troubles::Troubles};

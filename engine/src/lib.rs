@@ -51,6 +51,7 @@ mod file_io;
 mod file_read;
 mod file_stats;
 pub mod files;
+mod flight;
 pub mod group;
 pub mod habit;
 mod handoff;

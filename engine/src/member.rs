@@ -1,6 +1,6 @@
 //! One member disk of a mounted group: its I/O, its deadline, its counters.
 //!
-//! Every I/O of the engine on a disk goes through here. An I/O is a [`Flight`]; it
+//! Every I/O of the engine on a disk goes through here. An I/O is a [`Flight`] (`flight.rs`); it
 //! ends well, fails, or becomes overdue when the watchdog has ticked `deadline`
 //! times since it began (R2). Ticks are counted by the engine itself, so time in
 //! which the process did not run does not count. An overdue I/O goes on, and keeps
@@ -18,9 +18,9 @@
 
 use crate::{
     buffer::{Buffer, Slice},
-    completion::{Completion, Done, Expiry, Took},
-    counters::{Counters, IoClass, IoClient, Tally},
-    error::DiskError,
+    completion::{Completion, Done, Expiry},
+    counters::{Counters, IoClass, IoClient},
+    flight::{Flight, Settled},
     in_flight::InFlight,
     lock::{AsyncMutex, Mutex},
     members::Members,
@@ -37,22 +37,16 @@ use plinth_format::{
     membership::{DiskState, MemberDisk},
 };
 use std::{
-    fmt,
-    future::poll_fn,
-    io,
+    fmt, io,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
 /// How often the watchdog ticks.
 pub const TICK_MS: u64 = 100;
-
-/// I/O that takes longer is slow: an operator should hear of it, although it ends well. The watchdog probes the other disks then.
-const SLOW: Duration = Duration::from_millis(PROBE_TICKS * TICK_MS);
 
 /// A member disk. See the module's description.
 pub struct Member {
@@ -98,30 +92,6 @@ impl fmt::Debug for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Member {} {}", self.number.0, self.name())
     }
-}
-
-/// An I/O under way.
-#[derive(Debug)]
-pub struct Flight<'a> {
-    member: &'a Member,
-    purpose: IoClass,
-    client: IoClient,
-    offset: u64,
-    length: usize,
-    completion: Completion,
-    has_ended: bool,
-    /// It is a flush or has one in it: when it fails, what was written before it may be lost (R9).
-    has_flush: bool,
-}
-
-/// How an I/O stands after its deadline or its end.
-#[derive(Debug)]
-pub enum Settled {
-    /// All bytes were transferred. Reads bring the buffer.
-    Ok(Option<Buffer>),
-    Failed(DiskError),
-    /// No answer in time. The I/O goes on.
-    Overdue,
 }
 
 impl Member {
@@ -391,21 +361,12 @@ impl Member {
         } else {
             self.in_flight.add(self.ticks.load(Ordering::Relaxed), expiry);
         }
-        Flight {
-            member: self,
-            purpose,
-            client: IoClient::Files,
-            offset,
-            length,
-            completion,
-            has_ended: false,
-            has_flush,
-        }
+        Flight::new(self, purpose, (offset, length), completion, has_flush)
     }
 
     /// Starts a read of `length` bytes.
     pub fn start_read(&self, offset: u64, length: usize) -> Flight<'_> {
-        self.submit(IoClass::Read, offset, length, Io::Read { offset, buffer: Buffer::unfilled(length) })
+        self.start_read_at(self.clock.monotonic(), offset, length)
     }
 
     /// The same, at this moment of the monotonic clock, by those who have just looked at it.
@@ -415,12 +376,12 @@ impl Member {
 
     /// Starts a write.
     pub fn start_write(&self, offset: u64, data: Slice) -> Flight<'_> {
-        self.submit(IoClass::Write, offset, data.len(), Io::Write { offset, data, durably: false })
+        self.start_write_at(self.clock.monotonic(), offset, data, false)
     }
 
     /// Starts a write of bytes that are durable when it has ended: one trip to the disk, where a flush after it would be another.
     pub fn start_durable_write(&self, offset: u64, data: Slice) -> Flight<'_> {
-        self.submit(IoClass::Write, offset, data.len(), Io::Write { offset, data, durably: true })
+        self.start_write_at(self.clock.monotonic(), offset, data, true)
     }
 
     /// Either, at this moment of the monotonic clock, by those who have just looked at it.
@@ -436,10 +397,7 @@ impl Member {
 
     /// Makes everything durable that anybody ever wrote: a mount does not know what its predecessor did.
     pub async fn flush_all(&self) -> Settled {
-        let mut flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
-        // Its caller does not go on without it.
-        flight.has_flush = false;
-        flight.settle().await
+        self.submit(IoClass::Flush, 0, 0, Io::Flush).awaited().settle().await
     }
 
     /// Makes every write that has ended durable. Flushes that overlap share one.
@@ -448,17 +406,7 @@ impl Member {
         let _one_at_a_time = self.flushing.lock().await;
         let late = || self.late_flushes.lock().pop();
         while let Some(completion) = late() {
-            let (purpose, client) = (IoClass::Flush, IoClient::Files);
-            let mut flight = Flight {
-                member: self,
-                purpose,
-                client,
-                offset: 0,
-                length: 0,
-                completion,
-                has_ended: false,
-                has_flush: true,
-            };
+            let mut flight = Flight::new(self, IoClass::Flush, (0, 0), completion, true);
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(_)) => {}
                 bad => return bad.unwrap_or(Settled::Overdue),
@@ -486,14 +434,24 @@ impl Member {
         }
     }
 
+    /// A write has ended well.
+    pub(crate) fn has_written(&self) {
+        self.written.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A flush has failed, or what has one in it.
+    pub(crate) fn has_broken(&self) {
+        self.broken.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// A flush is given up, and goes on: who flushes next hears of its end. When the disk was let go, nobody will.
-    fn leave_flush(&self, flush: Completion) {
+    pub(crate) fn leave_flush(&self, flush: Completion) {
         // Held while it is looked whether the disk was let go: `release` does that first, and then takes what is here.
         let mut late = self.late_flushes.lock();
         if self.disk.load().is_some() {
             late.push(flush);
         } else {
-            self.broken.fetch_add(1, Ordering::AcqRel);
+            self.has_broken();
         }
     }
 
@@ -556,7 +514,7 @@ impl Member {
 
 /// When a disk has not answered for this many ticks, the idle ones are asked whether they
 /// still answer: disks of one failure group fall silent together, and their deadlines should not add up.
-const PROBE_TICKS: u64 = 10;
+pub(crate) const PROBE_TICKS: u64 = 10;
 
 /// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
 pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<AtomicU64>) {
@@ -581,158 +539,6 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
             }
         }),
     );
-}
-
-impl Drop for Flight<'_> {
-    /// What nobody waits for any more goes on, and if there is a flush in it, somebody has to hear how it ends.
-    fn drop(&mut self) {
-        if self.has_flush && !self.has_ended {
-            let completion =
-                std::mem::replace(&mut self.completion, Completion::ready(Done { result: Ok(()), buffer: None }));
-            self.member.leave_flush(completion);
-        }
-    }
-}
-
-impl Flight<'_> {
-    /// Says what it is for.
-    #[must_use]
-    pub fn of(mut self, client: IoClient) -> Self {
-        self.client = client;
-        self
-    }
-
-    fn tally(&self) -> &Tally {
-        let client = self.member.counters.of(self.client);
-        if self.purpose == IoClass::Read { &client.reads } else { &client.writes }
-    }
-
-    /// Waits for the end of the I/O, or its deadline.
-    pub async fn settle(mut self) -> Settled {
-        match self.settle_or_go_on().await {
-            Some(settled) => settled,
-            None => Settled::Overdue,
-        }
-    }
-
-    /// As [`Self::settle`], but `None` at the deadline, and the flight can still be waited for.
-    pub async fn settle_or_go_on(&mut self) -> Option<Settled> {
-        poll_fn(|context| self.poll_settle(context)).await
-    }
-
-    /// [`Self::settle_or_go_on`], polled.
-    pub fn poll_settle(&mut self, context: &mut Context<'_>) -> Poll<Option<Settled>> {
-        Poll::Ready(match ready!(self.completion.poll_or_overdue(context)) {
-            Some(done) => Some(self.end(done)),
-            None => {
-                let counters = &self.member.counters;
-                let (counter, trouble) = match self.purpose {
-                    IoClass::Read => (&counters.read_timeouts, Trouble::ReadTimeout),
-                    _ => (&counters.write_timeouts, Trouble::WriteTimeout),
-                };
-                counter.fetch_add(1, Ordering::Relaxed);
-                self.tally().timeouts.fetch_add(1, Ordering::Relaxed);
-                self.note(trouble, Settled::Overdue.reason());
-                None
-            }
-        })
-    }
-
-    /// Waits for the end of the I/O, however long it takes.
-    pub async fn wait(&mut self) -> Settled {
-        let done = (&mut self.completion).await;
-        self.end(done)
-    }
-
-    fn note(&self, trouble: Trouble, text: String) {
-        let place = matches!(self.purpose, IoClass::Read | IoClass::Write | IoClass::Discard);
-        self.member.note(trouble, place.then_some((self.offset, self.length as u64)), text);
-    }
-
-    /// Counts it, and how long it took.
-    fn note_end(&self, Took { at, time }: Took) {
-        self.member.counters.timings(self.purpose).note(at, time);
-        if matches!(self.purpose, IoClass::Read | IoClass::Write) {
-            self.tally().add(self.length as u64, time);
-        }
-        if time > SLOW {
-            self.note(Trouble::Slow, format!("{} took {} ms", self.purpose, time.as_millis()));
-        }
-    }
-
-    /// How long it took; `None` while it is under way.
-    #[must_use]
-    pub fn took(&self) -> Option<Took> {
-        self.has_ended.then(|| self.completion.took().unwrap_or_default())
-    }
-
-    fn end(&mut self, done: crate::completion::Done) -> Settled {
-        let counters = &self.member.counters;
-        self.has_ended = true;
-        if done.result.is_ok() {
-            self.note_end(self.completion.took().unwrap_or_default());
-        }
-        match (done.result, self.purpose) {
-            (Ok(()), IoClass::Read) => Settled::Ok(done.buffer),
-            (Ok(()), IoClass::Write) if !self.has_flush => {
-                self.member.written.fetch_add(1, Ordering::AcqRel);
-                Settled::Ok(None)
-            }
-            (Ok(()), _) => Settled::Ok(None),
-            (Err(source), purpose) => {
-                let (doing, counter, trouble) = match purpose {
-                    IoClass::Read => ("reading", &counters.read_errors, Trouble::ReadFailed),
-                    IoClass::Write => ("writing", &counters.write_errors, Trouble::WriteFailed),
-                    IoClass::Flush => ("flushing", &counters.write_errors, Trouble::FlushFailed),
-                    IoClass::Discard => ("discarding", &counters.write_errors, Trouble::DiscardFailed),
-                };
-                if self.has_flush {
-                    self.member.broken.fetch_add(1, Ordering::AcqRel);
-                }
-                counter.fetch_add(1, Ordering::Relaxed);
-                self.tally().errors.fetch_add(1, Ordering::Relaxed);
-                self.note(trouble, source.to_string());
-                Settled::Failed(DiskError {
-                    disk: self.member.id(),
-                    path: format!("{} {}", self.member.name(), self.member.path()),
-                    doing,
-                    offset: self.offset,
-                    length: self.length,
-                    source,
-                })
-            }
-        }
-    }
-}
-
-impl Settled {
-    #[must_use]
-    pub fn is_ok(&self) -> bool {
-        matches!(self, Self::Ok(_))
-    }
-
-    /// The bytes, of a read; or the reason in words.
-    ///
-    /// # Errors
-    /// If it failed, or did not end in time.
-    pub fn into_result(self) -> Result<Option<Buffer>, String> {
-        match self {
-            Self::Ok(buffer) => Ok(buffer),
-            bad => Err(bad.reason()),
-        }
-    }
-
-    /// In words, for the alert log.
-    #[must_use]
-    pub fn reason(&self) -> String {
-        match self {
-            Self::Ok(_) => "no error".to_owned(),
-            Self::Failed(error) => {
-                format!("{} {} bytes at {}: {}", error.doing, error.length, error.offset, error.source)
-            }
-            Self::Overdue => "no answer within the disk timeout".to_owned(),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -28,8 +28,9 @@ use crate::{
     error::FileError,
     extent::{self, Change, Extent, Mirror},
     extents::Freed,
+    flight::Settled,
     group::Group,
-    member::{Member, Settled},
+    member::Member,
     planted::{self, Bug},
     space::Space,
 };

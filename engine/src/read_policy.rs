@@ -34,7 +34,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{completion::Took, extent::MIRRORS_MAX, member::Settled, world::World};
+use crate::{completion::Took, extent::MIRRORS_MAX, flight::Settled, world::World};
 use std::{
     fmt,
     sync::atomic::{

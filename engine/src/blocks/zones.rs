@@ -9,8 +9,9 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::{Extent, MIRRORS_MAX, Mirror, Sums},
+    flight::Settled,
     group::Group,
-    member::{Member, Settled},
+    member::Member,
 };
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering;

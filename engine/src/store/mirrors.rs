@@ -22,7 +22,8 @@ use super::{
 use crate::{
     catalog::store::{CatalogFile, StoreError},
     counters::IoClient,
-    member::{Member, Settled},
+    flight::Settled,
+    member::Member,
     space::Space,
     voters::{Refusal, find},
     world::wait_for,
