@@ -79,7 +79,7 @@ impl ActivityLog {
             .map(|entry| Region { first: get_u64(entry, 0..8), count: get_u32(entry, 8..12) })
             .collect();
         let log = Self {
-            sequence: get_u64(record, SEQUENCE),
+            sequence: get_counter(record, SEQUENCE, "sequence")?,
             membership: MembershipId(get(record, MEMBERSHIP)),
             boot: get(record, BOOT),
             regions,

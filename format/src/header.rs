@@ -105,7 +105,7 @@ impl DiskHeader {
         Ok(Self {
             group: envelope.group,
             disk: envelope.disk,
-            sequence: get_u64(record, SEQUENCE),
+            sequence: get_counter(record, SEQUENCE, "sequence")?,
             created: get_i64(record, CREATED),
             layout: Layout::new(get_u64(record, SIZE), get_u64(record, AU_SIZE))?,
             logical_sector: sector(LOGICAL_SECTOR, "logical sector size")?,

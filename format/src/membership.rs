@@ -210,11 +210,11 @@ impl Membership {
         let au_size = get_u64(record, AU_SIZE);
         let redundancy = Redundancy::decode(record[REDUNDANCY.start])?;
         let membership = Self {
-            generation: get_u64(record, GENERATION),
+            generation: get_counter(record, GENERATION, "generation")?,
             id: MembershipId(get(record, ID)),
             created: get_i64(record, CREATED),
             au_size,
-            stamp: get_u64(record, STAMP_COUNTER),
+            stamp: get_counter(record, STAMP_COUNTER, "counter of the stamp")?,
             redundancy,
             wanted: match record[WANTED.start] {
                 0 => redundancy,
@@ -313,7 +313,7 @@ impl MemberDisk {
             leaving: flags & 16 != 0,
             size,
             target,
-            stamp: get_u64(entry, D_STAMP),
+            stamp: get_counter(entry, D_STAMP, "counter of a disk's stamp")?,
             since: get_i64(entry, D_SINCE),
             joined: get_i64(entry, D_JOINED),
             name: name(D_NAME, "disk name")?,

@@ -52,7 +52,7 @@ impl Stamp {
         Ok((
             envelope,
             Self {
-                counter: get_u64(record, COUNTER),
+                counter: get_counter(record, COUNTER, "counter")?,
                 written: get_i64(record, WRITTEN),
                 membership: MembershipId(get(record, MEMBERSHIP)),
                 clean: record[CLEAN.start] == 1,

@@ -3,6 +3,9 @@
 use crate::FormatError;
 use std::ops::Range;
 
+/// What a counter on a disk is at most. Counted a billion times a second it is reached after three centuries.
+pub(crate) const COUNTER_MAX: u64 = u64::MAX / 2;
+
 pub(crate) fn get<const N: usize>(bytes: &[u8], at: Range<usize>) -> [u8; N] {
     let mut field = [0; N];
     field.copy_from_slice(&bytes[at]);
@@ -19,6 +22,14 @@ pub(crate) fn get_u32(bytes: &[u8], at: Range<usize>) -> u32 {
 
 pub(crate) fn get_u64(bytes: &[u8], at: Range<usize>) -> u64 {
     u64::from_le_bytes(get(bytes, at))
+}
+
+/// A number that is only ever increased by one. What nobody can have counted to is none: to count on from there would go past the end.
+pub(crate) fn get_counter(bytes: &[u8], at: Range<usize>, field: &'static str) -> Result<u64, FormatError> {
+    match get_u64(bytes, at) {
+        value if value <= COUNTER_MAX => Ok(value),
+        value => Err(FormatError::Field { field, value }),
+    }
 }
 
 pub(crate) fn get_i64(bytes: &[u8], at: Range<usize>) -> i64 {

@@ -92,6 +92,11 @@ impl Random {
         id
     }
 
+    /// A number that can have been counted to.
+    fn counted(&mut self) -> u64 {
+        self.next() / 2
+    }
+
     /// A number that a careless reader trips over more often than a random one.
     fn awkward(&mut self) -> u64 {
         match self.below(8) {
@@ -117,7 +122,7 @@ fn some_header(random: &mut Random) -> DiskHeader {
     DiskHeader {
         group: GroupId(random.id()),
         disk: DiskId(random.id()),
-        sequence: random.next(),
+        sequence: random.counted(),
         created: i64::from_le_bytes(random.next().to_le_bytes()),
         layout: Layout::new(size, au_size).expect("large enough"),
         logical_sector: if random.below(2) == 0 { 512 } else { 4096 },
@@ -146,7 +151,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
             leaving: random.below(2) == 0,
             size: 1000 * au_size,
             target: [None, Some(900 * au_size)][random.below(2)],
-            stamp: random.next(),
+            stamp: random.counted(),
             since: 5,
             joined: -5,
             name: format!("DATA_{number:04}"),
@@ -164,7 +169,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
         })
         .collect();
     Membership {
-        generation: random.next(),
+        generation: random.counted(),
         id: MembershipId(random.id()),
         created: 1,
         au_size,
@@ -182,7 +187,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
 
 fn some_log(random: &mut Random, regions: usize) -> ActivityLog {
     ActivityLog {
-        sequence: random.next(),
+        sequence: random.counted(),
         membership: MembershipId(random.id()),
         boot: random.id(),
         regions: (0..regions).map(|_| Region { first: random.next(), count: random.next() as u32 }).collect(),
@@ -423,6 +428,42 @@ fn counts_are_not_believed() {
     }
 }
 
+/// A counter that nobody can have counted to is refused: who counted on from it would go past the end.
+#[test]
+fn counters_have_room_to_count() {
+    let mut random = Random(12);
+    let here = envelope(&mut random, PLACE);
+    let fields: [(&str, fn(&[u8], u64) -> Option<FormatError>, Vec<u8>, std::ops::Range<usize>); 6] = {
+        let header = |bytes: &[u8], place| DiskHeader::decode(bytes, place).err();
+        let stamp = |bytes: &[u8], place| Stamp::decode(bytes, place).err();
+        let membership = |bytes: &[u8], place| Membership::decode(bytes, place).err();
+        let log = |bytes: &[u8], place| ActivityLog::decode(bytes, place).err();
+        let member = some_membership(&mut random, 1, 0).encode(here);
+        let now = Stamp { counter: 1, written: 1, membership: MembershipId([9; 16]), clean: true };
+        let of_disk = membership::LISTS + membership::D_STAMP.start..membership::LISTS + membership::D_STAMP.end;
+        [
+            ("header", header, some_header(&mut random).encode(PLACE).to_vec(), header::SEQUENCE),
+            ("stamp", stamp, now.encode(here).to_vec(), stamp::COUNTER),
+            ("log", log, some_log(&mut random, 2).encode(here), activity::SEQUENCE),
+            ("generation", membership, member.clone(), membership::GENERATION),
+            ("its stamp", membership, member.clone(), membership::STAMP_COUNTER),
+            ("a disk's stamp", membership, member, of_disk),
+        ]
+    };
+    for (name, decode, mut bytes, field) in fields {
+        let length = length(&bytes);
+        for (counter, is_right) in [(0, true), (u64::MAX / 2, true), (u64::MAX / 2 + 1, false), (u64::MAX, false)] {
+            bytes[field.clone()].copy_from_slice(&u64::to_le_bytes(counter));
+            fix(&mut bytes, length);
+            match decode(&bytes, PLACE) {
+                None => assert!(is_right, "{name} {counter}"),
+                Some(FormatError::Field { value, .. }) => assert!(!is_right && value == counter, "{name} {counter}"),
+                Some(other) => panic!("{name} {counter}: {other}"),
+            }
+        }
+    }
+}
+
 /// A header or membership that claims the largest disk there can be is judged at once:
 /// nothing walks over its AUs one by one, which would take hours here.
 #[test]
@@ -473,7 +514,7 @@ fn a_page_knows_its_number() {
 fn a_stamp_is_one_block() {
     let mut random = Random(13);
     let here = envelope(&mut random, PLACE);
-    let stamp = Stamp { counter: u64::MAX, written: i64::MIN, membership: MembershipId([9; 16]), clean: false };
+    let stamp = Stamp { counter: u64::MAX / 2, written: i64::MIN, membership: MembershipId([9; 16]), clean: false };
     let mut block = stamp.encode(here).to_vec();
     assert_eq!(Stamp::decode(&block, PLACE), Ok((here, stamp)));
     fix(&mut block, stamp::STAMP_SIZE + 1);

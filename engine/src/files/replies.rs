@@ -180,7 +180,7 @@ impl Replies {
             }
         };
         let row = Row { connection, slot, request, sequence: slots.sequence };
-        slots.sequence += 1;
+        slots.sequence = slots.sequence.wrapping_add(1);
         let before = known.map(|known| DoneBefore { node: known.node });
         Some(Request { files: Arc::clone(files), row, before })
     }
