@@ -433,7 +433,8 @@ fn counts_are_not_believed() {
 fn counters_have_room_to_count() {
     let mut random = Random(12);
     let here = envelope(&mut random, PLACE);
-    let fields: [(&str, fn(&[u8], u64) -> Option<FormatError>, Vec<u8>, std::ops::Range<usize>); 6] = {
+    type Decode = fn(&[u8], u64) -> Option<FormatError>;
+    let fields: [(&str, Decode, _, _); 6] = {
         let header = |bytes: &[u8], place| DiskHeader::decode(bytes, place).err();
         let stamp = |bytes: &[u8], place| Stamp::decode(bytes, place).err();
         let membership = |bytes: &[u8], place| Membership::decode(bytes, place).err();
