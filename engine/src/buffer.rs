@@ -179,6 +179,22 @@ impl Buffer {
         }
     }
 
+    /// The same, with all of its memory there: who writes it meets no page that has to be made first.
+    #[must_use]
+    pub fn try_present(length: usize) -> Option<Self> {
+        let mut buffer = Self::try_unfilled(length)?;
+        // Zeros from the allocator may be a promise; writing makes them real. All other memory was written when it was made.
+        if let Memory::Small(Small::Heap(pages)) = &mut buffer.memory {
+            pages.iter_mut().for_each(|page| page.0[0] = 1);
+        }
+        Some(buffer)
+    }
+
+    /// Forgets what is behind `length`, if it has so much.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length);
+    }
+
     /// A buffer that somebody had.
     fn used_before(length: usize) -> Option<Self> {
         if !is_large(length) {

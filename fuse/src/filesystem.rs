@@ -30,14 +30,13 @@ use crate::memory::{Request, Session};
 use crate::{
     Runner,
     handshake::Header,
+    options::{direct_open, no_space},
     references::References,
-    transfer::{Sink, Source, direct_open, no_space},
 };
 use fuse_backend_rs::{
-    abi::fuse_abi::{Attr, CreateIn, WRITE_KILL_PRIV, stat64, statvfs64},
+    abi::fuse_abi::{Attr, CreateIn, stat64, statvfs64},
     api::filesystem::{
         Context, DirEntry, Entry, FileSystem, GetxattrReply, IoctlData, ListxattrReply, OpenOptions, SetattrValid,
-        ZeroCopyReader, ZeroCopyWriter,
     },
 };
 use plinth_engine::{
@@ -242,6 +241,11 @@ impl Files {
     }
 
     fn run<T: Send>(&self, task: impl Future<Output = Result<T>> + Send) -> io::Result<T> {
+        self.wait_for(task).map_err(|error| reply(&error))
+    }
+
+    /// Runs a task to its end on this thread, whose request it is.
+    pub fn wait_for<T: Send>(&self, task: impl Future<Output = T> + Send) -> T {
         let mut value = None;
         {
             let mut task = pin!(async { value = Some(task.await) });
@@ -254,7 +258,7 @@ impl Files {
             }));
             self.runner.block_on(task.as_mut());
         }
-        value.expect("a runner returns when the task has ended").map_err(|error| reply(&error))
+        value.expect("a runner returns when the task has ended")
     }
 
     /// An answer that makes the kernel hold one more reference.
@@ -552,51 +556,6 @@ impl FileSystem for Files {
             .map_err(|error| if error.raw_os_error() == Some(libc::EEXIST) { errno(taken) } else { error })?;
         let (handle, options) = open_answer(arguments.flags);
         Ok((made, handle, options, None))
-    }
-
-    fn read(
-        &self,
-        _: &Context,
-        node: Node,
-        _: u64,
-        answer: &mut dyn ZeroCopyWriter,
-        size: u32,
-        offset: u64,
-        _: Option<u64>,
-        _: u32,
-    ) -> io::Result<usize> {
-        if size == 0 {
-            return Ok(0);
-        }
-        let mut source = Source(|into: &mut [u8], offset| self.run(self.session.read(node, offset, into)));
-        answer.write_from(&mut source, size as usize, offset)
-    }
-
-    fn write(
-        &self,
-        _: &Context,
-        node: Node,
-        handle: u64,
-        request: &mut dyn ZeroCopyReader,
-        size: u32,
-        offset: u64,
-        _: Option<u64>,
-        _: bool,
-        flags: u32,
-        fuse_flags: u32,
-    ) -> io::Result<usize> {
-        if size == 0 {
-            return Ok(0);
-        }
-        let kill_set_id = fuse_flags & WRITE_KILL_PRIV != 0;
-        let mut sink = Sink(|bytes: &[u8], offset| {
-            if bytes.len() != size as usize {
-                return Err(errno(libc::EINVAL));
-            }
-            self.run(self.write_as(node, offset, bytes.into(), kill_set_id, durable(handle, flags)))?;
-            Ok(bytes.len())
-        });
-        request.read_to(&mut sink, size as usize, offset)
     }
 
     fn release(&self, _: &Context, _: Node, _: u32, _: u64, _: bool, _: bool, _: Option<u64>) -> io::Result<()> {

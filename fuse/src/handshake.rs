@@ -93,12 +93,12 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// `None` if the bytes are no request.
-    pub fn parse(request: &[u8]) -> Option<Self> {
-        let length = u32_at(request, 0)?;
-        (length as usize == request.len() && request.len() >= REQUEST_HEADER)
-            .then_some(())
-            .and_then(|()| Some(Self { opcode: u32_at(request, 4)?, unique: u64_at(request, 8)? }))
+    /// `None` if `length` bytes that begin with these are no request.
+    pub fn parse(start: &[u8], length: usize) -> Option<Self> {
+        if u32_at(start, 0)? as usize != length || length < REQUEST_HEADER {
+            return None;
+        }
+        Some(Self { opcode: u32_at(start, 4)?, unique: u64_at(start, 8)? })
     }
 
     /// The request's number, the same however often it is sent.
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn only_what_is_offered_and_wanted_is_taken() {
         let all = request(7, 45, u64::MAX);
-        let header = Header::parse(&all).unwrap();
+        let header = Header::parse(&all, all.len()).unwrap();
         let reply = answer(&all, &header);
         assert_eq!(reply.len(), 80);
         assert_eq!(taken(&reply), WANTED);
@@ -213,17 +213,17 @@ mod tests {
     #[test]
     fn an_old_kernel_is_refused() {
         let old = request(7, 12, u64::MAX);
-        let header = Header::parse(&old).unwrap();
+        let header = Header::parse(&old, old.len()).unwrap();
         assert_eq!(answer(&old, &header), header.error(libc::EPROTO));
     }
 
     #[test]
     fn bytes_that_are_no_request_are_no_request() {
-        assert_eq!(Header::parse(&[]), None);
-        assert_eq!(Header::parse(&[0; 39]), None);
-        assert_eq!(Header::parse(&[0; 40]), None);
+        assert_eq!(Header::parse(&[], 0), None);
+        assert_eq!(Header::parse(&[0; 39], 39), None);
+        assert_eq!(Header::parse(&[0; 40], 40), None);
         let mut short = request(7, 45, 0);
         short.pop();
-        assert_eq!(Header::parse(&short), None);
+        assert_eq!(Header::parse(&short, short.len()), None);
     }
 }

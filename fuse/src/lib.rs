@@ -36,12 +36,13 @@ mod locked;
 #[cfg(test)]
 mod memory;
 pub mod mount;
+mod options;
 mod pump;
 mod references;
+mod request;
 mod small;
 #[cfg(test)]
 mod tests;
-mod transfer;
 mod watcher;
 mod workers;
 
@@ -52,9 +53,10 @@ use memory::Session;
 use plinth_engine::api::Watcher;
 #[cfg(not(test))]
 use plinth_engine::session::Session;
+use request::Memory;
 use std::{future::Future, io, os::fd::OwnedFd, pin::Pin, sync::Arc, time::Duration};
 use watcher::Notifier;
-use workers::{Memory, Shared};
+use workers::Shared;
 
 /// What a front end needs of its process.
 pub trait Runner: Send + Sync {

@@ -17,9 +17,9 @@
 use crate::{
     Waiting,
     filesystem::BeforeWait,
-    handshake::Header,
-    small::Small,
-    workers::{Memory, Shared},
+    request::Memory,
+    small::{SMALL_MAX, Small},
+    workers::Shared,
 };
 use futures::stream::StreamExt;
 use futures_buffered::FuturesUnorderedBounded;
@@ -44,7 +44,7 @@ const AT_ONCE: [u32; 6] = [14, 18, 25, 27, 29, 36]; // OPEN, RELEASE, FLUSH, OPE
 
 /// What came of looking for a request.
 enum Came {
-    Request(usize),
+    Request,
     Nothing,
     /// The mount is gone.
     End,
@@ -63,8 +63,8 @@ struct Pump<'a> {
     watching: Option<Waiting>,
     /// The device can be waited for beside disks.
     can_watch: bool,
-    /// A request of so many bytes that nobody else could be given.
-    held: Option<usize>,
+    /// A request that nobody else could be given is in the memory.
+    holds: bool,
 }
 
 /// Has the turn until it is given away or the mount ends; returns when nothing is under way any more.
@@ -77,7 +77,7 @@ pub(crate) fn take_turn(shared: &Arc<Shared>, memory: Memory) -> Memory {
         is_drained: true,
         watching: None,
         can_watch: true,
-        held: None,
+        holds: false,
     };
     {
         // Places that are used again: nothing is asked of the allocator for a request.
@@ -95,16 +95,15 @@ pub(crate) fn take_turn(shared: &Arc<Shared>, memory: Memory) -> Memory {
                     answer.send(&shared.device);
                 }
                 if under_way.is_empty() {
-                    if let Some(length) = pump.held.take() {
-                        pump.carry_out(length);
+                    if std::mem::take(&mut pump.holds) {
+                        pump.carry_out();
                     }
                     pump.rest();
                     if !pump.has_turn {
                         return Poll::Ready(());
                     }
                 }
-                if !pump.has_turn || pump.held.is_some() || pump.poll_device(context, under_way.is_empty()).is_pending()
-                {
+                if !pump.has_turn || pump.holds || pump.poll_device(context, under_way.is_empty()).is_pending() {
                     return Poll::Pending;
                 }
             }
@@ -117,7 +116,7 @@ pub(crate) fn take_turn(shared: &Arc<Shared>, memory: Memory) -> Memory {
 impl Pump<'_> {
     /// Whether there may be a request to be read here.
     fn reads(&self) -> bool {
-        self.has_turn && !self.is_drained && self.held.is_none()
+        self.has_turn && !self.is_drained && !self.holds
     }
 
     fn give_turn(&mut self) {
@@ -133,8 +132,8 @@ impl Pump<'_> {
 
     /// Reads a request. What is not small is dealt with; of what comes after the mount was handed over nothing is begun.
     fn take_one(&mut self, under_way: usize) -> Option<Small> {
-        let length = match self.read() {
-            Came::Request(length) => length,
+        match self.read() {
+            Came::Request => {}
             Came::Nothing => {
                 self.is_drained = true;
                 return None;
@@ -144,49 +143,48 @@ impl Pump<'_> {
                 self.shared.end();
                 return None;
             }
-        };
+        }
         let begins = if self.is_busy { !self.shared.is_handed_over() } else { self.shared.begin() };
         if !begins {
             self.has_turn = false;
             return None;
         }
         self.is_busy = true;
-        let request = &self.memory.request[..length];
         // What is no request wants no answer.
-        let header = Header::parse(request)?;
+        let header = self.memory.header()?;
         if self.can_watch
-            && let Some(small) = Small::parse(request, header)
+            && let Some(small) = self.memory.take(header, SMALL_MAX)
         {
             // Whoever asks for one thing after another does not ask for the next one yet.
             self.is_drained = under_way == 0;
             return Some(small);
         }
         if AT_ONCE.contains(&header.opcode) {
-            self.shared.answer(&mut self.memory, length, None);
+            self.shared.answer(&mut self.memory, None);
         } else if under_way == 0 {
             self.is_drained = true;
-            self.carry_out(length);
+            self.carry_out();
         } else {
-            self.give_job(length);
+            self.give_job();
         }
         None
     }
 
     fn read(&mut self) -> Came {
         loop {
-            match rustix::io::read(&*self.shared.device, &mut self.memory.request[..]) {
-                Ok(length) if length > 0 => return Came::Request(length),
+            match self.memory.read(&self.shared.device) {
+                Ok(1..) => return Came::Request,
                 Err(Errno::AGAIN) => return Came::Nothing,
                 // ENOENT: the request was taken back while it was being read.
                 Err(Errno::INTR | Errno::NOENT) => {}
                 // ENODEV: unmounted. Anything else: the kernel has given the connection up.
-                Ok(_) | Err(_) => return Came::End,
+                Ok(0) | Err(_) => return Came::End,
             }
         }
     }
 
     /// Carries out a request here, where nothing else is under way.
-    fn carry_out(&mut self, length: usize) {
+    fn carry_out(&mut self) {
         let given = Rc::new(Cell::new(false));
         let before_wait: BeforeWait = {
             let (given, shared) = (Rc::clone(&given), Arc::clone(self.shared));
@@ -195,16 +193,13 @@ impl Pump<'_> {
                 shared.give_turn();
             })
         };
-        self.shared.answer(&mut self.memory, length, self.has_turn.then_some(before_wait));
+        self.shared.answer(&mut self.memory, self.has_turn.then_some(before_wait));
         self.has_turn &= !given.get();
     }
 
     /// Has another worker carry out a request, or keeps it until nothing else is under way.
-    fn give_job(&mut self, length: usize) {
-        match self.shared.give_job(length, &mut self.memory) {
-            true => {}
-            false => self.held = Some(length),
-        }
+    fn give_job(&mut self) {
+        self.holds = !self.shared.give_job(&mut self.memory);
     }
 
     /// Waits until there is something to be read, if this thread can.

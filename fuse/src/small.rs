@@ -1,7 +1,10 @@
-//! Requests that come by the thousand, as futures: they wait side by side on one thread (`pump.rs`).
+//! Requests that come by the thousand, as futures: the small ones wait side by side on one thread (`pump.rs`).
 //!
 //! Reads and writes as disks get them, syncs, and what Linux asks between two writes of a file: its attributes, and whether it has
 //! `security.capability`. All of them may be carried out twice. What they mean is said in `filesystem.rs`; here is how they look.
+//!
+//! Data is copied once, by the kernel: what is written goes to the disks from the memory that the request was read into
+//! (`request.rs`), and what was read is answered from the memory that the disks filled.
 
 use crate::{
     filesystem::{Files, durable},
@@ -13,15 +16,15 @@ use smallvec::{SmallVec, smallvec};
 use std::{ffi::CStr, io::IoSlice, os::fd::OwnedFd, pin::pin};
 
 const GETATTR: u32 = 3;
-const READ: u32 = 15;
-const WRITE: u32 = 16;
+pub(crate) const READ: u32 = 15;
+pub(crate) const WRITE: u32 = 16;
 const FSYNC: u32 = 20;
 const GETXATTR: u32 = 22;
 
 /// Bytes of a small read or write, at most. Larger ones take a thread of their own.
-const SMALL_MAX: u32 = 64 << 10;
+pub(crate) const SMALL_MAX: usize = 64 << 10;
 /// `struct fuse_read_in`, `struct fuse_write_in`.
-const DATA_IN: usize = 40;
+pub(crate) const DATA_IN: usize = 40;
 /// FSYNC: times need not be made durable.
 const DATA_ONLY: u32 = 1;
 
@@ -35,7 +38,7 @@ enum What {
     Xattr { name: Box<CStr>, room: u32 },
 }
 
-/// A request that can wait beside others.
+/// A request that can wait beside others, if it is small.
 #[derive(Debug)]
 pub(crate) struct Small {
     header: Header,
@@ -58,8 +61,15 @@ pub(crate) struct Answer {
 }
 
 impl Small {
-    /// `None`: it is none, or not in order; the library says what is wrong with it.
-    pub fn parse(request: &[u8], header: Header) -> Option<Self> {
+    /// From what of a request is not data. `data` bytes follow, which `take` gives if they are to be written; reads and writes of no more than
+    /// `most` are taken. `None`: it is none of these, or not in order.
+    pub fn parse(
+        request: &[u8],
+        header: Header,
+        most: usize,
+        data: usize,
+        take: impl FnOnce() -> Option<Buffer>,
+    ) -> Option<Self> {
         let node = u64_at(request, 16)?;
         let body = request.get(REQUEST_HEADER..)?;
         let what = match header.opcode {
@@ -67,16 +77,14 @@ impl Small {
                 let (handle, offset, size, way) =
                     (u64_at(body, 0)?, u64_at(body, 8)?, u32_at(body, 16)?, u32_at(body, 20)?);
                 let flags = u32_at(body, 32)?;
-                if size == 0 || size > SMALL_MAX {
+                if size as usize > most {
                     return None;
                 }
                 if header.opcode == READ {
                     What::Read { offset, size }
                 } else {
-                    let data = body.get(DATA_IN..).filter(|data| data.len() == size as usize)?;
-                    let mut bytes = Buffer::try_unfilled(data.len())?;
-                    bytes.copy_from_slice(data);
-                    What::Write { handle, offset, bytes, flags, kill_set_id: way & WRITE_KILL_PRIV != 0 }
+                    let bytes = if data == size as usize { take() } else { None };
+                    What::Write { handle, offset, bytes: bytes?, flags, kill_set_id: way & WRITE_KILL_PRIV != 0 }
                 }
             }
             FSYNC => What::Sync { data_only: u32_at(body, 8)? & DATA_ONLY != 0 },
@@ -90,11 +98,22 @@ impl Small {
         Some(Self { header, node, what })
     }
 
+    /// What is to be written.
+    #[cfg(test)]
+    pub fn data(&self) -> Option<&[u8]> {
+        match &self.what {
+            What::Write { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+
     /// Carries it out. What is awaited is pinned where it is made: awaited by value it would be copied twice.
     pub async fn run(self, files: &Files) -> Answer {
         let Self { header, node, what } = self;
         let done = match what {
             What::Read { offset, size } => pin!(files.find(node, offset, size as usize)).await.map(Body::Found),
+            // Nothing to be written changes nothing.
+            What::Write { bytes, .. } if bytes.is_empty() => Ok(Body::Words([0, 0])),
             What::Write { handle, offset, bytes, flags, kill_set_id } => {
                 let size = bytes.len() as u32;
                 let written = files.write_shared(node, offset, bytes.share(), kill_set_id, durable(handle, flags));
@@ -156,7 +175,7 @@ mod tests {
         bytes[8..16].copy_from_slice(&7_u64.to_ne_bytes());
         bytes[16..24].copy_from_slice(&2_u64.to_ne_bytes());
         bytes.extend(body);
-        let header = Header::parse(&bytes).unwrap();
+        let header = Header::parse(&bytes, bytes.len()).unwrap();
         (bytes, header)
     }
 
@@ -169,13 +188,14 @@ mod tests {
 
     fn is_small(opcode: u32, body: &[u8]) -> bool {
         let (bytes, header) = request(opcode, body);
-        Small::parse(&bytes, header).is_some()
+        let data = bytes.get(REQUEST_HEADER + DATA_IN..).unwrap_or_default();
+        Small::parse(&bytes, header, SMALL_MAX, data.len(), || Some(Buffer::copy_of(data))).is_some()
     }
 
     #[test]
     fn only_what_is_in_order_and_small_is_taken() {
         assert!(is_small(READ, &data_in(8192, 0)));
-        assert!(!is_small(READ, &data_in(0, 0)) && !is_small(READ, &data_in(SMALL_MAX + 1, 0)));
+        assert!(is_small(READ, &data_in(0, 0)) && !is_small(READ, &data_in(SMALL_MAX as u32 + 1, 0)));
         assert!(!is_small(READ, &data_in(8192, 0)[..20]), "cut off");
         assert!(is_small(WRITE, &data_in(512, 512)));
         assert!(!is_small(WRITE, &data_in(512, 511)) && !is_small(WRITE, &data_in(512, 513)));

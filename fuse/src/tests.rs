@@ -395,7 +395,7 @@ fn what_was_done_and_not_answered_is_not_done_again() {
     // The next request of a kind; all others are answered.
     let mut taken = |opcode: u32| loop {
         let length = rustix::io::read(&device, &mut bytes).unwrap();
-        let header = Header::parse(&bytes[..length]).unwrap();
+        let header = Header::parse(&bytes, length).unwrap();
         if header.opcode == opcode {
             return (header, bytes[..length].to_vec());
         }

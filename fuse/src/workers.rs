@@ -23,9 +23,10 @@
 use crate::{
     DATA_MAX, Runner, WORKERS_MAX,
     filesystem::{BeforeWait, Current, Files},
-    handshake::{self, Header},
-    locked::Locked,
+    handshake,
     pump::{self, UNDER_WAY_MAX},
+    request::Memory,
+    small,
     watcher::Notifier,
 };
 use fuse_backend_rs::{
@@ -43,28 +44,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Room for the headers of a request or an answer.
-const HEADERS_MAX: usize = 4096;
 /// Idle workers that are kept at least: those that a burst brought serve the next one too.
 const IDLE_MAX: usize = 16;
-
-/// Memory for one request and its answer.
-pub(crate) struct Memory {
-    pub request: Locked,
-    answer: Locked,
-}
-
-impl Memory {
-    pub fn new() -> io::Result<Self> {
-        Ok(Self { request: Locked::new(DATA_MAX + HEADERS_MAX)?, answer: Locked::new(DATA_MAX + HEADERS_MAX)? })
-    }
-}
 
 /// What a worker does next.
 enum Duty {
     Turn(Memory),
-    /// To carry out a request of so many bytes.
-    Job(Memory, usize),
+    /// To carry out the request in it.
+    Job(Memory),
     Leave,
 }
 
@@ -78,7 +65,7 @@ struct Workers {
     /// Memory that nobody uses.
     spare: Vec<Memory>,
     turn_is_free: bool,
-    job: Option<(Memory, usize)>,
+    job: Option<Memory>,
     /// The kernel ended the connection.
     ended: bool,
     handles: Vec<JoinHandle<()>>,
@@ -196,15 +183,16 @@ impl Shared {
     /// One worker's life.
     fn work(self: &Arc<Self>) {
         loop {
-            let memory = match self.next_duty() {
+            let mut memory = match self.next_duty() {
                 Duty::Turn(memory) => pump::take_turn(self, memory),
-                Duty::Job(mut memory, length) => {
-                    self.answer(&mut memory, length, None);
+                Duty::Job(mut memory) => {
+                    self.answer(&mut memory, None);
                     self.rest();
                     memory
                 }
                 Duty::Leave => return,
             };
+            memory.rest();
             let mut workers = self.lock();
             if workers.spare.len() < self.keep {
                 workers.spare.push(memory);
@@ -216,8 +204,8 @@ impl Shared {
     fn next_duty(&self) -> Duty {
         let mut workers = self.lock();
         loop {
-            if let Some((memory, length)) = workers.job.take() {
-                return Duty::Job(memory, length);
+            if let Some(memory) = workers.job.take() {
+                return Duty::Job(memory);
             }
             if workers.ended || self.is_handed_over() {
                 return Duty::Leave;
@@ -253,19 +241,19 @@ impl Shared {
         self.find_another(&mut workers);
     }
 
-    /// Gives the request of so many bytes in `memory` to another, and other memory in its place. `false`: there is nobody who could carry it out.
-    pub fn give_job(self: &Arc<Self>, length: usize, memory: &mut Memory) -> bool {
+    /// Gives the request in `memory` to another, and other memory in its place. `false`: there is nobody who could carry it out.
+    pub fn give_job(self: &Arc<Self>, memory: &mut Memory) -> bool {
         let mut workers = self.lock();
         if workers.job.is_some() {
             return false;
         }
         let Ok(next) = workers.memory() else { return false };
-        workers.job = Some((std::mem::replace(memory, next), length));
+        workers.job = Some(std::mem::replace(memory, next));
         if self.find_another(&mut workers) {
             workers.idle -= 1;
             return true;
         }
-        if let Some((request, _)) = workers.job.take() {
+        if let Some(request) = workers.job.take() {
             workers.spare.push(std::mem::replace(memory, request));
         }
         false
@@ -312,18 +300,27 @@ impl Shared {
         }
     }
 
-    /// Carries out a request on this thread, and answers it. `before_wait` is called when it first has to wait, if it has to.
-    pub fn answer(&self, memory: &mut Memory, length: usize, before_wait: Option<BeforeWait>) {
-        let device = self.device.as_raw_fd();
-        let Some(header) = Header::parse(&memory.request[..length]) else { return };
+    /// Carries out the request in `memory` on this thread, and answers it. `before_wait` is called when it first has to wait, if it has to.
+    pub fn answer(&self, memory: &mut Memory, before_wait: Option<BeforeWait>) {
+        let Some(header) = memory.header() else { return };
         if header.opcode == handshake::INIT {
-            let reply = handshake::answer(&memory.request[..length], &header);
+            let reply = handshake::answer(memory.whole(), &header);
             let _ = rustix::io::write(&*self.device, &reply);
             return;
         }
         let _current = Current::new(header, before_wait);
-        let handled = Reader::<()>::from_fuse_buffer(FuseBuf::new(&mut memory.request[..length]))
-            .and_then(|request| Ok((request, FuseDevWriter::<()>::new(device, &mut memory.answer[..])?)))
+        if [small::READ, small::WRITE].contains(&header.opcode) {
+            // The kernel asks for no more than we take, so what fails here is memory for it.
+            match memory.take(header, DATA_MAX) {
+                Some(data) => self.files.wait_for(data.run(&self.files)).send(&self.device),
+                None => drop(rustix::io::write(&*self.device, &header.error(libc::ENOMEM))),
+            }
+            return;
+        }
+        let device = self.device.as_raw_fd();
+        let (request, answer) = memory.with_answer();
+        let handled = Reader::<()>::from_fuse_buffer(FuseBuf::new(request))
+            .and_then(|request| Ok((request, FuseDevWriter::<()>::new(device, answer)?)))
             .map_err(|error| error.to_string())
             .and_then(|(request, answer)| {
                 self.server.handle_message(request, answer.into(), None, None).map_err(|error| error.to_string())

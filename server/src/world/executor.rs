@@ -6,8 +6,8 @@
 //! ```text
 //!   poll --pending--> woken meanwhile? --yes--> submit, do not wait ----------+
 //!     ^                    | no                                              |
-//!     |       I/O in flight: wait in the ring, one system call                |
-//!     |       submits and waits; none: park the thread                        |
+//!     |       I/O in flight: submit, and wait in the ring;                    |
+//!     |       none: park the thread                                           |
 //!     |                    |                                                  v
 //!     +--------------------+--<-- wake what has ended: I/O, then due timers <--+
 //! ```

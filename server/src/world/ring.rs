@@ -237,6 +237,11 @@ impl Ring {
         self.in_flight > self.watches || !self.backlog.is_empty()
     }
 
+    /// Whether one operation is under way, and no more.
+    fn has_one_operation(&self) -> bool {
+        self.in_flight == self.watches + 1 && self.backlog.is_empty()
+    }
+
     /// Whether there is something to reap, perhaps after one `enter`.
     pub(super) fn has_ended(&mut self) -> bool {
         !self.ring.completion().is_empty() || self.ring.submission().taskrun()
@@ -265,6 +270,7 @@ impl Ring {
 
     /// Submits what there is and waits until there is something to reap, another
     /// thread writes to the event descriptor, the time is over, or for no reason.
+    /// One system call does both, two if there is one operation only.
     pub(super) fn enter(&mut self, wait: Wait) {
         self.fill();
         while !self.backlog.is_empty() && self.in_flight < self.in_flight_max {
@@ -275,6 +281,10 @@ impl Ring {
         }
         if wait != Wait::No && !self.armed {
             self.arm();
+        }
+        if wait != Wait::No && self.has_one_operation() && !self.is_submitted() {
+            // A thread of the disk's that shares this processor carries it out before we go on, and need not wake us then (decision 025).
+            self.call(Wait::No);
         }
         let nothing_to_wait_for = wait == Wait::No || !self.ring.completion().is_empty();
         if nothing_to_wait_for {
