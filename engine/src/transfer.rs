@@ -8,6 +8,7 @@ use plinth_format::BLOCK_SIZE;
 use smallvec::SmallVec;
 use std::{
     borrow::Cow,
+    hint::black_box,
     ops::{Deref, Range},
 };
 
@@ -35,6 +36,12 @@ enum Run {
 
 /// What zeros are sent from.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+/// Has the memory there that zeros are sent from, for those who must not meet an absent page later.
+pub fn touch_zeros() {
+    let zeros = black_box(&ZEROS[..]);
+    black_box(zeros.iter().step_by(BLOCK_SIZE).fold(0, |all, byte| all | byte));
+}
 
 impl Found {
     #[must_use]

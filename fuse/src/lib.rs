@@ -21,8 +21,8 @@
 //!   1. A node id is a file's number in the group, and its generation is the file's. A handle carries nothing but
 //!      a constant that says how the kernel moves the data. Neither refers to memory of this process.
 //!   2. Every request that wants an answer gets one, also a malformed one: whoever waits for it cannot be killed.
-//!   3. The memory that requests are read into and answers are made in is locked before the first read. A page
-//!      fault inside the kernel's copy, in a process that is being killed, would end the request with EIO.
+//!   3. The memory that requests are read into and answered from is there before, and locked. A page fault inside the kernel's copy, in a
+//!      process that is being killed, would end the request with EIO.
 //!   4. A request never waits for a notification to the kernel (see watcher.rs).
 //!   5. A successor asks for what was not answered before it reads its first request; its predecessor's process is gone by then.
 //!   6. While requests wait (for disks, for space, for voters), there is always one that reads the next: writes that must wait do not
@@ -69,7 +69,7 @@ pub trait Runner: Send + Sync {
 
 pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Most workers at one time. Each has 2 MiB of locked memory; more than this many requests that all wait is a group
+/// Most workers at one time. Each has 4 MiB of locked memory, and what is under way there; more than this many requests that all wait is a group
 /// that has stopped.
 pub const WORKERS_MAX: usize = 128;
 
@@ -135,6 +135,7 @@ impl FrontEnd {
         takes_over: bool,
     ) -> io::Result<Self> {
         let threads = threads.clamp(1, WORKERS_MAX);
+        plinth_engine::transfer::touch_zeros();
         let memories = (0..threads).map(|_| Memory::new()).collect::<io::Result<Vec<_>>>()?;
         // Who reads also waits for disks meanwhile. The engine before this one is gone.
         rustix::fs::fcntl_setfl(&device, rustix::fs::fcntl_getfl(&device)? | rustix::fs::OFlags::NONBLOCK)?;

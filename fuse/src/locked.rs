@@ -7,7 +7,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// A page-aligned buffer, locked in memory while it lives.
+/// A page-aligned buffer, locked in memory. Its memory stays locked for who has it next: that may be a request's, too.
 pub(crate) struct Locked(Buffer);
 
 impl Locked {
@@ -30,13 +30,6 @@ impl Locked {
             )
         })?;
         Ok(Self(buffer))
-    }
-}
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // SAFETY: the range is the buffer's own, and was locked by `new`.
-        let _ = unsafe { rustix::mm::munlock(self.0.as_mut_ptr().cast(), self.0.len()) };
     }
 }
 

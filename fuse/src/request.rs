@@ -12,8 +12,8 @@
 //! What is written goes to the disks in that buffer, and the next request gets another. Of any other request, what came into the payload is
 //! copied to where it belongs: then the request is whole. Names are short.
 //!
-//! The payload has memory that is there before the kernel writes to it, as `Locked` has, and for the same reason; that it stays is the
-//! process's doing, which locks all that it has.
+//! The payload has memory that is there before the kernel writes to it, as `Locked` has, and for the same reason. That it stays is the doing of
+//! the process, which locks all that it has where it may.
 
 use crate::{
     DATA_MAX,
@@ -32,8 +32,10 @@ use std::{
 const HEADERS_MAX: usize = 4096;
 /// Before the bytes of a write.
 const WRITE_HEADER: usize = REQUEST_HEADER + DATA_IN;
-/// Up to here a payload may be larger than what is written: it costs no more than a few pages that nobody else has meanwhile.
-const SPARE_MAX: usize = 128 << 10;
+/// What is written goes to the disks with all of the payload's memory, which nobody else has meanwhile. That may be so much in any case, or so many
+/// times what is written.
+const WHOLE_MAX: usize = 16 << 10;
+const WHOLE_TIMES: usize = 4;
 /// So many writes running that would have had room in half of the payload make it half as large.
 const SMALLER_AFTER: u32 = 64;
 
@@ -87,8 +89,9 @@ impl Memory {
 
     /// Reads the next request: its length.
     pub fn read(&mut self, device: &OwnedFd) -> Result<usize, Errno> {
-        if self.payload.is_none() && self.sizes.expected > 0 {
-            self.payload = Buffer::try_present(self.sizes.expected);
+        let expected = self.sizes.expected;
+        if self.payload.as_ref().map_or(0, |payload| payload.len()) != expected {
+            self.payload = if expected > 0 { Buffer::try_present(expected) } else { None };
         }
         (self.length, self.apart) = (0, 0);
         self.length = match &mut self.payload {
@@ -110,9 +113,9 @@ impl Memory {
         Ok(self.length)
     }
 
-    /// Nothing is read into it for a while: much memory is for others.
+    /// Nothing is read into it for a while: others may have that memory.
     pub fn rest(&mut self) {
-        self.payload.take_if(|payload| payload.len() > SPARE_MAX);
+        (self.payload, self.apart) = (None, 0);
     }
 
     /// Bytes behind the header, were it a write.
@@ -158,8 +161,8 @@ impl Memory {
 /// The bytes of a write, the first `apart` of which are in the payload, the others where they belong.
 fn take_data(payload: &mut Option<Buffer>, request: &[u8], apart: &mut usize) -> Option<Buffer> {
     let data = request.len();
-    let fits = |payload: &Buffer| payload.len() >= data && (payload.len() <= SPARE_MAX || data > SPARE_MAX);
-    let mut bytes = match payload.take_if(|payload| *apart == data && fits(payload)) {
+    let fits = |room: usize| *apart == data && room <= WHOLE_MAX.max(WHOLE_TIMES * data);
+    let mut bytes = match payload.take_if(|payload| fits(payload.len())) {
         Some(bytes) => bytes,
         None => {
             let mut bytes = Buffer::try_unfilled(data)?;
@@ -168,8 +171,6 @@ fn take_data(payload: &mut Option<Buffer>, request: &[u8], apart: &mut usize) ->
                 bytes[..there].copy_from_slice(&payload[..there]);
             }
             bytes[there..].copy_from_slice(&request[there..]);
-            // One that was too small makes room for a larger one.
-            payload.take_if(|payload| payload.len() < data);
             bytes
         }
     };
@@ -230,20 +231,25 @@ mod tests {
         }
     }
 
-    /// In the steady state what is written stays where the kernel has put it.
+    /// In the steady state what is written stays where the kernel has put it, whatever was written before.
     #[test]
     fn writes_of_one_size_are_not_copied() {
         let mut memory = Memory::new().unwrap();
-        let size = 8192;
-        for round in 0..3 {
+        let mut is_copied = |size| {
             come(&mut memory, &request(WRITE, size));
             let place = memory.payload.as_ref().map(|payload| payload.as_ptr());
-            let header = memory.header().unwrap();
-            let small = memory.take(header, DATA_MAX).unwrap();
+            let small = memory.take(memory.header().unwrap(), DATA_MAX).unwrap();
             let data = small.data().unwrap();
-            assert_eq!(Some(data.as_ptr()) == place, round > 0);
             assert_eq!(data.as_ptr().align_offset(4096), 0);
-        }
+            Some(data.as_ptr()) != place
+        };
+        let first: Vec<bool> = (0..4).map(|_| is_copied(8192)).collect();
+        assert_eq!(first, [true, false, false, false]);
+        assert!(is_copied(32768) && !is_copied(8192) && !is_copied(32768));
+        // Much is not kept from others for little, but not for long either.
+        assert!(is_copied(180 << 10) && !is_copied(180 << 10) && is_copied(8192));
+        let copied = (0..1000).filter(|_| is_copied(8192)).last();
+        assert!(copied.is_some_and(|last| last < 5 * SMALLER_AFTER), "{copied:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Reads and writes as disks get them, syncs, and what Linux asks between two writes of a file: its attributes, and whether it has
 //! `security.capability`. All of them may be carried out twice. What they mean is said in `filesystem.rs`; here is how they look.
 //!
-//! Data is copied once, by the kernel: what is written goes to the disks from the memory that the request was read into
+//! Data is copied once, by the kernel, where it is whole blocks: what is written goes to the disks from the memory that the request was read into
 //! (`request.rs`), and what was read is answered from the memory that the disks filled.
 
 use crate::{

@@ -310,7 +310,7 @@ impl Shared {
         }
         let _current = Current::new(header, before_wait);
         if [small::READ, small::WRITE].contains(&header.opcode) {
-            // The kernel asks for no more than we take, so what fails here is memory for it.
+            // More than we take is told as the library tells it, and as there is too little memory.
             match memory.take(header, DATA_MAX) {
                 Some(data) => self.files.wait_for(data.run(&self.files)).send(&self.device),
                 None => drop(rustix::io::write(&*self.device, &header.error(libc::ENOMEM))),

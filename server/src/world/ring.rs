@@ -111,6 +111,8 @@ pub(super) struct Ring {
     wake: Arc<OwnedFd>,
     /// Whether a read of `wake` is in the ring.
     armed: bool,
+    /// Whether the kernel has not been given an operation that is in a slot.
+    begins_operation: bool,
     /// Addresses of the memory that the ring has been shown: I/O with buffers in it need not look for their pages.
     registered: Range<usize>,
 }
@@ -183,6 +185,7 @@ impl Ring {
             backlog: VecDeque::new(),
             wake,
             armed: false,
+            begins_operation: false,
             registered,
         })
     }
@@ -282,7 +285,7 @@ impl Ring {
         if wait != Wait::No && !self.armed {
             self.arm();
         }
-        if wait != Wait::No && self.has_one_operation() && !self.is_submitted() {
+        if wait != Wait::No && self.begins_operation && self.has_one_operation() {
             // A thread of the disk's that shares this processor carries it out before we go on, and need not wake us then (decision 025).
             self.call(Wait::No);
         }
@@ -349,6 +352,7 @@ impl Ring {
             self.slots.push(None);
             self.slots.len() - 1
         });
+        self.begins_operation |= matches!(what, Slot::Io(_));
         let entry = match self.slots[slot].insert(what) {
             Slot::Io(op) => entry_for(op, &self.registered),
             Slot::Watch(watch) => watch.entry(),
@@ -373,6 +377,7 @@ impl Ring {
 
     /// One system call. Returns how many entries the kernel took.
     fn call(&mut self, wait: Wait) -> usize {
+        self.begins_operation = false;
         let submitter = self.ring.submitter();
         let result = match wait {
             Wait::No => submitter.submit(),
