@@ -99,10 +99,11 @@ impl Postgres {
     /// If it does not come up.
     #[track_caller]
     pub fn start(&self) {
-        // What a crash left would be taken for a running cluster if another process has the number by now.
+        // What a crash left would be taken for a running cluster if another process has the number by now. And settings that a loss of power took
+        // would have it listen where others do.
         self.run(
             r#"rm -f "$DATA/postmaster.pid" "$PGHOST"/.s.*
-               pg_ctl -D "$DATA" -w -t 120 -l "$PGHOST/log" -o "-k $PGHOST" start >/dev/null || { tail -20 "$PGHOST/log"; false; }
+               pg_ctl -D "$DATA" -w -t 120 -l "$PGHOST/log" -o "-k $PGHOST -h ''" start >/dev/null || { tail -20 "$PGHOST/log"; false; }
                head -1 "$DATA/postmaster.pid" > "$PGHOST/pid""#,
         )
         .ok();
