@@ -43,7 +43,7 @@ use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
     buffer::Slice,
     error::FileError,
-    transfer::{Found, Source as Bytes},
+    transfer::{Found, Source},
     world::Timestamp,
 };
 #[cfg(not(test))]
@@ -136,22 +136,12 @@ impl Files {
         kill_set_id: bool,
         durably: Option<bool>,
     ) -> io::Result<()> {
-        let written = pin!(self.write_as(node, offset, Bytes::Shared(bytes), kill_set_id, durably)).await;
-        written.map_err(|error| reply(&error))
-    }
-
-    async fn write_as(
-        &self,
-        node: Node,
-        offset: u64,
-        bytes: Bytes<'_>,
-        kill_set_id: bool,
-        durably: Option<bool>,
-    ) -> Result<()> {
-        match durably {
+        let bytes = Source::Shared(bytes);
+        let written = match durably {
             Some(data_only) => pin!(self.session.write_durably(node, offset, bytes, kill_set_id, data_only)).await,
             None => pin!(self.session.write_from(node, offset, bytes, kill_set_id)).await,
-        }
+        };
+        written.map_err(|error| reply(&error))
     }
 
     pub async fn sync(&self, node: Node, data_only: bool) -> io::Result<()> {

@@ -90,7 +90,7 @@ impl Memory {
     /// Reads the next request: its length.
     pub fn read(&mut self, device: &OwnedFd) -> Result<usize, Errno> {
         let expected = self.sizes.expected;
-        if self.payload.as_ref().map_or(0, |payload| payload.len()) != expected {
+        if self.payload().len() != expected {
             self.payload = if expected > 0 { Buffer::try_present(expected) } else { None };
         }
         (self.length, self.apart) = (0, 0);
@@ -104,7 +104,7 @@ impl Memory {
             }
         };
         let data = self.data();
-        self.apart = data.min(self.payload.as_ref().map_or(0, |payload| payload.len()));
+        self.apart = data.min(self.payload().len());
         if u32_at(&self.request, 4) == Some(WRITE) {
             self.sizes.learn(data.min(DATA_MAX));
         } else {
@@ -116,6 +116,10 @@ impl Memory {
     /// Nothing is read into it for a while: others may have that memory.
     pub fn rest(&mut self) {
         (self.payload, self.apart) = (None, 0);
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.payload.as_deref().unwrap_or_default()
     }
 
     /// Bytes behind the header, were it a write.
@@ -150,8 +154,8 @@ impl Memory {
     /// The request as one that carries data of no more than `most` bytes, or asks for what is asked for often: see [`Small::parse`]. What is written
     /// is not in this memory any more then.
     pub fn take(&mut self, header: Header, most: usize) -> Option<Small> {
+        let data = self.data();
         let Self { request, payload, length, apart, .. } = self;
-        let data = length.saturating_sub(WRITE_HEADER);
         let take = || take_data(payload, &request[WRITE_HEADER..WRITE_HEADER + data], apart);
         let start = if header.opcode == WRITE { WRITE_HEADER.min(*length) } else { *length };
         Small::parse(&request[..start], header, most, data, take)
@@ -166,11 +170,9 @@ fn take_data(payload: &mut Option<Buffer>, request: &[u8], apart: &mut usize) ->
         Some(bytes) => bytes,
         None => {
             let mut bytes = Buffer::try_unfilled(data)?;
-            let there = payload.as_ref().map_or(0, |_| *apart);
-            if let Some(payload) = &*payload {
-                bytes[..there].copy_from_slice(&payload[..there]);
-            }
-            bytes[there..].copy_from_slice(&request[there..]);
+            let (first, rest) = bytes.split_at_mut(*apart);
+            first.copy_from_slice(&payload.as_deref().unwrap_or_default()[..*apart]);
+            rest.copy_from_slice(&request[*apart..]);
             bytes
         }
     };
