@@ -34,11 +34,12 @@ use crate::{
     extents::{Freed, FreedSlot, Layout, Part, set_blocks},
     files::{self, File, types::FileType},
     group::Group,
+    part_blocks::{ALONG, Taken},
     planted::{self, Bug},
     ranges::RangeGuard,
     transfer::Source,
 };
-use plinth_format::{BLOCK_SIZE, layout::PIECE_SIZE};
+use plinth_format::{BLOCK_SIZE, checksum, layout::PIECE_SIZE};
 use rusqlite::params;
 use smallvec::SmallVec;
 use std::{future::poll_fn, ops::Range, sync::Arc, time::Duration};
@@ -79,6 +80,8 @@ struct Ready<'a> {
     extent: Arc<Extent>,
     first_block: usize,
     buffer: Slice,
+    /// Where the bytes that were asked for end in the extent.
+    end: u64,
     /// Pieces that get their first data.
     fresh: Vec<usize>,
 }
@@ -146,6 +149,7 @@ impl Group {
             }
             let Some(_range) = self.hold_steady(extent, &inside, true) else { break 'steady };
             let Some(active) = self.enter_open(now, extent) else { break 'steady };
+            self.part_blocks.forget(extent.id, &blocks_of(&inside));
             let durably = file.data.habit.write() || durably;
             let data = bytes.for_disks().unwrap_or_else(|| Buffer::copy_of(bytes).share());
             let mut sent = self.send(extent, blocks_of(&inside).start, &data, durably, &active);
@@ -272,7 +276,9 @@ impl Group {
     /// Writes parts that are ready, all at once.
     async fn write_ready(&self, parts: &[Ready<'_>], durably: bool) -> Result<()> {
         let write = async |part: &Ready<'_>| {
-            self.write_blocks(&part.extent, part.first_block, part.buffer.clone(), durably, &part.active).await
+            self.write_blocks(&part.extent, part.first_block, part.buffer.clone(), durably, &part.active).await?;
+            self.part_blocks.written(part.extent.id, part.first_block, &part.buffer, part.end);
+            Ok(())
         };
         match parts {
             [one] => write(one).await,
@@ -318,26 +324,58 @@ impl Group {
         let start = blocks.start * BLOCK_SIZE;
         let skip = usize::try_from(inside.start).expect("inside an extent") - start;
         let fresh = (first..=last).filter(|piece| !extent.has_piece(*piece)).collect();
-        let first_block = blocks.start;
+        let (first_block, end) = (blocks.start, inside.end);
+        let taken = self.part_blocks.take(extent.id, &blocks);
         let as_it_is = if bytes.len() == blocks.len() * BLOCK_SIZE { bytes.for_disks() } else { None };
         if let Some(buffer) = as_it_is {
-            return Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer, fresh });
+            return Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer, end, fresh });
         }
         let mut buffer = Buffer::unfilled(blocks.len() * BLOCK_SIZE);
         let tail = skip + bytes.len();
         buffer[..skip].fill(0);
         buffer[tail..].fill(0);
         if marked.0 && skip > 0 && !planted::has(Bug::BlockNotCompleted) {
-            let old = self.read_held(extent, blocks.start, &active).await?;
+            let old = self.old_block(extent, blocks.start, &taken, inside.start, &active).await?;
             buffer[..BLOCK_SIZE].copy_from_slice(&old);
         }
         if marked.1 && tail < buffer.len() && !(marked.0 && skip > 0 && blocks.len() == 1) {
-            let old = self.read_held(extent, blocks.end - 1, &active).await?;
+            let old = self.old_block(extent, blocks.end - 1, &taken, inside.start, &active).await?;
             let at = buffer.len() - BLOCK_SIZE;
             buffer[at..].copy_from_slice(&old);
         }
         buffer[skip..tail].copy_from_slice(bytes);
-        Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer: buffer.share(), fresh })
+        Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer: buffer.share(), end, fresh })
+    }
+
+    /// What is in a block that a write from `start` on leaves something of, and whose range the caller holds exclusively.
+    async fn old_block(
+        &self,
+        extent: &Extent,
+        block: usize,
+        taken: &Taken,
+        start: u64,
+        active: &Active<'_>,
+    ) -> Result<Slice> {
+        self.load_sums(extent).await?;
+        if let Some(kept) = taken.block(block) {
+            let sum = extent.sums().as_ref().and_then(|sums| sums.of(block..block + 1).next());
+            if sum == Some(checksum::of_block(kept)) || planted::has(Bug::PartBlockKept) {
+                return Ok(Buffer::copy_of(kept).share());
+            }
+        }
+        // As far as nobody else is at work there, and there is data.
+        let piece_end = (block / BLOCKS_PER_PIECE + 1) * BLOCKS_PER_PIECE;
+        let along = block + 1..piece_end.min(block + 1 + ALONG);
+        let is_followed = taken.is_followed_at(start) && !along.is_empty();
+        if let Some(_range) = is_followed.then(|| extent.ranges.try_hold(along.clone(), true)).flatten()
+            && let Ok(Some(read)) = self.try_read(extent, block..along.end, IoClient::Files, Order::Policy).await
+            && !read.wrong
+        {
+            let read = read.buffer.share();
+            self.part_blocks.keep(extent.id, along.start, &read.part(BLOCK_SIZE..read.len()));
+            return Ok(read.part(0..BLOCK_SIZE));
+        }
+        self.read_held(extent, block, active).await.map(Buffer::share)
     }
 
     /// Reads one block whose range the caller holds exclusively.

@@ -34,6 +34,7 @@ use crate::{
     mount::Purpose,
     move_waits::MoveWaits,
     pace::Pace,
+    part_blocks::PartBlocks,
     placement::Placements,
     progress::Progress,
     rebalance::{self, Rebalance},
@@ -119,6 +120,7 @@ pub struct Group {
     /// Counts the caretaker's rounds: what `Extent::last_used` is in.
     pub(crate) ticks: AtomicU64,
     pub(crate) repairs: Repairs,
+    pub(crate) part_blocks: PartBlocks,
     pub(crate) catalog_mirrors: CatalogMirrors,
     pub(crate) rebalance: Arc<Rebalance>,
     pub(crate) scrub: Scrub,
@@ -269,6 +271,7 @@ impl Group {
             resyncs: Mutex::default(),
             ticks: AtomicU64::new(1),
             repairs: Repairs::default(),
+            part_blocks: PartBlocks::default(),
             catalog_mirrors: CatalogMirrors::default(),
             rebalance: Arc::default(),
             scrub: Scrub::default(),

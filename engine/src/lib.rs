@@ -70,6 +70,7 @@ mod mover;
 pub mod overlay;
 mod pace;
 mod part;
+mod part_blocks;
 pub mod placement;
 #[cfg(feature = "testing")]
 pub mod planted;

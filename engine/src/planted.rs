@@ -91,6 +91,8 @@ bugs! {
         "the first write to a piece does not complete it with zeros"
     BlockNotCompleted "part-block-not-completed"
         "what a write leaves of its first block is not read before"
+    PartBlockKept "part-block-kept"
+        "a block that was written in part is completed as it was then, although it was overwritten since"
     TailLeft "truncate-leaves-tail"
         "a file that is cut keeps the bytes behind its end in its last piece"
     UnknownTrusted "unknown-checksum-trusted"

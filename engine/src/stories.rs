@@ -10,6 +10,7 @@ mod growth;
 mod kills;
 mod names;
 mod noise;
+mod parts;
 mod reads;
 mod resize;
 mod returning;

@@ -40,8 +40,9 @@ pub trait Load: Send + Sync {
 pub fn all() -> Vec<Box<dyn Load>> {
     vec![
         Box::new(Appends),
-        Box::new(Pages { direct: false }),
-        Box::new(Pages { direct: true }),
+        Box::new(Pages { way: Way::Cached }),
+        Box::new(Pages { way: Way::Direct }),
+        Box::new(Pages { way: Way::Synchronous }),
         Box::new(Renames),
         Box::new(Churn),
         Box::new(Sqlite { journal: "wal" }),
@@ -125,10 +126,21 @@ impl Load for Appends {
     }
 }
 
-/// A database's pages: overwritten in place, several at a time, through the page cache with fsync or past it with
-/// `O_DIRECT` and `O_DSYNC`. Every sector says which version of which page it belongs to.
+/// A database's pages: overwritten in place, several at a time. Every sector says which version of which page it
+/// belongs to.
 pub struct Pages {
-    pub direct: bool,
+    pub way: Way,
+}
+
+/// How a database has its pages durable.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Way {
+    /// Through the page cache, and then `fdatasync`.
+    Cached,
+    /// `O_DIRECT` and `O_DSYNC`.
+    Direct,
+    /// `O_DSYNC` alone.
+    Synchronous,
 }
 
 const SECTOR: usize = 512;
@@ -137,7 +149,11 @@ const PAGES: usize = 48;
 
 impl Pages {
     fn name(&self) -> &'static str {
-        if self.direct { "pages-direct" } else { "pages" }
+        match self.way {
+            Way::Cached => "pages",
+            Way::Direct => "pages-direct",
+            Way::Synchronous => "pages-synchronous",
+        }
     }
 
     fn sector(page: usize, version: u64, sector: usize) -> [u8; SECTOR] {
@@ -167,7 +183,11 @@ impl Load for Pages {
     }
 
     fn run(&self, dir: &Path, operations: RangeInclusive<u64>, durable: &dyn Fn(u64)) {
-        let flags = if self.direct { libc::O_DIRECT | libc::O_DSYNC } else { 0 };
+        let flags = match self.way {
+            Way::Cached => 0,
+            Way::Direct => libc::O_DIRECT | libc::O_DSYNC,
+            Way::Synchronous => libc::O_DSYNC,
+        };
         let file = OpenOptions::new().write(true).custom_flags(flags).open(dir.join(self.name())).expect("open");
         // Twice the room, to find an aligned part in it.
         let mut room = vec![0; 2 * PAGE];
@@ -178,7 +198,7 @@ impl Load for Pages {
                 aligned.copy_from_slice(&Self::page(page, number));
                 file.write_all_at(aligned, (page * PAGE) as u64).expect("write");
             }
-            if !self.direct {
+            if self.way == Way::Cached {
                 file.sync_data().expect("fdatasync");
             }
             durable(number);

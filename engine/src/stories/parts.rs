@@ -1,0 +1,81 @@
+//! Writes of less than blocks: what their blocks hold besides is read once in a while, not each time.
+
+use super::*;
+
+const PART: usize = 2048;
+
+impl Lab {
+    /// Reads of files on all disks.
+    fn reads_of_files(&self) -> u64 {
+        self.rows("SELECT sum(reads) FROM v$asm_disk_iostat WHERE io_client = 'FILES'")[0][0].parse().expect("a count")
+    }
+}
+
+/// A log in 2 KiB, over an older one and then behind its end: what it writes over is read eight blocks at a time, and
+/// the bytes are right, also those that others wrote in between.
+#[test]
+fn a_log_in_parts_of_blocks_hardly_reads() {
+    let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B"]);
+    let node = lab.create_file("log");
+    let mut expected = pattern(1, 256 << 10);
+    lab.write(node, 0, &expected);
+    lab.sync(node);
+    let log = pattern(2, 384 << 10);
+    let before = lab.reads_of_files();
+    for at in (0..log.len()).step_by(PART) {
+        lab.write(node, at as u64, &log[at..at + PART]);
+        expected.resize(expected.len().max(at + PART), 0);
+        expected[at..at + PART].copy_from_slice(&log[at..at + PART]);
+        // Now and then the last block, and the one after it, are somebody else's: whole, a part, zeros.
+        let (block, next) = (at & !4095, (at & !4095) + 4096);
+        if at % (40 << 10) == 0 && next + 4096 <= expected.len() {
+            let other = pattern(at as u64, 4096);
+            match (at / (40 << 10)) % 3 {
+                0 => lab.write(node, block as u64, &other),
+                1 => lab.write(node, next as u64, &other),
+                _ => lab.write(node, (next + 100) as u64, &other[100..200]),
+            }
+            match (at / (40 << 10)) % 3 {
+                0 => expected[block..next].copy_from_slice(&other),
+                1 => expected[next..next + 4096].copy_from_slice(&other),
+                _ => expected[next + 100..next + 200].copy_from_slice(&other[100..200]),
+            }
+        }
+    }
+    let reads = lab.reads_of_files() - before;
+    // 192 writes, of which 128 go over 64 old blocks.
+    assert!((8..=24).contains(&reads), "{reads} reads");
+    assert_eq!(lab.read(node, 0, expected.len()), expected);
+    lab.check();
+    lab.kill();
+    lab.mount();
+    assert_eq!(lab.read(lab.find("log"), 0, expected.len()), expected);
+}
+
+/// What a log is written over is rotten on one disk: nothing of that is written again, and what the last write left of its block is right on both.
+#[test]
+fn what_is_read_along_is_checked() {
+    for rotten in 0..2 {
+        let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B"]);
+        let node = lab.create_file("log");
+        let mut expected = pattern(1, 128 << 10);
+        lab.write(node, 0, &expected);
+        lab.sync(node);
+        for extent in block_on(lab.group().some_alive(0)).expect("read").expect("some").0 {
+            let mirrors = extent.mirrors();
+            let mirror = mirrors.into_iter().find(|mirror| usize::from(mirror.disk.0) == rotten).expect("a mirror");
+            for block in 0..16 {
+                let offset = Group::offset(&lab.group().members[&mirror.disk], mirror, block);
+                lab.disks[rotten].corrupt(offset, &[0xbd; 4096]);
+            }
+        }
+        let log = pattern(2, 62 << 10);
+        for at in (0..log.len()).step_by(PART) {
+            lab.write(node, at as u64, &log[at..at + PART]);
+        }
+        expected[..log.len()].copy_from_slice(&log);
+        assert_eq!(lab.read(node, 0, expected.len()), expected);
+        lab.disks[1 - rotten].faults(|faults| faults.fail_reads = true);
+        assert_eq!(lab.read(node, 0, expected.len()), expected, "disk {rotten} alone");
+    }
+}
