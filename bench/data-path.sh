@@ -6,8 +6,8 @@
 #
 #   -t   seconds of each subject in each case and round
 #   -s   the working set: every subject has so much, written once before and read back, and reads and writes nothing else
-#   -c   cases, KIND:BYTES:DEPTH or KIND:BYTES:DEPTH:JOBS; a KIND is randread, randwrite, read, write or sync. Those with
-#        jobs are for what a program opens as a file: the raw device, ext4, FUSE
+#   -c   cases, KIND:BYTES:DEPTH or KIND:BYTES:DEPTH:JOBS; a KIND is randread, randwrite, read, write, sync or dsync.
+#        Those with jobs, and dsync, are for what a program opens as a file: the raw device, ext4, btrfs, FUSE
 #   -d   disks are files on the file system of DIR instead of tmpfs
 #   -o   a picture of the ratios
 #   -p   bench/pgbench.sh as well, with as many rounds and four times the seconds, for the comparisons that are about databases
@@ -15,7 +15,7 @@
 # Each disk is a loop device with direct I/O. Each round of a case visits all subjects, and each begins with another one;
 # figures are medians. fio does the same to all, with direct I/O: by io_uring to files and devices, as a client of its own to
 # NBD. The library is driven by plinth-io, which does the same to raw devices by turns. A log write (sync) is a write and then
-# fdatasync, for NBD a flush. A case of writes ends with a flush that counts, for who keeps them in memory until then.
+# fdatasync, for NBD a flush; or (dsync) a write to a file that was opened with O_DSYNC. A case of writes ends with a flush that counts, for who keeps them in memory until then.
 # Where one I/O follows the other, NORMAL comes once more with attribute io_poll_time = 50us.
 # CPU is that of fio and of the server; threads of the kernel (loop, btrfs) are nobody's and not counted.
 #
@@ -26,7 +26,7 @@ cd "$(dirname "$(realpath "$0")")/.."
 repo=$PWD
 . scripts/common.sh
 seconds=2 rounds=3 size=512 base=tmpfs picture='' databases=''
-cases=randread:8192:1,randread:8192:32,randwrite:8192:1,randwrite:8192:32,read:1048576:4,write:1048576:4,sync:2048:1,sync:5120:1,randread:8192:1:8
+cases=randread:8192:1,randread:8192:32,randwrite:8192:1,randwrite:8192:32,read:1048576:4,write:1048576:4,sync:2048:1,sync:5120:1,dsync:2048:1,randread:8192:1:8
 usage() { sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; }
 while getopts t:r:s:c:d:o:ph option; do
     case $option in
@@ -39,7 +39,7 @@ shift $((OPTIND - 1)); [ $# = 0 ] || { usage >&2; exit 2; }
 [[ "$seconds $rounds $size" =~ ^[1-9][0-9]*\ [1-9][0-9]*\ [1-9][0-9]*$ ]] || { usage >&2; exit 2; }
 IFS=, read -ra cases <<<"$cases"
 for case in "${cases[@]}"; do
-    [[ $case =~ ^(randread|randwrite|read|write|sync):[1-9][0-9]*:[1-9][0-9]*(:[1-9][0-9]*)?$ ]] || { echo "$case is no case" >&2; usage >&2; exit 2; }
+    [[ $case =~ ^(randread|randwrite|read|write|d?sync):[1-9][0-9]*:[1-9][0-9]*(:[1-9][0-9]*)?$ ]] || { echo "$case is no case" >&2; usage >&2; exit 2; }
 done
 become_root "$0" -t "$seconds" -r "$rounds" -s "$size" -c "$(IFS=,; echo "${cases[*]}")" \
     ${picture:+-o "$picture"} $databases $([ "$base" = tmpfs ] || printf '%s' "-d $base")
@@ -229,6 +229,7 @@ fio_case() {
         *read) arguments+=(--rw="$kind") ;;
         *write) arguments+=(--rw="$kind" --end_fsync=1) ;;
         # fio's client of NBD has one flush, which it calls fsync.
+        dsync) arguments+=(--rw=write --sync=dsync) ;;
         sync) arguments+=(--rw=write); [[ ${reach[$1]} == *=nbd* ]] && arguments+=(--fsync=1) || arguments+=(--fdatasync=1) ;;
     esac
     # What is not whole sectors a raw device gets as whole sectors, as from a database.
@@ -285,9 +286,10 @@ for case in "${cases[@]}"; do
     say "$case"
     visited=("${subjects[@]}")
     [[ $case =~ :.*:.*: ]] && visited=(raw ext4 qemu-fuse external-fuse normal-fuse)
-    [[ $case =~ ^[a-z]*:[0-9]*:1$ ]] && visited+=(polling-fuse polling-nbd)
+    [[ $case == dsync:* ]] && visited=(raw ext4 btrfs qemu-fuse external-fuse normal-fuse)
+    [[ $case =~ ^[a-ce-z][a-z]*:[0-9]*:1$ ]] && visited+=(polling-fuse polling-nbd)
     # qemu's FUSE export (7.2) mixes up writes that are under way together: it may have them one at a time only.
-    [[ $case =~ ^(randwrite|write|sync):[0-9]*:1$ || $case =~ read ]] || { kept=(); for subject in "${visited[@]}"; do [ "$subject" = qemu-fuse ] || kept+=("$subject"); done; visited=("${kept[@]}"); }
+    [[ $case =~ ^(randwrite|write|d?sync):[0-9]*:1$ || $case =~ read ]] || { kept=(); for subject in "${visited[@]}"; do [ "$subject" = qemu-fuse ] || kept+=("$subject"); done; visited=("${kept[@]}"); }
     for round in $(seq "$rounds"); do
         for subject in "${visited[@]}"; do measure "$subject" "$case" "$round"; done
         visited=("${visited[@]:1}" "${visited[0]}")

@@ -21,8 +21,8 @@ pub(crate) const WRITE: u32 = 16;
 const FSYNC: u32 = 20;
 const GETXATTR: u32 = 22;
 
-/// Bytes of a small read or write, at most. Larger ones take a thread of their own.
-pub(crate) const SMALL_MAX: usize = 64 << 10;
+/// Bytes of a small read or write, at most: what Linux reads ahead. Larger ones take a thread of their own.
+pub(crate) const SMALL_MAX: usize = 128 << 10;
 /// `struct fuse_read_in`, `struct fuse_write_in`.
 pub(crate) const DATA_IN: usize = 40;
 /// FSYNC: times need not be made durable.

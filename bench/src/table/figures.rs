@@ -147,6 +147,7 @@ impl fmt::Display for Load {
             "read" => "sequential reads",
             "write" => "sequential writes",
             "sync" => "log writes, each flushed",
+            "dsync" => "log writes with O_DSYNC",
             other => other,
         };
         match self.block {
@@ -226,6 +227,7 @@ mod tests {
         assert_eq!(told("randread:8192:1:8"), "8 KiB random reads, 8 jobs");
         assert_eq!(told("write:1048576:4"), "1 MiB sequential writes, 4 at a time");
         assert_eq!(told("sync:2048:1"), "2 KiB log writes, each flushed, one at a time");
+        assert_eq!(told("dsync:2048:1"), "2 KiB log writes with O_DSYNC, one at a time");
         assert_eq!(Load::parse("tpcb"), None);
         assert_eq!(Load::parse("randread:8k:1"), None);
     }

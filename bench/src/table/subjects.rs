@@ -132,8 +132,8 @@ const fn ratio(
     Comparison { what, case, subject, measure: Measure::Ratio { to, at_least } }
 }
 
-const fn added(what: &'static str, subject: &'static str, to: &'static str) -> Comparison {
-    Comparison { what, case: "sync:2048:1", subject, measure: Measure::Added { to, at_most: 15.0 } }
+const fn added(what: &'static str, case: &'static str, subject: &'static str, to: &'static str) -> Comparison {
+    Comparison { what, case, subject, measure: Measure::Added { to, at_most: 15.0 } }
 }
 
 const fn scaling(what: &'static str, subject: &'static str) -> Comparison {
@@ -149,7 +149,7 @@ const fn their_scaling(what: &'static str, subject: &'static str) -> Comparison 
 /// Servers of one image.
 const ONE_IMAGE: &[&str] = &["nbdkit", "qemu-nbd"];
 
-pub const COMPARISONS: [Comparison; 34] = [
+pub const COMPARISONS: [Comparison; 37] = [
     ratio("Library, NORMAL: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["raw-two"], 0.95),
     ratio("Library, NORMAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["raw-two"], 0.95),
     ratio("Checksums compared: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["unchecked"], 0.95),
@@ -217,11 +217,14 @@ pub const COMPARISONS: [Comparison; 34] = [
     ),
     scaling("FUSE, EXTERNAL: 8 KiB random reads, 8 jobs", "external-fuse"),
     scaling("FUSE, NORMAL: 8 KiB random reads, 8 jobs", "normal-fuse"),
-    added("Library, NORMAL: 2 KiB synchronous writes", "normal", "raw-two"),
-    added("FUSE, NORMAL: 2 KiB synchronous writes", "normal-fuse", "raw"),
-    added("NBD, NORMAL: 2 KiB synchronous writes", "normal-nbd", "raw"),
+    added("Library, NORMAL: 2 KiB synchronous writes", "sync:2048:1", "normal", "raw-two"),
+    added("FUSE, NORMAL: 2 KiB synchronous writes", "sync:2048:1", "normal-fuse", "raw"),
+    added("NBD, NORMAL: 2 KiB synchronous writes", "sync:2048:1", "normal-nbd", "raw"),
+    added("FUSE, NORMAL: 2 KiB writes with O_DSYNC", "dsync:2048:1", "normal-fuse", "raw"),
     ratio("pgbench TPC-B, NORMAL", "tpcb", "plinth", &["btrfs"], 1.5),
     ratio("pgbench TPC-B, NORMAL", "tpcb", "plinth", &["ext4"], 0.8),
+    ratio("pgbench TPC-B, open_datasync, NORMAL", "tpcb-dsync", "plinth", &["btrfs"], 1.5),
+    ratio("pgbench TPC-B, open_datasync, NORMAL", "tpcb-dsync", "plinth", &["ext4"], 0.8),
     ratio("pgbench select-only, NORMAL", "select", "plinth", &["ext4"], 0.95),
     their_scaling("FUSE, qemu: 8 KiB random reads, 8 jobs", "qemu-fuse"),
     their_scaling("ext4: 8 KiB random reads, 8 jobs", "ext4"),
