@@ -6,12 +6,11 @@
 # ext4 has one device, btrfs raid1 and Plinth NORMAL have two, so ext4 writes everything once and the others write it
 # twice. All devices are made alike, of the same size and with direct I/O to their file. First come the rounds of
 # select-only (pgbench -S), on databases just filled and vacuumed, so that it reads and does not tidy up what updates left
-# behind; then the rounds of TPC-B, pgbench's default script; then those of TPC-B with wal_sync_method = open_datasync.
-# Each round visits all systems, each begins with another one, and while one is measured the PostgreSQLs of the others are
-# stopped: what the machine does meanwhile strikes all alike. The figures are medians over the rounds. PostgreSQL is as it
-# ships (fsync on, full_page_writes on, wal_sync_method fdatasync but for the last rounds), with page checksums and without
-# autovacuum, which would run at another moment on each system. `-b 32MB` makes TPC-B harder on a file system: most
-# transactions then evict a dirty page.
+# behind; then the rounds of TPC-B, pgbench's default script. Each round visits all systems, each begins with another one,
+# and while one is measured the PostgreSQLs of the others are stopped: what the machine does meanwhile strikes all alike.
+# The figures are medians over the rounds. PostgreSQL is as it ships (fsync on, full_page_writes on, wal_sync_method
+# fdatasync), with page checksums and without autovacuum, which would run at another moment on each system. `-b 32MB`
+# makes TPC-B harder on a file system: most transactions then evict a dirty page.
 #
 # The table goes to standard output as Markdown, everything else to standard error. With -o the rounds go to FILE as well, as
 # lines for plinth-table.
@@ -94,9 +93,8 @@ END
     stop "$system"
 done
 
-for load in select tpcb tpcb-dsync; do
+for load in select tpcb; do
     flag=(); [ $load = select ] && flag=(-S)
-    [ $load = tpcb-dsync ] && for system in "${systems[@]}"; do echo "wal_sync_method = open_datasync" >>"$W/$system/pg/postgresql.conf"; done
     for round in $(seq "$rounds"); do
         for system in "${systems[@]}"; do
             start "$system"
@@ -116,12 +114,12 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
 {
     echo "Medians of $rounds rounds of $seconds s each, $clients clients, scale $scale, shared_buffers $buffers; $(nproc) cores, loop devices of $size on tmpfs, Linux $(uname -r), PostgreSQL $("$(pg_bin)/postgres" --version | cut -d' ' -f3)."
     echo
-    echo "| | TPC-B, tps | of ext4 | of btrfs raid1 | TPC-B with open_datasync, tps | of ext4 | of btrfs raid1 | select-only, tps | of ext4 | of btrfs raid1 |"
-    echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    echo "| | TPC-B, tps | of ext4 | of btrfs raid1 | select-only, tps | of ext4 | of btrfs raid1 |"
+    echo "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     for system in ext4 btrfs plinth; do
         case $system in ext4) label="ext4, one device" ;; btrfs) label="btrfs raid1, two devices" ;; plinth) label="Plinth NORMAL, two devices" ;; esac
         line="| $label"
-        for load in tpcb tpcb-dsync select; do
+        for load in tpcb select; do
             own=$(median "$system.$load")
             line="$line | $(printf '%.0f' "$own") | $(ratio "$own" "$(median "ext4.$load")") | $(ratio "$own" "$(median "btrfs.$load")")"
         done

@@ -34,7 +34,7 @@ use crate::{
     extents::{Freed, FreedSlot, Layout, Part, set_blocks},
     files::{self, File, types::FileType},
     group::Group,
-    part_blocks::{ALONG, Taken},
+    part_blocks::RUN,
     planted::{self, Bug},
     ranges::RangeGuard,
     transfer::Source,
@@ -149,7 +149,7 @@ impl Group {
             }
             let Some(_range) = self.hold_steady(extent, &inside, true) else { break 'steady };
             let Some(active) = self.enter_open(now, extent) else { break 'steady };
-            self.part_blocks.forget(extent.id, &blocks_of(&inside));
+            self.part_blocks.forget(extent.id);
             let durably = file.data.habit.write() || durably;
             let data = bytes.for_disks().unwrap_or_else(|| Buffer::copy_of(bytes).share());
             let mut sent = self.send(extent, blocks_of(&inside).start, &data, durably, &active);
@@ -335,11 +335,12 @@ impl Group {
         buffer[..skip].fill(0);
         buffer[tail..].fill(0);
         if marked.0 && skip > 0 && !planted::has(Bug::BlockNotCompleted) {
-            let old = self.old_block(extent, blocks.start, &taken, inside.start, &active).await?;
+            let old = self.old_block(extent, blocks.start, taken.first(), false, &active).await?;
             buffer[..BLOCK_SIZE].copy_from_slice(&old);
         }
         if marked.1 && tail < buffer.len() && !(marked.0 && skip > 0 && blocks.len() == 1) {
-            let old = self.old_block(extent, blocks.end - 1, &taken, inside.start, &active).await?;
+            let is_followed = taken.is_followed_at(inside.start);
+            let old = self.old_block(extent, blocks.end - 1, taken.last(), is_followed, &active).await?;
             let at = buffer.len() - BLOCK_SIZE;
             buffer[at..].copy_from_slice(&old);
         }
@@ -347,32 +348,36 @@ impl Group {
         Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer: buffer.share(), end, fresh })
     }
 
-    /// What is in a block that a write from `start` on leaves something of, and whose range the caller holds exclusively.
+    /// What is in a block that a write leaves something of, and whose range the caller holds exclusively: as it was `kept`, or read. With
+    /// `along`, those behind it are read too, and kept for the writes that follow.
     async fn old_block(
         &self,
-        extent: &Extent,
+        extent: &Arc<Extent>,
         block: usize,
-        taken: &Taken,
-        start: u64,
+        kept: Option<&[u8]>,
+        along: bool,
         active: &Active<'_>,
     ) -> Result<Slice> {
         self.load_sums(extent).await?;
-        if let Some(kept) = taken.block(block) {
+        if let Some(kept) = kept {
             let sum = extent.sums().as_ref().and_then(|sums| sums.of(block..block + 1).next());
             if sum == Some(checksum::of_block(kept)) || planted::has(Bug::PartBlockKept) {
                 return Ok(Buffer::copy_of(kept).share());
             }
         }
-        // As far as nobody else is at work there, and there is data.
+        // As far as there is data, and nobody else is at work.
         let piece_end = (block / BLOCKS_PER_PIECE + 1) * BLOCKS_PER_PIECE;
-        let along = block + 1..piece_end.min(block + 1 + ALONG);
-        let is_followed = taken.is_followed_at(start) && !along.is_empty();
-        if let Some(_range) = is_followed.then(|| extent.ranges.try_hold(along.clone(), true)).flatten()
-            && let Ok(Some(read)) = self.try_read(extent, block..along.end, IoClient::Files, Order::Policy).await
-            && !read.wrong
+        let behind = block + 1..piece_end.min(block + RUN);
+        if along
+            && !behind.is_empty()
+            && let Some(_range) = extent.ranges.try_hold(behind.clone(), true)
+            && let Ok(Some(read)) = self.try_read(extent, block..behind.end, IoClient::Files, Order::Policy).await
         {
+            if read.wrong {
+                self.repairs.add(extent, block..behind.end);
+            }
             let read = read.buffer.share();
-            self.part_blocks.keep(extent.id, along.start, &read.part(BLOCK_SIZE..read.len()));
+            self.part_blocks.keep_along(extent.id, block, &read[BLOCK_SIZE..]);
             return Ok(read.part(0..BLOCK_SIZE));
         }
         self.read_held(extent, block, active).await.map(Buffer::share)

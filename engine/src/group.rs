@@ -73,6 +73,8 @@ const CLOSING_PAUSE: Duration = Duration::from_millis(10);
 
 /// How often the caretaker looks.
 const CARE: Duration = Duration::from_secs(1);
+/// Rounds of the caretaker for which blocks written in part are kept at least.
+const PART_BLOCKS_KEPT: u64 = 60;
 /// How often the stamp is rewritten.
 const STAMP: Duration = Duration::from_secs(60);
 /// Memory for checksums of extents that are not active, in bytes: with AUs of 4 MiB the
@@ -411,7 +413,7 @@ impl Group {
     }
 
     async fn take_care(&self) {
-        self.ticks.fetch_add(1, Ordering::Relaxed);
+        let ticks = self.ticks.fetch_add(1, Ordering::Relaxed);
         self.repairs.try_again();
         if let Err(error) = self.close_idle(false).await {
             self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
@@ -432,6 +434,9 @@ impl Group {
         self.drop_cached_sums();
         crate::buffer::shed();
         self.extents.shed();
+        if ticks.is_multiple_of(PART_BLOCKS_KEPT) {
+            self.part_blocks.shed();
+        }
         self.drop_overdue();
         self.file_stats.tend();
     }

@@ -12,11 +12,10 @@
 //!
 //! Opening needs nothing from the group. Its answer says how data goes:
 //!
-//! - through the page cache, written through. The kernel sends an FSYNC after a write that was asked to be
-//!   synchronous (`RWF_DSYNC`, or a kernel that cannot do otherwise);
-//! - with `O_DIRECT`, or open for synchronous writes ([`bypasses_cache`]): straight to us, writes inside the file in
-//!   parallel. The kernel sends no FSYNC after a synchronous write, so the write itself is made durable before it is
-//!   answered ([`DIRECT`] marks such a handle).
+//! - without `O_DIRECT`: through the page cache, written through. The kernel sends an FSYNC after a write that was
+//!   asked to be synchronous;
+//! - with `O_DIRECT`: straight to us, writes inside the file in parallel. The kernel sends no FSYNC after a
+//!   synchronous write, so the write itself is made durable before it is answered ([`DIRECT`] marks such a handle).
 //!
 //! What may not be done twice is done on behalf of its request ([`Files::once`]): creating, linking, unlinking, renaming, and extended
 //! attributes that must be new or must be there. The engine then knows a request that is sent again. All else is simply done
@@ -31,7 +30,7 @@ use crate::memory::{Request, Session};
 use crate::{
     Runner,
     handshake::Header,
-    options::{direct_files_can_be_mapped, direct_open, no_space},
+    options::{direct_open, no_space},
     references::References,
 };
 use fuse_backend_rs::{
@@ -62,7 +61,7 @@ use std::{
 /// How long the kernel may believe what it was told. Notifications make it exact; this bounds the harm if one is lost.
 const VALID: Duration = Duration::from_secs(3600);
 
-/// The handle of a file whose data does not go through the page cache. All others are 0.
+/// The handle of a file opened with `O_DIRECT`. All others are 0.
 const DIRECT: u64 = 1;
 
 /// Directory offsets: 1 follows `.`, 2 follows `..`, then the group's cookies, moved by this much.
@@ -427,19 +426,8 @@ pub(crate) fn durable(handle: u64, flags: u32) -> Option<bool> {
     (ours && flags & libc::O_DSYNC != 0).then_some(flags & libc::O_SYNC != libc::O_SYNC)
 }
 
-/// Whether the data of a file opened so comes straight to us.
-///
-/// With `O_DIRECT` it is asked for. A synchronous write of any other file would come as two requests, WRITE and FSYNC, each
-/// with two threads to wake; past the page cache it is one. What the log of a database is written through is hardly
-/// ever read. If the kernel cannot map such files, those stay in the page cache, where they can be mapped.
-fn bypasses_cache(flags: u32, can_be_mapped: bool) -> bool {
-    let flags = flags.cast_signed();
-    let writes_durably = flags & libc::O_DSYNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
-    flags & libc::O_DIRECT != 0 || (writes_durably && can_be_mapped)
-}
-
 fn open_answer(flags: u32) -> (Option<u64>, OpenOptions) {
-    if bypasses_cache(flags, direct_files_can_be_mapped()) {
+    if flags.cast_signed() & libc::O_DIRECT != 0 {
         (Some(DIRECT), direct_open())
     } else {
         (None, OpenOptions::KEEP_CACHE)
@@ -757,20 +745,6 @@ mod tests {
         assert_eq!(durable(0, flags(libc::O_DSYNC | libc::O_DIRECT)), Some(true));
         assert_eq!(durable(0, flags(libc::O_SYNC)), None);
         assert_eq!(durable(DIRECT, flags(libc::O_DIRECT)), None);
-    }
-
-    #[test]
-    fn what_is_written_durably_bypasses_the_page_cache_where_it_can_still_be_mapped() {
-        let bypasses = |flags: i32, can_be_mapped| bypasses_cache(flags.cast_unsigned(), can_be_mapped);
-        for synchronous in [libc::O_DSYNC, libc::O_SYNC] {
-            assert!(bypasses(libc::O_WRONLY | synchronous, true));
-            assert!(bypasses(libc::O_RDWR | synchronous, true));
-            assert!(!bypasses(libc::O_RDONLY | synchronous, true), "who only reads has the page cache");
-            assert!(!bypasses(libc::O_RDWR | synchronous, false));
-            assert!(bypasses(libc::O_RDWR | synchronous | libc::O_DIRECT, false));
-        }
-        assert!(!bypasses(libc::O_RDWR, true));
-        assert!(bypasses(libc::O_RDONLY | libc::O_DIRECT, false));
     }
 
     #[test]

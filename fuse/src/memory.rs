@@ -42,10 +42,8 @@ struct File {
 pub struct State {
     files: BTreeMap<Node, File>,
     next: u64,
-    /// Calls of `sync`, and writes that were durable by themselves.
+    /// Calls of `sync`.
     pub syncs: u64,
-    /// Writes that were durable by themselves.
-    pub durable_writes: u64,
     /// Calls of `read`.
     pub reads: u64,
     /// Writes that were asked for.
@@ -493,7 +491,6 @@ impl Session {
         data_only: bool,
     ) -> Result<()> {
         self.write(node, offset, &bytes, kill_set_id).await?;
-        self.state().durable_writes += 1;
         self.sync(node, data_only).await
     }
 

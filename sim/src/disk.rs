@@ -78,6 +78,8 @@ struct Medium {
     faults: Faults,
     /// A flush has failed on the disk while it was gone: its cache is lost by the time it is back.
     loses: bool,
+    /// A write that was to be durable has failed: for all that its engine knows its flush has.
+    failed_durably: bool,
     flights: BTreeMap<u64, Flight>,
     /// Flights whose time is over, on a disk that hangs.
     hung: Vec<u64>,
@@ -129,6 +131,7 @@ impl SimDisk {
             lent: BTreeSet::new(),
             faults: Faults::default(),
             loses: false,
+            failed_durably: false,
             flights: BTreeMap::new(),
             hung: Vec::new(),
             count: 0,
@@ -211,6 +214,11 @@ impl SimDisk {
         lock(&self.medium).loses = false;
     }
 
+    /// Whether a write that was to be durable has failed since this was last asked.
+    pub fn has_failed_durably(&self) -> bool {
+        std::mem::take(&mut lock(&self.medium).failed_durably)
+    }
+
     /// Overwrites bytes behind everybody's back.
     pub fn corrupt(&self, offset: u64, bytes: &[u8]) {
         lock(&self.medium).image.corrupt(offset, bytes);
@@ -270,6 +278,7 @@ impl SimDisk {
     fn perform(&self, medium: &mut Medium, io: Io, done: bool) -> Done {
         let flushes = medium.faults.failing_flushes;
         if let Some(error) = self.refusal(medium, &io) {
+            medium.failed_durably |= matches!(io, Io::Write { durably: true, .. });
             // What a failed flush covered may be lost, and a later flush would not bring it back. A write that fails before
             // its flush takes nothing along.
             if medium.faults.gone {

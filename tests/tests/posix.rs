@@ -25,24 +25,6 @@ fn the_suites_for_posix_find_nothing() {
     instance.check("DATA");
 }
 
-/// What is open for synchronous writes goes past the page cache, and can be mapped all the same.
-#[test]
-fn a_file_open_for_synchronous_writes_can_be_mapped() {
-    let instance = Instance::new();
-    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
-    let mount = instance.mount("DATA");
-    for engine in ["mmap", "psync"] {
-        shell(
-            r#"fio --name=v --filename="$1/file" --size=8m --rw=randrw --bs=4k --ioengine="$2" --sync=dsync \
-                   --verify=crc32c --verify_fatal=1 --verify_state_save=0 --do_verify=1"#,
-        )
-        .arg(&mount)
-        .arg(engine)
-        .ok();
-    }
-    instance.check("DATA");
-}
-
 /// The kernel's own way in: `mount -t fuse.plinth` through the helper.
 #[test]
 fn mount_finds_the_helper() {

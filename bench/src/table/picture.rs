@@ -58,7 +58,6 @@ fn panels(figures: &Figures) -> Vec<Panel> {
 pub fn transaction(case: &str) -> Option<&'static str> {
     match case {
         "tpcb" => Some("pgbench TPC-B"),
-        "tpcb-dsync" => Some("pgbench TPC-B, wal_sync_method = open_datasync"),
         "select" => Some("pgbench select-only"),
         _ => None,
     }

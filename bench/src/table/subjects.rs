@@ -149,7 +149,7 @@ const fn their_scaling(what: &'static str, subject: &'static str) -> Comparison 
 /// Servers of one image.
 const ONE_IMAGE: &[&str] = &["nbdkit", "qemu-nbd"];
 
-pub const COMPARISONS: [Comparison; 37] = [
+pub const COMPARISONS: [Comparison; 35] = [
     ratio("Library, NORMAL: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["raw-two"], 0.95),
     ratio("Library, NORMAL: 8 KiB random reads, 32 at a time", "randread:8192:32", "normal", &["raw-two"], 0.95),
     ratio("Checksums compared: 8 KiB random reads, one at a time", "randread:8192:1", "normal", &["unchecked"], 0.95),
@@ -223,8 +223,6 @@ pub const COMPARISONS: [Comparison; 37] = [
     added("FUSE, NORMAL: 2 KiB writes with O_DSYNC", "dsync:2048:1", "normal-fuse", "raw"),
     ratio("pgbench TPC-B, NORMAL", "tpcb", "plinth", &["btrfs"], 1.5),
     ratio("pgbench TPC-B, NORMAL", "tpcb", "plinth", &["ext4"], 0.8),
-    ratio("pgbench TPC-B, open_datasync, NORMAL", "tpcb-dsync", "plinth", &["btrfs"], 1.5),
-    ratio("pgbench TPC-B, open_datasync, NORMAL", "tpcb-dsync", "plinth", &["ext4"], 0.8),
     ratio("pgbench select-only, NORMAL", "select", "plinth", &["ext4"], 0.95),
     their_scaling("FUSE, qemu: 8 KiB random reads, 8 jobs", "qemu-fuse"),
     their_scaling("ext4: 8 KiB random reads, 8 jobs", "ext4"),

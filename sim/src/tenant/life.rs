@@ -168,6 +168,10 @@ impl Tenant {
         self.lull = false;
         self.mood.burst.store(false, Ordering::Relaxed);
         self.mood.churn.store(false, Ordering::Relaxed);
+        // A durable write that fails counts as a flush that does: where the disk has to stay, an engine that dies then leaves in doubt what
+        // was not synced.
+        let failed = self.disks.iter().filter(|disk| disk.has_failed_durably()).count() > 0;
+        self.lossy |= failed && self.mood.lenient.load(Ordering::Relaxed);
         for client in &self.clients {
             if power {
                 client.model().power_cut();
