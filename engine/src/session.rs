@@ -289,6 +289,9 @@ impl Session {
         let file = self.regular(node).await?;
         self.check_size(&file, offset.saturating_add(bytes.len() as u64))?;
         let group = self.group();
+        if group.files.has_capabilities() {
+            Box::pin(group.files.drop_capability(self.place.origin, node)).await?;
+        }
         let began = group.world.monotonic();
         let result = pin!(group.write_file(began, &file, offset, &bytes, kill_set_id, durably)).await;
         if result.is_ok() {

@@ -332,6 +332,8 @@ pub struct Files {
     origins: AtomicU64,
     /// Permission bits that new regular files do not get.
     creation_mask: AtomicU32,
+    /// Some file may have `security.capability`.
+    has_capabilities: AtomicBool,
     this: Weak<Self>,
 }
 
@@ -436,11 +438,11 @@ impl Files {
         data: Arc<dyn Data>,
         sizes: Arc<Sizes>,
     ) -> Result<Arc<Self>> {
-        let orphans = catalog
+        let (orphans, has_capabilities) = catalog
             .read(|connection| {
                 let mut select = connection.prepare("SELECT number FROM file WHERE links = 0")?;
                 let nodes = select.query_map([], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
-                Ok(nodes.collect::<rusqlite::Result<BTreeSet<Node>>>()?)
+                Ok((nodes.collect::<rusqlite::Result<BTreeSet<Node>>>()?, xattrs::some_capability(connection)?))
             })
             .await?;
         Ok(Arc::new_cyclic(|this| Self {
@@ -454,6 +456,7 @@ impl Files {
             replies: replies::Replies::default(),
             origins: AtomicU64::new(1),
             creation_mask: AtomicU32::new(0),
+            has_capabilities: AtomicBool::new(has_capabilities),
             this: this.clone(),
         }))
     }

@@ -733,9 +733,8 @@ impl Files {
             if owner || changes.kill_set_id {
                 // Capabilities go with the owner, as set-id bits do.
                 let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
-                let gone = connection
-                    .prepare_cached(sql)?
-                    .execute(params![node.cast_signed(), &b"security.capability"[..]])?;
+                let gone =
+                    connection.prepare_cached(sql)?.execute(params![node.cast_signed(), super::xattrs::CAPABILITY])?;
                 lost = gone > 0;
             }
             edits.apply(None)?;

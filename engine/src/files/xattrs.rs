@@ -1,16 +1,25 @@
 //! Extended attributes: all of a file's are read at once, and then answered from memory.
 //!
-//! The kernel asks for `security.capability` before writes, so "there are none"
+//! The kernel asks for `security.capability` before writes through its page cache, so "there are none"
 //! has to be as cheap as a look.
 
-use super::{File, Files, Result, Xattrs, load, replies::Asked};
+use super::{File, Files, Origin, Result, Xattrs, load, replies::Asked};
 use crate::{
     api::{Invalidation, NAME_MAX, Node, SetXattr, XATTR_MAX},
     catalog::CommitNumber,
     error::FileError,
 };
 use rusqlite::{Connection, params};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
+
+/// What a program may do whoever runs it.
+pub(in crate::files) const CAPABILITY: &[u8] = b"security.capability";
+
+/// Whether some file has it.
+pub(super) fn some_capability(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM xattr WHERE name = ?1)";
+    connection.query_row(sql, [CAPABILITY], |row| row.get(0))
+}
 
 fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {
@@ -76,6 +85,7 @@ impl Files {
             return Err(FileError::Range);
         }
         self.get(node).await?;
+        let is_capability = name == CAPABILITY;
         let (files, name, value) = (self.strong(), name.to_vec(), value.to_vec());
         let job = move |connection: &Connection| {
             let mut all = files.xattrs_in(connection, node)?;
@@ -92,6 +102,10 @@ impl Files {
                 return Err(FileError::NoSpace);
             }
             asked.record(connection, None)?;
+            if is_capability {
+                // Before anybody can know that it is there.
+                files.has_capabilities.store(true, Ordering::Relaxed);
+            }
             files.xattrs_changed(connection, node, all)
         };
         self.catalog.write(false, job).await?;
@@ -120,6 +134,25 @@ impl Files {
         self.catalog.release(false, job).await?;
         self.invalidate(asked.origin, &Invalidation::Node(node));
         Ok(())
+    }
+
+    /// Whether a file may have capabilities, which go when it is written. Linux sees to that where the write comes through its page cache only.
+    pub fn has_capabilities(&self) -> bool {
+        self.has_capabilities.load(Ordering::Relaxed)
+    }
+
+    /// Takes a file's capabilities away, if it has any.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn drop_capability(&self, origin: Origin, node: Node) -> Result<()> {
+        if !self.with_xattrs(node, |all| all.contains_key(CAPABILITY)).await? {
+            return Ok(());
+        }
+        match self.remove_xattr(origin, node, CAPABILITY).await {
+            Err(FileError::NoAttribute) => Ok(()),
+            other => other,
+        }
     }
 
     fn cached(&self, node: Node) -> Option<Arc<File>> {

@@ -1,7 +1,10 @@
 //! Users, user groups, owners and permissions: one truth with the modes that the kernel enforces.
 
 use super::*;
-use crate::admin::{AccessChange, AdminError, Permission, Principal};
+use crate::{
+    admin::{AccessChange, AdminError, Permission, Principal},
+    api::SetXattr,
+};
 
 impl Lab {
     fn change_access(&self, change: &AccessChange) -> Result<(), AdminError> {
@@ -95,5 +98,36 @@ fn an_older_catalog_gets_its_tables() {
     assert_eq!(lab.ask("SELECT * FROM v$asm_volume"), "[]");
     lab.change_access(&AccessChange::AddUsers(vec![principal(1001, "ann")])).expect("added");
     assert_eq!(lab.ask("SELECT os_name FROM v$asm_user"), r#"[[Text("ann")]]"#);
+    lab.check();
+}
+
+/// Who writes a program takes its capabilities away, whichever way the bytes come; no other file's, and no other attribute.
+#[test]
+fn a_write_takes_capabilities_away() {
+    const CAPABILITY: &[u8] = b"security.capability";
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let nodes = ["tool", "other"].map(|name| lab.create_file(name));
+    let set = |lab: &Lab, node, name| {
+        block_on(lab.session().set_xattr(node, name, b"all of them", SetXattr::Any)).expect("it is set");
+    };
+    let names = |lab: &Lab, node| block_on(lab.session().xattrs(node)).expect("they are read");
+    for node in nodes {
+        lab.write(node, 0, &pattern(1, 8192));
+        set(&lab, node, b"user.a");
+        set(&lab, node, CAPABILITY);
+    }
+    lab.write(nodes[0], 0, &pattern(2, 4096));
+    assert_eq!(names(&lab, nodes[0]), [b"user.a"]);
+    assert_eq!(names(&lab, nodes[1]), [CAPABILITY, b"user.a"]);
+    // Nobody has to have asked for it before.
+    set(&lab, nodes[0], CAPABILITY);
+    lab.kill();
+    lab.mount();
+    lab.write(nodes[0], 100, b"bytes");
+    assert_eq!(names(&lab, nodes[0]), [b"user.a"]);
+    lab.dismount();
+    lab.mount();
+    lab.write(nodes[1], 0, &pattern(2, 4096));
+    assert_eq!(names(&lab, nodes[1]), [b"user.a"]);
     lab.check();
 }

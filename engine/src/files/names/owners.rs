@@ -3,7 +3,7 @@
 use super::{Edits, MODE_BITS, without_set_id};
 use crate::{
     api::{Changes, Invalidation, Kind, Node},
-    files::{Files, Origin, Result},
+    files::{Files, Origin, Result, xattrs::CAPABILITY},
 };
 use rusqlite::{Connection, params};
 use std::sync::atomic::Ordering;
@@ -49,8 +49,7 @@ impl Files {
             for node in bare {
                 // Capabilities go with the owner, as set-id bits do.
                 let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
-                let name = &b"security.capability"[..];
-                if connection.prepare_cached(sql)?.execute(params![node.cast_signed(), name])? > 0 {
+                if connection.prepare_cached(sql)?.execute(params![node.cast_signed(), CAPABILITY])? > 0 {
                     lost.push(node);
                 }
             }
