@@ -199,6 +199,11 @@ impl File {
         self.mode.load(Ordering::Acquire)
     }
 
+    /// Whether somebody may run it.
+    pub fn is_program(&self) -> bool {
+        self.mode() & 0o111 != 0
+    }
+
     /// Its bytes changed: sets the times in memory, without a lock.
     pub fn touch(&self, now: Timestamp) {
         self.touched.store(now, Ordering::SeqCst);
@@ -332,8 +337,6 @@ pub struct Files {
     origins: AtomicU64,
     /// Permission bits that new regular files do not get.
     creation_mask: AtomicU32,
-    /// Some file may have `security.capability`.
-    has_capabilities: AtomicBool,
     this: Weak<Self>,
 }
 
@@ -438,11 +441,11 @@ impl Files {
         data: Arc<dyn Data>,
         sizes: Arc<Sizes>,
     ) -> Result<Arc<Self>> {
-        let (orphans, has_capabilities) = catalog
+        let orphans = catalog
             .read(|connection| {
                 let mut select = connection.prepare("SELECT number FROM file WHERE links = 0")?;
                 let nodes = select.query_map([], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
-                Ok((nodes.collect::<rusqlite::Result<BTreeSet<Node>>>()?, xattrs::some_capability(connection)?))
+                Ok(nodes.collect::<rusqlite::Result<BTreeSet<Node>>>()?)
             })
             .await?;
         Ok(Arc::new_cyclic(|this| Self {
@@ -456,7 +459,6 @@ impl Files {
             replies: replies::Replies::default(),
             origins: AtomicU64::new(1),
             creation_mask: AtomicU32::new(0),
-            has_capabilities: AtomicBool::new(has_capabilities),
             this: this.clone(),
         }))
     }

@@ -10,16 +10,10 @@ use crate::{
     error::FileError,
 };
 use rusqlite::{Connection, params};
-use std::sync::{Arc, atomic::Ordering};
+use std::sync::Arc;
 
-/// What a program may do whoever runs it.
+/// What a program may do whoever runs it. Goes with a write, as set-id bits do.
 pub(in crate::files) const CAPABILITY: &[u8] = b"security.capability";
-
-/// Whether some file has it.
-pub(super) fn some_capability(connection: &Connection) -> rusqlite::Result<bool> {
-    let sql = "SELECT EXISTS (SELECT 1 FROM xattr WHERE name = ?1)";
-    connection.query_row(sql, [CAPABILITY], |row| row.get(0))
-}
 
 fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {
@@ -85,7 +79,6 @@ impl Files {
             return Err(FileError::Range);
         }
         self.get(node).await?;
-        let is_capability = name == CAPABILITY;
         let (files, name, value) = (self.strong(), name.to_vec(), value.to_vec());
         let job = move |connection: &Connection| {
             let mut all = files.xattrs_in(connection, node)?;
@@ -102,10 +95,6 @@ impl Files {
                 return Err(FileError::NoSpace);
             }
             asked.record(connection, None)?;
-            if is_capability {
-                // Before anybody can know that it is there.
-                files.has_capabilities.store(true, Ordering::Relaxed);
-            }
             files.xattrs_changed(connection, node, all)
         };
         self.catalog.write(false, job).await?;
@@ -134,11 +123,6 @@ impl Files {
         self.catalog.release(false, job).await?;
         self.invalidate(asked.origin, &Invalidation::Node(node));
         Ok(())
-    }
-
-    /// Whether a file may have capabilities, which go when it is written. Linux sees to that where the write comes through its page cache only.
-    pub fn has_capabilities(&self) -> bool {
-        self.has_capabilities.load(Ordering::Relaxed)
     }
 
     /// Takes a file's capabilities away, if it has any.

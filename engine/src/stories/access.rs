@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     admin::{AccessChange, AdminError, Permission, Principal},
-    api::SetXattr,
+    api::{Changes, SetXattr},
 };
 
 impl Lab {
@@ -107,6 +107,10 @@ fn a_write_takes_capabilities_away() {
     const CAPABILITY: &[u8] = b"security.capability";
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let nodes = ["tool", "other"].map(|name| lab.create_file(name));
+    for node in nodes {
+        let program = Changes { mode: Some(0o755), ..Changes::default() };
+        block_on(lab.session().change(node, program)).expect("it is one");
+    }
     let set = |lab: &Lab, node, name| {
         block_on(lab.session().set_xattr(node, name, b"all of them", SetXattr::Any)).expect("it is set");
     };

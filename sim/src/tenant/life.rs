@@ -67,6 +67,7 @@ impl Tenant {
                     self.core.fuse(self.process(), None);
                     group.prefer_reads(&self.preferred());
                     self.group = Some(group);
+                    self.forget_failures();
                     self.part_with_former();
                     self.note_redundancy();
                     self.lives += 1;
@@ -164,14 +165,14 @@ impl Tenant {
     pub fn ended(&mut self, power: bool) {
         if let Some(group) = self.group.take() {
             self.keep_caches(&group);
+            // A durable write that fails counts as a flush that does: where the disk had to stay, what was not synced is in doubt.
+            let had_to_stay = self.disks.iter().filter(|disk| self.serves(&group, disk));
+            let failed = had_to_stay.filter(|disk| disk.has_failed_durably()).count() > 0;
+            self.lossy |= failed && self.mood.lenient.load(Ordering::Relaxed);
         }
         self.lull = false;
         self.mood.burst.store(false, Ordering::Relaxed);
         self.mood.churn.store(false, Ordering::Relaxed);
-        // A durable write that fails counts as a flush that does: where the disk has to stay, an engine that dies then leaves in doubt what
-        // was not synced.
-        let failed = self.disks.iter().filter(|disk| disk.has_failed_durably()).count() > 0;
-        self.lossy |= failed && self.mood.lenient.load(Ordering::Relaxed);
         for client in &self.clients {
             if power {
                 client.model().power_cut();
@@ -185,6 +186,11 @@ impl Tenant {
     /// Where the engine has not recorded that a disk fails, the disk has lost nothing.
     fn keep_caches(&self, group: &Group) {
         self.disks.iter().filter(|disk| self.serves(group, disk)).for_each(SimDisk::keep_cache);
+    }
+
+    /// What failed until now is none of what fails from now on.
+    fn forget_failures(&self) {
+        self.disks.iter().for_each(|disk| _ = disk.has_failed_durably());
     }
 
     /// The engine is killed.
@@ -251,6 +257,9 @@ impl Tenant {
         if is_clean && !self.lossy && !self.mood.lenient.load(Ordering::Relaxed) && self.core.one_in(2) {
             self.say(|| "its disks lose power after that".to_owned());
             self.disks.iter().for_each(SimDisk::cut_power);
+        }
+        if is_clean {
+            self.forget_failures();
         }
         self.ended(false);
         Ok(())
