@@ -15,7 +15,8 @@
 # Each disk is a loop device with direct I/O. Each round of a case visits all subjects, and each begins with another one;
 # figures are medians. fio does the same to all, with direct I/O: by io_uring to files and devices, as a client of its own to
 # NBD. The library is driven by plinth-io, which does the same to raw devices by turns. A log write (sync) is a write and then
-# fdatasync, for NBD a flush; or (dsync) a write to a file that was opened with O_DSYNC. A case of writes ends with a flush that counts, for who keeps them in memory until then.
+# fdatasync, for NBD a flush; or (dsync) a write to a file that was opened with O_DSYNC. A case of writes ends with a flush
+# that counts, for who keeps them in memory until then.
 # Where one I/O follows the other, NORMAL comes once more with attribute io_poll_time = 50us.
 # CPU is that of fio and of the server; threads of the kernel (loop, btrfs) are nobody's and not counted.
 #
@@ -228,8 +229,8 @@ fio_case() {
     case $kind in
         *read) arguments+=(--rw="$kind") ;;
         *write) arguments+=(--rw="$kind" --end_fsync=1) ;;
-        # fio's client of NBD has one flush, which it calls fsync.
         dsync) arguments+=(--rw=write --sync=dsync) ;;
+        # fio's client of NBD has one flush, which it calls fsync.
         sync) arguments+=(--rw=write); [[ ${reach[$1]} == *=nbd* ]] && arguments+=(--fsync=1) || arguments+=(--fdatasync=1) ;;
     esac
     # What is not whole sectors a raw device gets as whole sectors, as from a database.
@@ -286,8 +287,8 @@ for case in "${cases[@]}"; do
     say "$case"
     visited=("${subjects[@]}")
     [[ $case =~ :.*:.*: ]] && visited=(raw ext4 qemu-fuse external-fuse normal-fuse)
+    [[ $case =~ ^[a-z]*:[0-9]*:1$ ]] && visited+=(polling-fuse polling-nbd)
     [[ $case == dsync:* ]] && visited=(raw ext4 btrfs qemu-fuse external-fuse normal-fuse)
-    [[ $case =~ ^[a-ce-z][a-z]*:[0-9]*:1$ ]] && visited+=(polling-fuse polling-nbd)
     # qemu's FUSE export (7.2) mixes up writes that are under way together: it may have them one at a time only.
     [[ $case =~ ^(randwrite|write|d?sync):[0-9]*:1$ || $case =~ read ]] || { kept=(); for subject in "${visited[@]}"; do [ "$subject" = qemu-fuse ] || kept+=("$subject"); done; visited=("${kept[@]}"); }
     for round in $(seq "$rounds"); do

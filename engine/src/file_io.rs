@@ -335,21 +335,20 @@ impl Group {
         buffer[..skip].fill(0);
         buffer[tail..].fill(0);
         if marked.0 && skip > 0 && !planted::has(Bug::BlockNotCompleted) {
-            let old = self.old_block(extent, blocks.start, taken.first(), false, &active).await?;
-            buffer[..BLOCK_SIZE].copy_from_slice(&old);
+            let into = &mut buffer[..BLOCK_SIZE];
+            self.old_block(extent, blocks.start, taken.first(), false, &active, into).await?;
         }
         if marked.1 && tail < buffer.len() && !(marked.0 && skip > 0 && blocks.len() == 1) {
             let is_followed = taken.is_followed_at(inside.start);
-            let old = self.old_block(extent, blocks.end - 1, taken.last(), is_followed, &active).await?;
             let at = buffer.len() - BLOCK_SIZE;
-            buffer[at..].copy_from_slice(&old);
+            self.old_block(extent, blocks.end - 1, taken.last(), is_followed, &active, &mut buffer[at..]).await?;
         }
         buffer[skip..tail].copy_from_slice(bytes);
         Ok(Ready { active, _range: range, extent: Arc::clone(extent), first_block, buffer: buffer.share(), end, fresh })
     }
 
-    /// What is in a block that a write leaves something of, and whose range the caller holds exclusively: as it was `kept`, or read. With
-    /// `along`, those behind it are read too, and kept for the writes that follow.
+    /// Puts into `into` what is in a block that a write leaves something of, and whose range the caller holds exclusively: as it was `kept`,
+    /// or read. With `along`, those behind it are read too, and kept for the writes that follow.
     async fn old_block(
         &self,
         extent: &Arc<Extent>,
@@ -357,12 +356,14 @@ impl Group {
         kept: Option<&[u8]>,
         along: bool,
         active: &Active<'_>,
-    ) -> Result<Slice> {
+        into: &mut [u8],
+    ) -> Result<()> {
         self.load_sums(extent).await?;
         if let Some(kept) = kept {
             let sum = extent.sums().as_ref().and_then(|sums| sums.of(block..block + 1).next());
             if sum == Some(checksum::of_block(kept)) || planted::has(Bug::PartBlockKept) {
-                return Ok(Buffer::copy_of(kept).share());
+                into.copy_from_slice(kept);
+                return Ok(());
             }
         }
         // As far as there is data, and nobody else is at work.
@@ -376,11 +377,13 @@ impl Group {
             if read.wrong {
                 self.repairs.add(extent, block..behind.end);
             }
-            let read = read.buffer.share();
-            self.part_blocks.keep_along(extent.id, block, &read[BLOCK_SIZE..]);
-            return Ok(read.part(0..BLOCK_SIZE));
+            let (first, behind) = read.buffer.split_at(BLOCK_SIZE);
+            self.part_blocks.keep_along(extent.id, block, behind);
+            into.copy_from_slice(first);
+            return Ok(());
         }
-        self.read_held(extent, block, active).await.map(Buffer::share)
+        into.copy_from_slice(&self.read_held(extent, block, active).await?);
+        Ok(())
     }
 
     /// Reads one block whose range the caller holds exclusively.

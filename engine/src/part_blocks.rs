@@ -146,7 +146,7 @@ impl PartBlocks {
 
     /// Keeps blocks that were read along behind `block`, which is not kept, as the disks have them. Their range is held exclusively.
     pub fn keep_along(&self, extent: u64, block: usize, bytes: &[u8]) {
-        self.change(extent, |kept| {
+        self.change(extent, true, |kept| {
             kept.begin(block);
             (1..RUN).zip(bytes.chunks_exact(BLOCK_SIZE)).for_each(|(index, bytes)| kept.put(index, bytes));
         });
@@ -156,11 +156,7 @@ impl PartBlocks {
     pub fn written(&self, extent: u64, first: usize, bytes: &[u8], end: u64) {
         let block = usize::try_from(end / BLOCK_SIZE as u64).expect("inside an extent");
         let ends_inside = !end.is_multiple_of(BLOCK_SIZE as u64);
-        if !ends_inside && self.place(extent).kept.lock().extent != extent {
-            // Whole blocks of an extent that is not written in parts.
-            return;
-        }
-        self.change(extent, |kept| {
+        self.change(extent, ends_inside, |kept| {
             kept.end = end;
             if ends_inside {
                 let at = (block - first) * BLOCK_SIZE;
@@ -184,11 +180,14 @@ impl PartBlocks {
         }
     }
 
-    /// Changes what is kept of an extent, which has its place from now on.
-    fn change(&self, extent: u64, change: impl FnOnce(&mut Kept)) {
+    /// Changes what is kept of an extent. Where another one has its place it gets that if it `needs` to, and nothing changes otherwise.
+    fn change(&self, extent: u64, needs: bool, change: impl FnOnce(&mut Kept)) {
         let place = self.place(extent);
         let mut kept = place.kept.lock();
         if kept.extent != extent {
+            if !needs {
+                return;
+            }
             (kept.extent, kept.end, kept.present) = (extent, 0, 0);
         }
         change(&mut kept);

@@ -9,7 +9,7 @@
 
 mod owners;
 
-use super::{File, Files, Released, Result, load, replies::Asked};
+use super::{File, Files, Released, Result, load, replies::Asked, xattrs::delete_capability};
 use crate::{
     api::{
         Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node, ROOT, RenameMode,
@@ -732,10 +732,7 @@ impl Files {
             let mut lost = false;
             if owner || changes.kill_set_id {
                 // Capabilities go with the owner, as set-id bits do.
-                let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
-                let gone =
-                    connection.prepare_cached(sql)?.execute(params![node.cast_signed(), super::xattrs::CAPABILITY])?;
-                lost = gone > 0;
+                lost = delete_capability(connection, node)?;
             }
             edits.apply(None)?;
             if lost && let Some(file) = files.cache.lock().files.get(&node) {

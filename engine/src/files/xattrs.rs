@@ -13,7 +13,13 @@ use rusqlite::{Connection, params};
 use std::sync::Arc;
 
 /// What a program may do whoever runs it. Goes with a write, as set-id bits do.
-pub(in crate::files) const CAPABILITY: &[u8] = b"security.capability";
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// Inside a job: takes a file's capabilities away. Whether it had any; what is in memory of its attributes is wrong then.
+pub(super) fn delete_capability(connection: &Connection, node: Node) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
+    Ok(connection.prepare_cached(sql)?.execute(params![node.cast_signed(), CAPABILITY])? > 0)
+}
 
 fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name.len() > NAME_MAX {

@@ -26,20 +26,17 @@ fn a_log_in_parts_of_blocks_hardly_reads() {
         lab.write(node, at as u64, &log[at..at + PART]);
         expected.resize(expected.len().max(at + PART), 0);
         expected[at..at + PART].copy_from_slice(&log[at..at + PART]);
-        // Now and then the last block, and the one after it, are somebody else's: whole, a part, zeros.
+        // Now and then the last block, and the one after it, are somebody else's: whole, or a part.
         let (block, next) = (at & !4095, (at & !4095) + 4096);
         if at % (40 << 10) == 0 && next + 4096 <= expected.len() {
             let other = pattern(at as u64, 4096);
-            match (at / (40 << 10)) % 3 {
-                0 => lab.write(node, block as u64, &other),
-                1 => lab.write(node, next as u64, &other),
-                _ => lab.write(node, (next + 100) as u64, &other[100..200]),
-            }
-            match (at / (40 << 10)) % 3 {
-                0 => expected[block..next].copy_from_slice(&other),
-                1 => expected[next..next + 4096].copy_from_slice(&other),
-                _ => expected[next + 100..next + 200].copy_from_slice(&other[100..200]),
-            }
+            let (start, bytes) = match (at / (40 << 10)) % 3 {
+                0 => (block, &other[..]),
+                1 => (next, &other[..]),
+                _ => (next + 100, &other[100..200]),
+            };
+            lab.write(node, start as u64, bytes);
+            expected[start..start + bytes.len()].copy_from_slice(bytes);
         }
     }
     let reads = lab.reads_of_files() - before;

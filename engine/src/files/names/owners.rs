@@ -3,9 +3,9 @@
 use super::{Edits, MODE_BITS, without_set_id};
 use crate::{
     api::{Changes, Invalidation, Kind, Node},
-    files::{Files, Origin, Result, xattrs::CAPABILITY},
+    files::{Files, Origin, Result, xattrs::delete_capability},
 };
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use std::sync::atomic::Ordering;
 
 impl Files {
@@ -48,8 +48,7 @@ impl Files {
             let mut lost = Vec::new();
             for node in bare {
                 // Capabilities go with the owner, as set-id bits do.
-                let sql = "DELETE FROM xattr WHERE node = ?1 AND name = ?2";
-                if connection.prepare_cached(sql)?.execute(params![node.cast_signed(), CAPABILITY])? > 0 {
+                if delete_capability(connection, node)? {
                     lost.push(node);
                 }
             }
