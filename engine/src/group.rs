@@ -386,6 +386,7 @@ impl Group {
         self.files.set_creation_mask(self.attributes().creation_mask());
         if purpose == Purpose::Serve {
             self.tidy_volumes().await;
+            self.use_whole_units();
         }
         let offline: Vec<_> = self
             .members

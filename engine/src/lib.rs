@@ -55,6 +55,7 @@ mod flight;
 pub mod group;
 pub mod habit;
 mod handoff;
+mod headers;
 pub mod identify;
 mod in_flight;
 mod latch;

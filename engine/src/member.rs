@@ -34,6 +34,7 @@ use event_listener::Event;
 use plinth_format::{
     DiskId, DiskNumber, Layout,
     header::DiskHeader,
+    layout::{FIRST_AREA, RecordArea},
     membership::{DiskState, MemberDisk},
 };
 use std::{
@@ -56,6 +57,8 @@ pub struct Member {
     pub failure_group: String,
     pub quorum: bool,
     layout: ArcSwap<Layout>,
+    /// Where its records are (`headers.rs`).
+    areas: ArcSwap<Vec<RecordArea>>,
     disk: ArcSwapOption<Arc<dyn Disk>>,
     state: AtomicU8,
     /// How often it went offline.
@@ -105,6 +108,7 @@ impl Member {
             failure_group: entry.failure_group.clone(),
             quorum: entry.quorum,
             layout: ArcSwap::from_pointee(layout),
+            areas: ArcSwap::from_pointee(vec![FIRST_AREA, layout.middle_area()]),
             disk: ArcSwapOption::from_pointee(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
@@ -179,6 +183,17 @@ impl Member {
     /// `RESIZE` is on record.
     pub fn set_layout(&self, layout: Layout) {
         self.layout.store(Arc::new(layout));
+    }
+
+    /// Where its records are: each is written to all of these areas.
+    #[must_use]
+    pub fn areas(&self) -> Arc<Vec<RecordArea>> {
+        self.areas.load_full()
+    }
+
+    /// What its header says of where its records are, or is about to say.
+    pub fn set_areas(&self, areas: Vec<RecordArea>) {
+        self.areas.store(Arc::new(areas));
     }
 
     /// Another device takes its place. Returns what the one before was. Only while it is offline.

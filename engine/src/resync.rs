@@ -31,7 +31,7 @@ use crate::{
     world::Disk,
 };
 use futures::stream::{self, StreamExt};
-use plinth_format::{DiskNumber, membership::DiskState};
+use plinth_format::{DiskNumber, layout::RecordArea, membership::DiskState};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -127,7 +127,7 @@ impl Group {
         if !member.wait_settled().await {
             return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name())));
         }
-        let (disk, whole) = self.find_device(member).await?;
+        let (disk, whole, areas) = self.find_device(member).await?;
         let failed = |refusal: &dyn std::fmt::Display| {
             AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name()))
         };
@@ -136,6 +136,7 @@ impl Group {
             self.tell(Severity::Warning, Some(member.number), text);
             self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
         }
+        member.set_areas(areas);
         member.attach(disk);
         // What flushes lost before is copied.
         member.take_broken();
@@ -189,8 +190,11 @@ impl Group {
         self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
     }
 
-    /// The device that carries a member's id, claimed; and why it must be copied whole, if it must.
-    async fn find_device(&self, member: &Member) -> Result<(Arc<dyn Disk>, Option<String>), AdminError> {
+    /// The device that carries a member's id, claimed; why it must be copied whole, if it must; and where its records are.
+    async fn find_device(
+        &self,
+        member: &Member,
+    ) -> Result<(Arc<dyn Disk>, Option<String>, Vec<RecordArea>), AdminError> {
         let mut matches = Vec::new();
         for found in self.world.discover().await {
             let Ok(disk) = found.disk.clone() else { continue };
@@ -239,7 +243,7 @@ impl Group {
             Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
             _ => "it is an old image".to_owned(),
         });
-        Ok((disk, whole))
+        Ok((disk, whole, sighting.header.record_areas()))
     }
 
     pub(crate) async fn mark_everything_stale(&self, disk: DiskNumber) -> Result<(), FileError> {

@@ -187,7 +187,8 @@ fn a_voter_without_its_membership_is_named() {
     for disk in 0..3 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
         lab.check();
-        for place in plinth_format::layout::MEMBERSHIP_PLACES {
+        let areas = lab.group().members.values().nth(disk).expect("a disk").areas();
+        for place in areas.iter().flat_map(|area| area.memberships) {
             lab.disks[disk].corrupt(place, &pattern(place, 4096));
         }
         let problems = |repair| block_on(lab.group().check(repair)).expect("the check runs").problems;
