@@ -15,8 +15,8 @@ const TOOLS: [(&str, &str); 8] = [
     ("wipefs", r#"wipefs --all --force "$1""#),
     (
         "zeros over both ends",
-        r#"dd if=/dev/zero of="$1" bs=1M count=1 conv=notrunc status=none &&
-        dd if=/dev/zero of="$1" bs=1M seek=$(($(blockdev --getsize64 "$1") / 1048576 - 1)) conv=notrunc status=none 2>/dev/null; true"#,
+        r#"dd if=/dev/zero of="$1" bs=512 count=2048 conv=notrunc status=none
+        dd if=/dev/zero of="$1" bs=512 count=2048 seek=$(($(blockdev --getsz "$1") - 2048)) conv=notrunc status=none"#,
     ),
 ];
 
