@@ -68,6 +68,7 @@ mod mount;
 mod move_waits;
 mod mover;
 pub mod overlay;
+mod own_metadata;
 mod pace;
 mod part;
 mod part_blocks;
