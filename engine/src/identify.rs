@@ -4,6 +4,7 @@
 
 mod copies;
 
+pub(crate) use copies::Search;
 pub use copies::{Case, Header};
 
 use crate::{
@@ -12,7 +13,6 @@ use crate::{
     choose::Sighting,
     world::{Disk, Found, Io, World},
 };
-use copies::Search;
 use futures::future::Either;
 use plinth_format::{
     BLOCK_SIZE, FormatError,

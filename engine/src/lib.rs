@@ -69,6 +69,7 @@ mod mount;
 mod move_waits;
 mod mover;
 pub mod overlay;
+mod own_metadata;
 mod pace;
 mod part;
 mod part_blocks;

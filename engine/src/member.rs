@@ -24,6 +24,7 @@ use crate::{
     in_flight::InFlight,
     lock::{AsyncMutex, Mutex},
     members::Members,
+    own_metadata::WrongLooks,
     planted::{self, Bug},
     read_policy::ReadGauge,
     troubles::Trouble,
@@ -64,6 +65,7 @@ pub struct Member {
     /// How often it went offline.
     losses: AtomicU64,
     pub counters: Counters,
+    pub(crate) wrong_looks: WrongLooks,
     /// How long front ends wait for its reads.
     pub gauge: ReadGauge,
     clock: Arc<dyn World>,
@@ -113,6 +115,7 @@ impl Member {
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
             counters: Counters::default(),
+            wrong_looks: WrongLooks::default(),
             gauge: ReadGauge::default(),
             clock: Arc::clone(clock),
             in_flight: InFlight::default(),
@@ -216,6 +219,7 @@ impl Member {
         if before != state as u8 {
             self.wait_anew();
             self.gauge.forget();
+            self.metadata_is_right();
         }
         if state == DiskState::Offline && before != state as u8 {
             self.losses.fetch_add(1, Ordering::AcqRel);

@@ -628,20 +628,20 @@ impl Group {
         (!is_right).then(|| format!("says that {size} bytes of it are used"))
     }
 
-    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them, or if
-    /// its records are in the first area only.
+    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them, if
+    /// its records are in the first area only, or if no copy is the disk's any more.
     pub(crate) async fn repair_header(&self, member: &Arc<Member>) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Ok(()) };
-        let Some(header) = identify::read_header(&*self.world, &*disk).await else {
-            return Err("no copy of its header is valid".to_owned());
+        let Some((best, wrong)) = self.own_header(member, &*disk).await? else {
+            let header = self.header_from_memory(member);
+            return put_header(member, &header, &header.layout.header_places()).await;
         };
-        let is_outdated = header.best.disk == member.id()
-            && (self.outdated(member, &header.best).is_some() || !header.best.middle_area);
-        if header.wrong.is_empty() && !is_outdated {
+        let is_outdated = self.outdated(member, &best).is_some() || !best.middle_area;
+        if wrong.is_empty() && !is_outdated {
             return Ok(());
         }
         if is_outdated || planted::has(Bug::HeadersTogether) {
-            let mut renewed = DiskHeader { sequence: header.best.sequence + 1, ..header.best };
+            let mut renewed = DiskHeader { sequence: best.sequence + 1, ..best };
             if is_outdated {
                 (renewed.name, renewed.layout) = (member.name().to_string(), member.layout());
                 renewed.redundancy = self.redundancy();
@@ -649,8 +649,8 @@ impl Group {
             }
             return put_header(member, &renewed, &renewed.layout.header_places()).await;
         }
-        write_header(member, &header.best, &header.wrong).await?;
-        let text = repaired_header(&member.name(), &member.path(), &header.wrong);
+        write_header(member, &best, &wrong).await?;
+        let text = repaired_header(&member.name(), &member.path(), &wrong);
         self.tell(Severity::Warning, Some(member.number), text);
         Ok(())
     }

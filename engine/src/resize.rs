@@ -19,7 +19,6 @@ use crate::{
     explain,
     group::Group,
     headers::put_header,
-    identify,
     member::Member,
     voters::{Refusal, find},
 };
@@ -201,13 +200,16 @@ impl Group {
     /// Puts the header copies where a layout has them, unless they say that they are there. Their old places are not wiped.
     async fn move_header(&self, member: &Arc<Member>, layout: Layout) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Err("the disk is gone".to_owned()) };
-        let Some(header) = identify::read_header(&*self.world, &*disk).await else {
-            return Err("no copy of its header is valid".to_owned());
-        };
-        if header.best.layout == layout && header.best.middle_area {
-            return write_header(member, &header.best, &header.wrong).await;
+        // None of its own is there where somebody has overwritten it.
+        let (best, wrong) = self.own_header(member, &*disk).await?.unwrap_or_else(|| {
+            let best = self.header_from_memory(member);
+            let places = best.layout.header_places().to_vec();
+            (best, places)
+        });
+        if best.layout == layout && best.middle_area {
+            return write_header(member, &best, &wrong).await;
         }
-        let moved = DiskHeader { sequence: header.best.sequence + 1, layout, middle_area: true, ..header.best };
+        let moved = DiskHeader { sequence: best.sequence + 1, layout, middle_area: true, ..best };
         // The first place comes last: while another one cannot be written it says what was.
         let [first, middle, end, spare] = layout.header_places();
         put_header(member, &moved, &[middle, end, spare, first]).await

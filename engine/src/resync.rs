@@ -23,6 +23,8 @@ use crate::{
     identify,
     lock::Mutex,
     member::Member,
+    own_metadata::Look,
+    part::Part,
     planted::{self, Bug},
     progress::Progress,
     rebalance::POWER_MAX,
@@ -89,6 +91,10 @@ impl Group {
     pub(crate) async fn take_offline(&self, selection: &Selection) -> Result<(), AdminError> {
         let members = self.select(selection)?;
         let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
+        // What stays has to be right.
+        if !numbers.is_empty() {
+            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+        }
         self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
             let name = self.members.get(&number).map_or_else(|| Arc::from(""), |member| member.name());
             let text = format!("disk {name} of disk group {} cannot go offline: {refusal}", self.name);

@@ -10,6 +10,7 @@ mod growth;
 mod kills;
 mod names;
 mod noise;
+mod own_metadata;
 mod parts;
 mod reads;
 mod resize;

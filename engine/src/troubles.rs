@@ -23,6 +23,8 @@ pub enum Trouble {
     Checksum,
     /// Bytes were rewritten from another mirror.
     Repaired,
+    /// The engine's own metadata was not what it had written there, and was written again.
+    Metadata,
     /// It failed, and could not be spared: who asked got the error.
     Refused,
     /// The disk went offline.
@@ -41,6 +43,7 @@ impl fmt::Display for Trouble {
             Self::Slow => "SLOW",
             Self::Checksum => "CHECKSUM",
             Self::Repaired => "REPAIRED",
+            Self::Metadata => "METADATA",
             Self::Refused => "REFUSED",
             Self::Offline => "OFFLINE",
         })

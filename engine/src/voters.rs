@@ -19,6 +19,12 @@
 //!   2. A disk with overdue I/O is written nothing more: the old write could land last.
 //!   3. A stamp n+1 is written nowhere until all writable disks hold n, also if an engine before this one wrote n.
 //!   4. While there is no quorum, changes wait; what depends on them is not acknowledged.
+//!
+//! What the voters were given is looked at while the group is used (`own_metadata.rs`, `voters/look.rs`), and before a change relies on it.
+
+mod look;
+
+pub(crate) use look::{Kind, WrongRecord};
 
 use crate::{
     buffer::{Buffer, Slice},
@@ -67,6 +73,8 @@ pub enum Refusal {
 #[derive(Debug, Default)]
 struct LogState {
     newest: Option<ActivityLog>,
+    /// The one before, if the newest was written since the mount.
+    previous: Option<ActivityLog>,
     /// Disks that are about to vote: from the moment they are here they get every log, and
     /// they are given the newest one before they vote.
     joining: BTreeSet<DiskNumber>,
@@ -91,6 +99,8 @@ pub struct Voters {
     members: Arc<Members>,
     mirror_sets: Arc<MirrorSets>,
     current: Mutex<Arc<Membership>>,
+    /// The one that was in force before, since the mount.
+    previous: Mutex<Option<Arc<Membership>>>,
     /// Begun, and not in force yet (invariant 1).
     begun: Mutex<Option<Arc<Membership>>>,
     turn: AsyncMutex<()>,
@@ -138,6 +148,7 @@ impl Voters {
             members,
             mirror_sets,
             current: Mutex::new(Arc::new(membership)),
+            previous: Mutex::default(),
             begun: Mutex::new(None),
             turn: AsyncMutex::new(()),
             stamp: AtomicU64::new(stamp),
@@ -403,6 +414,8 @@ impl Voters {
         if !edit(&mut next)? && failed.is_empty() {
             return Ok(self.current());
         }
+        // In memory of its own (`file_read.rs`).
+        Box::pin(self.look_in_turn()).await;
         let mut in_force = false;
         loop {
             match self.settle(next, &mut failed).await {
@@ -503,6 +516,7 @@ impl Voters {
             if forced || enough(old.len(), holders) {
                 self.first.store(false, Ordering::Relaxed);
                 *self.current.lock() = Arc::clone(&begun);
+                *self.previous.lock() = Some(Arc::clone(&parent));
                 *self.begun.lock() = None;
                 let behind = begun.voters().map(|disk| disk.number).filter(|disk| failed.contains_key(disk));
                 *self.behind() = behind.collect();
@@ -619,7 +633,7 @@ impl Voters {
     /// Takes note of the log about to be written; returns who must get it.
     pub(crate) fn announce_log(&self, log: &ActivityLog) -> BTreeSet<DiskNumber> {
         let mut state = self.log.lock();
-        state.newest = Some(log.clone());
+        state.previous = state.newest.replace(log.clone());
         self.current().voters().map(|disk| disk.number).chain(state.joining.iter().copied()).collect()
     }
 
@@ -819,7 +833,10 @@ impl Voters {
 
     /// Writes the stamp to disks; returns those that did not take it.
     async fn write_stamp(&self, disks: &BTreeSet<DiskNumber>, clean: bool) -> BTreeMap<DiskNumber, String> {
-        let counter = self.stamp.load(Ordering::Relaxed);
+        self.put_stamp(disks, self.stamp.load(Ordering::Relaxed), clean).await
+    }
+
+    async fn put_stamp(&self, disks: &BTreeSet<DiskNumber>, counter: u64, clean: bool) -> BTreeMap<DiskNumber, String> {
         let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
         let slot = usize::from(counter % 2 == 1);
         let record =

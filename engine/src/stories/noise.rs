@@ -193,7 +193,8 @@ fn a_voter_without_its_membership_is_named() {
         }
         let problems = |repair| block_on(lab.group().check(repair)).expect("the check runs").problems;
         let told = problems(false);
-        assert!(told.len() == 1 && told[0].text.contains(&format!("voters DATA_000{disk}")), "{told:?}");
+        assert!(told.len() == 1 && told[0].text.contains(&format!("disk DATA_000{disk}")), "{told:?}");
+        assert!(told[0].text.contains("the membership at offset"), "{told:?}");
         assert!(problems(true).iter().all(|problem| problem.repaired));
         lab.check();
         lab.dismount();
