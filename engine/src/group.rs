@@ -336,6 +336,7 @@ impl Group {
                 self.renew_header(member).await;
             }
         }
+        self.look_at_own_metadata(&Part::All, Look::AT_MOUNT).await;
         self.spawn_while_mounted("caretaker", move |group| async move {
             loop {
                 let group = sleep(&group, CARE).await?;

@@ -4,6 +4,7 @@
 //! overwrites there (a `dd` to the wrong device, a partition tool) is missed by the next mount alone, when memory is gone. So the engine
 //! looks, every [`LOOK`], and:
 //!
+//!   - at a mount, before it serves: what was torn or overwritten before is written again, and not counted
 //!   - when a disk has gone offline: what is left counts from now on
 //!   - before an operator takes disks offline, and at a dismount, before the stamp that says that it was clean
 //!   - in CHECK, and in a SCRUB of the whole group
@@ -86,15 +87,20 @@ pub(crate) struct Look {
     repair: bool,
     /// Checksum blocks of all open regions, not of the next few.
     all_zones: bool,
+    /// What is wrong was so before the mount: a loss of power tore it, or somebody wrote there while the group was away.
+    at_mount: bool,
 }
 
 impl Look {
     /// As it does by itself.
-    pub const PASSING: Self = Self { repair: true, all_zones: false };
+    pub const PASSING: Self = Self { repair: true, all_zones: false, at_mount: false };
+
+    /// Before it serves.
+    pub const AT_MOUNT: Self = Self { at_mount: true, ..Self::PASSING };
 
     /// As somebody asks for it.
     pub fn thorough(repair: bool) -> Self {
-        Self { repair, all_zones: true }
+        Self { repair, all_zones: true, at_mount: false }
     }
 }
 
@@ -206,6 +212,10 @@ impl Group {
         let text = format!("disk {} ({}): {}", member.name(), member.path(), finding.parts.join("; "));
         if !look.repair || self.voters.is_closing() {
             return Problem { text, repaired: false };
+        }
+        if look.at_mount && finding.failed.is_none() {
+            self.tell(Severity::Note, Some(member.number), format!("{text}. It is written again"));
+            return Problem { text, repaired: true };
         }
         if finding.count > 0 && member.metadata_was_wrong() >= LOOKS_MAX && finding.failed.is_none() {
             finding.failed = Some(format!("in {LOOKS_MAX} looks one after the other, {}", finding.parts.join("; ")));
