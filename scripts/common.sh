@@ -74,6 +74,14 @@ node_postgres() {
     mkdir -p "$1" && npm install --silent --no-audit --no-fund --prefix "$1" pg@8 >/dev/null || fail "npm could not install pg"
 }
 
+# postgres_js DIR: postgres.js, into DIR by npm: Debian has no package of it.
+postgres_js() {
+    [ -d "$1/node_modules/postgres" ] && return
+    has npm || need npm npm "to fetch postgres.js"
+    note "postgres.js is missing: npm puts it into $1"
+    mkdir -p "$1" && npm install --silent --no-audit --no-fund --prefix "$1" postgres@3 >/dev/null || fail "npm could not install postgres"
+}
+
 # Where the newest PostgreSQL's programs are.
 pg_bin() {
     local dir; dir=$(find /usr/lib/postgresql -maxdepth 2 -name bin 2>/dev/null | sort -V | tail -1)

@@ -65,6 +65,7 @@ impl Memory {
 
 struct Checked {
     read_only: bool,
+    several: bool,
 }
 
 impl Checked {
@@ -100,6 +101,9 @@ impl Export for Checked {
         found.push(Buffer::copy_of(&vec![1; length]).share());
         Ok(found)
     }
+    fn takes_several(&self) -> bool {
+        self.several
+    }
     fn write(&self, offset: u64, bytes: Slice) -> Result<()> {
         self.change(offset, bytes.len() as u64)
     }
@@ -120,8 +124,10 @@ impl Export for Checked {
     }
 }
 
-/// The exports `vol` and `ro`.
-struct Shelf;
+/// The exports `vol` and `ro`; `several`: small requests are taken many at a time.
+struct Shelf {
+    several: bool,
+}
 
 impl Exports for Shelf {
     fn list(&self) -> Vec<String> {
@@ -129,26 +135,32 @@ impl Exports for Shelf {
     }
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened> {
         match name {
-            "vol" | "ro" => Ok(Arc::new(Checked { read_only: name == "ro" })),
+            "vol" | "ro" => Ok(Arc::new(Checked { read_only: name == "ro", several: self.several })),
             _ if name.starts_with('b') => Err(NotOpened::Refused(format!("{name} is broken"))),
             _ => Err(NotOpened::Unknown),
         }
     }
 }
 
-/// Serves a client that sends these bytes and leaves. Returns whether it came to an agreement.
+/// Serves a client that sends these bytes and leaves, in both ways in which requests are taken. Returns whether it came to an agreement.
 ///
 /// # Panics
 /// If the server makes a mistake.
 #[must_use]
 pub fn serve(input: &[u8]) -> bool {
+    let agreed = [false, true].map(|several| serve_in(input, several));
+    assert_eq!(agreed[0], agreed[1], "how requests are taken changes what was agreed before");
+    agreed[0]
+}
+
+fn serve_in(input: &[u8], several: bool) -> bool {
     let patience = Duration::from_secs(600);
     // Without workers beyond the first, so that there are no threads.
     let limits = Limits::of(1, 0, 64 << 20, Patience { handshake: patience, request: patience });
     let stream = Stream::new(Socket::Memory(Memory::new(input))).unwrap();
     let mut incoming = Incoming::new(&stream);
     let door = Entrance { tls: None, closed: None, patience };
-    let agreed = negotiate(&mut incoming, &stream, &Shelf, &door).ok().flatten();
+    let agreed = negotiate(&mut incoming, &stream, &Shelf { several }, &door).ok().flatten();
     let has_agreed = agreed.is_some();
     if let Some(agreed) = agreed {
         Connection::serve(stream, incoming, agreed, Arc::clone(&limits), Box::new(()));

@@ -714,6 +714,37 @@ fn stand_still(several: bool) {
     assert_eq!(world.client("vol", false).read(0, 4), [0; 4], "nothing of a write that was not ended");
 }
 
+/// A client ends after each byte of a request, alone or behind others: it is gone at once, with all threads it had. What came whole before is
+/// carried out; of the rest nothing is.
+#[test]
+fn who_ends_in_the_middle_of_a_request_is_gone() {
+    for several in [false, true] {
+        let world = World::new();
+        world.vol.several.0.store(several, Ordering::SeqCst);
+        let write = |cookie, offset, byte| {
+            let header = Request { flags: 0, kind: command::WRITE, cookie, offset, length: 64 }.bytes();
+            [&header[..], &[byte; 64]].concat()
+        };
+        let read = Request { flags: 0, kind: command::READ, cookie: 9, offset: 0, length: 64 }.bytes();
+        let cuts = |request: &[u8]| (1..request.len()).map(|cut| request[..cut].to_vec()).collect::<Vec<_>>();
+        let ends = [cuts(&write(1, 4096, 9)), cuts(&read)].concat();
+        for (number, end) in ends.iter().enumerate() {
+            let before = if number % 2 == 0 { Vec::new() } else { write(7, 0, 5) };
+            let mut client = world.client("vol", false);
+            client.send(&[&before[..], end].concat());
+            if number % 3 == 0 {
+                // It still listens, and hears the end.
+                client.stream.shutdown(std::net::Shutdown::Write).unwrap();
+                let _ = io::copy(&mut client.stream, &mut io::sink()).unwrap();
+            }
+        }
+        world.is_empty_again();
+        let mut client = world.client("vol", false);
+        assert_eq!(client.read(0, 64), [5; 64], "a request that came whole is carried out");
+        assert_eq!(client.read(4096, 64), [0; 64], "nothing of one that did not");
+    }
+}
+
 /// Others hold all the bytes there are, in writes that they do not end and reads that they do not take: requests as disks get them are served.
 #[test]
 fn who_holds_everybodys_bytes_holds_nobody_up() {

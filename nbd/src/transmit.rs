@@ -17,6 +17,8 @@
 //!   2. Who began to send a request ends it, and who is sent a reply takes it, within [`PATIENCE`], or the connection is cut: a client that
 //!      stands still holds its part of everybody's budget no longer than that.
 //!   3. A request is carried out only if `check` has seen it: what it names lies within the export.
+//!   4. Each time round, a worker takes a request or ends the connection. A pump that gives the turn back has met what it does not take, the
+//!      end of the stream in the middle of a request included: that is received here next, and never offered to a pump again.
 
 use crate::{
     Limits,
@@ -212,14 +214,16 @@ impl Connection {
     }
 
     fn work(self: &Arc<Self>) {
-        // The turn to read, where this thread has kept it.
+        // The turn to read, where a pump has given it back.
         let mut kept = None;
         loop {
+            // What comes next then is nothing that a pump takes: invariant 4.
+            let may_pump = kept.is_none() && self.export.takes_several();
             let Some(mut incoming) = kept.take().or_else(|| self.turn()) else { break };
             if self.has_ended() {
                 break;
             }
-            let done = if self.export.takes_several() && incoming.wait().is_ok() && self.is_for_pump(incoming.ahead()) {
+            let done = if may_pump && incoming.wait().is_ok() && self.is_for_pump(incoming.ahead()) {
                 let (turn, sent) = pump::run(self, incoming, self.watched.as_ref());
                 kept = turn;
                 sent

@@ -46,7 +46,7 @@ static ENGINE: LazyLock<Mutex<Connection>> = LazyLock::new(|| {
         let marks = vec!["?"; columns.len()].join(", ");
         for number in 0..3_i64 {
             let value = |(column, kind): &(&str, views::Type)| match kind {
-                views::Type::Integer => Sql::Integer(number * 256),
+                views::Type::Integer | views::Type::Truth => Sql::Integer(number * 256),
                 views::Type::Real => Sql::Real(number as f64 / 3.0),
                 views::Type::Text if column.ends_with("date") => Sql::Text(format!("2026-03-0{} 10:00:00", number + 1)),
                 views::Type::Text if number < 2 => Sql::Text(format!("DATA_000{number}")),

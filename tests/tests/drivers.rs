@@ -42,12 +42,21 @@ fn psycopg() {
     suite(r#"exec /usr/bin/python3 "$1""#, "suite.py");
 }
 
-#[test]
-fn node_postgres() {
-    // Debian's package, or what ./test had from npm.
+/// A driver for node: Debian's package, or what ./test had from npm.
+fn node(program: &str) {
     let target: PathBuf = plinth_tests::binary().ancestors().nth(2).expect("target/debug/plinth").into();
     let paths = format!("{}:/usr/share/nodejs", target.join("drivers/node_modules").display());
-    suite(&format!(r#"NODE_PATH="{paths}" exec node "$1""#), "suite.js");
+    suite(&format!(r#"NODE_PATH="{paths}" exec node "$1""#), program);
+}
+
+#[test]
+fn node_postgres() {
+    node("suite.js");
+}
+
+#[test]
+fn postgres_js() {
+    node("postgres.js");
 }
 
 #[test]

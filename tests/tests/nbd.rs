@@ -415,6 +415,25 @@ fn a_thousand_hostile_clients_harm_nobody() {
     instance.check("DATA");
 }
 
+/// Clients end in the middle of a request, wherever that is: they are not counted any more, and the export can be ended.
+#[test]
+fn clients_that_end_in_the_middle_of_a_request_are_gone() {
+    let instance = Instance::new();
+    group(&instance);
+    instance.plinth(["volcreate", "-G", "data", "-s", "16M", "vol1"]).ok();
+    export(&instance, &["vol1"]);
+    let socket = instance.dir().join("nbd.DATA.sock");
+    let write = [request(1, 0, 4096), vec![1; 4096]].concat();
+    for cut in [1, 10, 27, 28, 29, 128, 4123] {
+        let mut client = hostile(&socket, Some("VOL1")).expect("a client");
+        client.write_all(&write[..cut]).expect("sent");
+    }
+    let clients = || instance.number("SELECT COUNT(*) FROM v$asm_client WHERE instance_name = 'VOL1'");
+    wait_for("the clients to be gone", || clients() == 0.0);
+    instance.plinth(["nbd", "--stop", "vol1"]).ok();
+    instance.check("DATA");
+}
+
 /// A volume is made smaller while a client has it: behind the new end the client reads zeros and cannot write, before it nothing has changed.
 /// Who comes later sees the new size; made larger again, the volume has nothing of what was lost.
 #[test]

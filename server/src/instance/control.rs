@@ -108,6 +108,7 @@ fn type_number(kind: Type) -> u8 {
         Type::Integer => 0,
         Type::Real => 1,
         Type::Text => 2,
+        Type::Truth => 3,
     }
 }
 
@@ -321,6 +322,7 @@ impl Client {
                     let kind = |number| match number {
                         0 => Type::Integer,
                         1 => Type::Real,
+                        3 => Type::Truth,
                         _ => Type::Text,
                     };
                     let columns =

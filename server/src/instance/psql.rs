@@ -1,22 +1,21 @@
 //! What PostgreSQL's clients take for granted, turned into what SQLite takes.
 //!
 //! Three things: habits of the language (`x::text`, `ILIKE`, `E'..'`, `~`, and in `oracle.rs` Oracle's), functions about
-//! the server (`version()`; those about values are in `functions.rs`), and as much of PostgreSQL's catalog as `psql` and
-//! drivers read, for `\d`, `\dv`, for completing names, for types. Statements are rewritten token by token; [`Rewritten`]
+//! the server (`version()`; those about values are in `functions.rs`), and PostgreSQL's catalog (`catalog.rs`). Statements are rewritten token by token; [`Rewritten`]
 //! knows where each byte came from, so that errors still point at the client's text.
 
+pub mod catalog;
 mod edits;
+mod lists;
 pub mod operands;
 mod oracle;
 
-use super::views::{self, Type};
 use crate::{
     refusal::{Refusal, state},
     sql::tokens::{Kind, Text, Token},
 };
 use edits::Edits;
 pub use edits::Rewritten;
-use plinth_engine::admin::Value;
 use rusqlite::{Connection, functions::FunctionFlags};
 use std::fmt::Write;
 
@@ -53,6 +52,9 @@ pub fn rewrite(query: &str) -> Result<Rewritten, Refusal> {
         next += habit(&tokens, next, &mut edits).max(1);
     }
     times(&tokens, &mut edits);
+    if tokens.iter().any(|token| matches!(&token.kind, Kind::Word(word) if word.starts_with("pg_"))) {
+        aliases(&tokens, &mut edits);
+    }
     let end = tokens.last().map_or(0, |token| token.end);
     Ok(done.then(edits.made(&done.sql, 0, end)))
 }
@@ -90,19 +92,19 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
             }
             _ => {}
         },
+        // Truths are numbers in the catalog.
+        Kind::String(value) if is_truth(tokens, at) && ["t", "true", "f", "false"].contains(&value.as_str()) => {
+            return replace(1, if value.starts_with('t') { "1" } else { "0" });
+        }
         // Strings with backslashes: written out.
         Kind::String(value) if first.end - first.start != value.chars().count() + 2 + value.matches('\'').count() => {
             return replace(1, &format!("'{}'", value.replace('\'', "''")));
         }
+        Kind::Quoted(word) if symbol(1, ".") && SCHEMAS.contains(&word.as_str()) => return schema(rest, word, edits),
         Kind::Word(word) => {
             let is_alias = before.is_some_and(|before| before.is_symbol(".") || before.is("AS"));
             match word.to_ascii_lowercase().as_str() {
-                "pg_catalog" | "public" | "information_schema" if symbol(1, ".") => {
-                    // Its views have names of their own here.
-                    let prefix = if word.eq_ignore_ascii_case("information_schema") { "info_" } else { "" };
-                    edits.replace(first.start, rest.get(1).map_or(first.end, |dot| dot.end), prefix);
-                    return 2;
-                }
+                "pg_catalog" | "public" | "information_schema" if symbol(1, ".") => return schema(rest, word, edits),
                 "ilike" => return replace(1, "MATCH"),
                 "collate" if rest.get(1).is_some_and(|next| next.is("pg_catalog")) && symbol(2, ".") => {
                     return replace(4, " ");
@@ -111,6 +113,35 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                     if let Some(close) = operands::closing(tokens, at + 1).and_then(|close| tokens.get(close)) {
                         edits.replace(first.start, first.end, "pg_array(");
                         edits.replace(close.end, close.end, ")");
+                    }
+                }
+                "array" if symbol(1, "[") => {
+                    if let (Some(open), Some(close)) =
+                        (rest.get(1), operands::closing_bracket(tokens, at + 1).and_then(|close| tokens.get(close)))
+                    {
+                        edits.replace(first.start, open.end, "pg_list(");
+                        edits.replace(close.start, close.end, ")");
+                        return 2;
+                    }
+                }
+                "json_build_object" | "jsonb_build_object" if symbol(1, "(") => return replace(1, "json_object"),
+                "json_agg" | "jsonb_agg" if symbol(1, "(") => return replace(1, "json_group_array"),
+                // Functions in the place of tables.
+                name if symbol(1, "(") && symbol(2, ")") => {
+                    let has_schema = before.is_some_and(|before| before.is_symbol("."));
+                    let before = at.checked_sub(if has_schema { 3 } else { 1 }).and_then(|place| tokens.get(place));
+                    match name {
+                        "pg_show_all_settings" => return replace(3, "pg_settings"),
+                        "pg_get_keywords" => {
+                            return replace(3, "(SELECT '' AS word, '' AS catcode, '' AS catdesc WHERE 0)");
+                        }
+                        "current_schema" | "current_database" | "current_catalog" | "current_user" | "session_user"
+                        | "version" | "pg_backend_pid" | "pg_is_in_recovery"
+                            if before.is_some_and(|before| before.is("FROM") || before.is("JOIN")) =>
+                        {
+                            return replace(3, &format!("(SELECT {name}() AS {name})"));
+                        }
+                        _ => {}
                     }
                 }
                 // Lists in the catalog are empty here, and so is what they are taken apart to.
@@ -124,13 +155,34 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                         return close.map_or(1, |close| close + 1 - at);
                     }
                 }
-                // x = ANY (list): a list is a text in braces here.
-                "any" if symbol(1, "(") && before.is_some_and(|before| before.is_symbol("=")) => {
+                // x = ANY (SELECT ...) and x <> ALL (SELECT ...)
+                "any" | "some" | "all" if symbol(1, "(") && rest.get(2).is_some_and(|next| next.is("SELECT")) => {
+                    let is_any = !word.eq_ignore_ascii_case("all");
+                    match before {
+                        Some(mark) if is_any && mark.is_symbol("=") => {
+                            edits.replace(mark.start, first.end, " IN ");
+                        }
+                        Some(mark) if !is_any && (mark.is_symbol("<>") || mark.is_symbol("!=")) => {
+                            edits.replace(mark.start, first.end, " NOT IN ");
+                        }
+                        _ => {}
+                    }
+                }
+                // x = ANY (list), x <> ALL (list): a list is a text in braces here.
+                "any" | "some" | "all"
+                    if symbol(1, "(")
+                        && before.is_some_and(|before| {
+                            let is_all = word.eq_ignore_ascii_case("all");
+                            before.is_symbol("=") && !is_all
+                                || is_all && (before.is_symbol("<>") || before.is_symbol("!="))
+                        }) =>
+                {
                     let start = at.checked_sub(1).and_then(|equals| operands::start(tokens, equals));
                     if let (Some(operand), Some(equals), Some(open)) =
                         (start.and_then(|start| tokens.get(start)), before, rest.get(1))
                     {
-                        edits.insert(operand.start, "pg_any(");
+                        let is_all = word.eq_ignore_ascii_case("all");
+                        edits.insert(operand.start, if is_all { "NOT pg_any(" } else { "pg_any(" });
                         edits.replace(equals.start, open.end, ", ");
                         return 2;
                     }
@@ -145,7 +197,8 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                     };
                     return replace(close + 1, operator);
                 }
-                "cast" if symbol(1, "(") => as_time(tokens, at, edits),
+                "cast" if symbol(1, "(") => return cast_as(tokens, at, edits),
+                "current_role" if !is_alias => return replace(1, "current_user()"),
                 "current_user" | "session_user" | "current_schema" | "current_catalog" | "sysdate" | "systimestamp"
                 | "localtimestamp"
                     if !is_alias && !symbol(1, "(") =>
@@ -164,6 +217,46 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
         _ => {}
     }
     1
+}
+
+/// Schemas that there are.
+const SCHEMAS: [&str; 3] = ["pg_catalog", "public", "information_schema"];
+
+/// `pg_catalog.x`, quoted or not: the name alone. The views of the information schema have names of their own here.
+fn schema(rest: &[Token], schema: &str, edits: &mut Edits) -> usize {
+    let [first, dot, ..] = rest else { return 1 };
+    let prefix = if schema.eq_ignore_ascii_case("information_schema") { "info_" } else { "" };
+    match rest.get(2) {
+        Some(Token { kind: Kind::Quoted(name), end, .. }) if !prefix.is_empty() => {
+            edits.replace(first.start, *end, format!("{prefix}{}", name.replace(|c: char| !c.is_alphanumeric(), "_")));
+            3
+        }
+        _ => {
+            edits.replace(first.start, dot.end, prefix);
+            2
+        }
+    }
+}
+
+/// Whether a string is compared with a truth: `x.attisdropped = 'f'`.
+fn is_truth(tokens: &[Token], at: usize) -> bool {
+    let before = |count: usize| at.checked_sub(count).and_then(|place| tokens.get(place));
+    let compares = before(1).is_some_and(|mark| ["=", "<>", "!="].iter().any(|symbol| mark.is_symbol(symbol)));
+    let named = |token: &Token| match &token.kind {
+        Kind::Word(name) | Kind::Quoted(name) => catalog::is_truth(name),
+        _ => false,
+    };
+    compares && before(2).is_some_and(named)
+}
+
+/// The function that makes a number of a name in the catalog: `'v$asm_disk'::regclass`.
+fn number_of(name: &str) -> Option<&'static str> {
+    match name.to_ascii_lowercase().as_str() {
+        "regclass" => Some("pg_regclass("),
+        "regtype" => Some("pg_regtype("),
+        "regproc" | "regprocedure" => Some("pg_regproc("),
+        _ => None,
+    }
 }
 
 /// Most words of a type's name.
@@ -189,8 +282,7 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
             "numeric" | "decimal" | "real" | "float" | "float4" | "float8" | "double" => ("plinth_number(", ")".into()),
             "text" | "varchar" | "character" => ("CAST(", " AS TEXT)".into()),
             "date" => ("plinth_date(", ")".into()),
-            "regclass" => ("pg_regclass(", ")".into()),
-            _ => (open, close),
+            name => number_of(name).map_or((open, close), |open| (open, ")".into())),
         };
     }
     // Of a chain of casts each is put round what stands before it.
@@ -212,15 +304,53 @@ fn cast(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
     1 + count
 }
 
-/// `CAST(x AS TIMESTAMP)`: SQLite would make a number of it.
-fn as_time(tokens: &[Token], at: usize, edits: &mut Edits) {
-    let Some(close) = operands::closing(tokens, at + 1) else { return };
+/// `CAST(x AS TIMESTAMP)`, of which SQLite would make a number; `CAST(x AS regclass)`; `CAST(x AS text[])`.
+fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
+    let (Some(cast), Some(open)) = (tokens.get(at), tokens.get(at + 1)) else { return 1 };
+    let Some(close) = operands::closing(tokens, at + 1) else { return 1 };
     let inside = tokens.get(at + 2..close).unwrap_or_default();
-    let Some(place) = inside.iter().rposition(|token| token.is("AS")) else { return };
-    let kind = inside.get(place + 1);
-    if let Some(kind) = kind.filter(|kind| ["DATE", "TIMESTAMP", "TIMESTAMPTZ"].iter().any(|word| kind.is(word))) {
-        let end = inside.last().map_or(kind.end, |last| last.end);
-        edits.replace(kind.start, end, "TEXT");
+    let Some(place) = inside.iter().rposition(|token| token.is("AS")) else { return 1 };
+    let named = inside.get(place + 1..).unwrap_or_default();
+    let (Some(word), Some(name), Some(last)) = (inside.get(place), named.first(), named.last()) else { return 1 };
+    let bare = if named.get(1).is_some_and(|dot| dot.is_symbol(".")) { named.get(2) } else { Some(name) };
+    if let Some(Token { kind: Kind::Word(bare), .. }) = bare
+        && let Some(function) = number_of(bare)
+    {
+        edits.replace(cast.start, open.end, function);
+        edits.replace(word.start, last.end, "");
+        return 2;
+    }
+    let is_time = ["DATE", "TIMESTAMP", "TIMESTAMPTZ"].iter().any(|word| name.is(word));
+    if is_time || named.iter().any(|token| token.is_symbol("[")) {
+        edits.replace(name.start, last.end, "TEXT");
+    }
+    1
+}
+
+/// `SELECT t.oid ... ORDER BY oid` means what was selected, as with PostgreSQL: SQLite takes it so if the column is said to be called that.
+fn aliases(tokens: &[Token], edits: &mut Edits) {
+    for (select, _) in tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")) {
+        let is_distinct = tokens.get(select + 1).is_some_and(|next| next.is("DISTINCT"));
+        let (mut from, mut depth) = (select + 1 + usize::from(is_distinct), 0_usize);
+        for end in from..=tokens.len() {
+            let token = tokens.get(end);
+            let is = |symbol: &str| token.is_some_and(|token| token.is_symbol(symbol));
+            let is_last = token.is_none_or(|token| depth == 0 && (token.is("FROM") || token.is_symbol(")")));
+            if is_last || depth == 0 && is(",") {
+                if let Some([.., dot, Token { kind: Kind::Word(name), end: behind, .. }]) = tokens.get(from..end)
+                    && dot.is_symbol(".")
+                    && [3, 5].contains(&(end - from))
+                {
+                    edits.replace(*behind, *behind, format!(" AS \"{}\"", name.to_lowercase()));
+                }
+                from = end + 1;
+            }
+            if is_last {
+                break;
+            }
+            depth += usize::from(is("("));
+            depth -= usize::from(is(")")).min(depth);
+        }
     }
 }
 
@@ -314,143 +444,6 @@ fn interval(tokens: &[Token], at: usize) -> Option<(f64, usize)> {
     Some((number * days, end))
 }
 
-/// The first `oid` of a view; the next 16384 are the catalog's own in PostgreSQL.
-const FIRST_OID: usize = 16_384;
-
-fn oid(kind: Type) -> i64 {
-    match kind {
-        Type::Integer => 20,
-        Type::Real => 701,
-        Type::Text => 25,
-    }
-}
-
-fn type_of(oid: i64) -> &'static str {
-    match oid {
-        16 => "boolean",
-        20 => "bigint",
-        23 => "integer",
-        701 => "double precision",
-        _ => "text",
-    }
-}
-
-/// Names of all views and their twins, with their columns.
-fn relations() -> impl Iterator<Item = (String, &'static [(&'static str, Type)])> {
-    views::all().flat_map(|view| {
-        let twin = view.has_twin.then(|| (format!("{}_stat", view.name), view.columns));
-        std::iter::once((view.name.to_owned(), view.columns)).chain(twin)
-    })
-}
-
-/// The part of PostgreSQL's catalog that `psql` reads.
-pub fn create_catalog(connection: &Connection, user: &str, users: &[Vec<Value>]) -> rusqlite::Result<()> {
-    let mut sql = String::from(
-        "CREATE TABLE pg_namespace(oid INTEGER, nspname TEXT, nspowner INTEGER);
-         INSERT INTO pg_namespace VALUES (2200, 'public', 10), (11, 'pg_catalog', 10);
-         CREATE TABLE pg_am(oid INTEGER, amname TEXT);
-         CREATE TABLE pg_class(oid INTEGER, relname TEXT, relnamespace INTEGER, relkind TEXT, relowner INTEGER,
-             relam INTEGER, reltablespace INTEGER, reltuples REAL, relpages INTEGER, relchecks INTEGER,
-             relhasindex TEXT, relhasrules TEXT, relhastriggers TEXT, relrowsecurity TEXT, relforcerowsecurity TEXT,
-             relispartition TEXT, relpersistence TEXT, relreplident TEXT, reloftype INTEGER, reltoastrelid INTEGER,
-             reloptions TEXT, relpartbound TEXT, relacl TEXT);
-         CREATE TABLE pg_attribute(attrelid INTEGER, attname TEXT, atttypid INTEGER, atttypmod INTEGER,
-             attnum INTEGER, attnotnull TEXT, atthasdef TEXT, attisdropped TEXT, attcollation INTEGER,
-             attlen INTEGER, attidentity TEXT, attgenerated TEXT, attstorage TEXT, attcompression TEXT, attstattarget INTEGER,
-             attacl TEXT, attfdwoptions TEXT);
-         CREATE TABLE pg_type(oid INTEGER, typname TEXT, typcollation INTEGER, typnamespace INTEGER, typtype TEXT,
-             typrelid INTEGER, typelem INTEGER, typarray INTEGER, typbasetype INTEGER, typtypmod INTEGER, typinput TEXT,
-             typdelim TEXT, typlen INTEGER, typnotnull TEXT);
-         INSERT INTO pg_type
-             SELECT column1, column2, column3, 11, 'b', 0, 0, column4, 0, -1, column5, ',', column6, 'f'
-             FROM (VALUES (16, 'bool', 0, 1000, 'boolin', 1), (17, 'bytea', 0, 1001, 'byteain', -1),
-                 (18, 'char', 0, 1002, 'charin', 1), (19, 'name', 0, 1003, 'namein', 64),
-                 (20, 'int8', 0, 1016, 'int8in', 8), (21, 'int2', 0, 1005, 'int2in', 2), (23, 'int4', 0, 1007, 'int4in', 4),
-                 (25, 'text', 100, 1009, 'textin', -1), (26, 'oid', 0, 1028, 'oidin', 4),
-                 (700, 'float4', 0, 1021, 'float4in', 4), (701, 'float8', 0, 1022, 'float8in', 8),
-                 (1043, 'varchar', 100, 1015, 'varcharin', -1), (1082, 'date', 0, 1182, 'date_in', 4),
-                 (1114, 'timestamp', 0, 1115, 'timestamp_in', 8), (1184, 'timestamptz', 0, 1185, 'timestamptz_in', 8),
-                 (1700, 'numeric', 0, 1231, 'numeric_in', -1));
-         CREATE TABLE pg_attrdef(oid INTEGER, adrelid INTEGER, adnum INTEGER, adbin TEXT);
-         CREATE TABLE pg_collation(oid INTEGER, collname TEXT);
-         CREATE TABLE pg_description(objoid INTEGER, classoid INTEGER, objsubid INTEGER, description TEXT);
-         CREATE TABLE pg_roles(oid INTEGER, rolname TEXT, rolsuper TEXT, rolinherit TEXT, rolcreaterole TEXT,
-             rolcreatedb TEXT, rolcanlogin TEXT, rolreplication TEXT, rolbypassrls TEXT, rolconnlimit INTEGER,
-             rolvaliduntil TEXT);
-         CREATE TABLE pg_auth_members(member INTEGER, roleid INTEGER);
-         CREATE TABLE pg_tablespace(oid INTEGER, spcname TEXT);
-         CREATE TABLE pg_proc(oid INTEGER, proname TEXT, pronamespace INTEGER, prokind TEXT);
-         CREATE TABLE pg_enum(oid INTEGER, enumtypid INTEGER, enumlabel TEXT, enumsortorder REAL);
-         CREATE TABLE pg_range(rngtypid INTEGER, rngsubtype INTEGER);
-         CREATE TABLE pg_extension(oid INTEGER, extname TEXT);
-         CREATE TABLE pg_statistic_ext(oid INTEGER, stxrelid INTEGER, stxname TEXT, stxnamespace INTEGER, stxkind TEXT,
-             stxstattarget INTEGER);
-         CREATE TABLE pg_partitioned_table(partrelid INTEGER);
-         CREATE TABLE pg_publication_namespace(pnpubid INTEGER, pnnspid INTEGER);
-         CREATE TABLE pg_timezone_names(name TEXT, abbrev TEXT, utc_offset TEXT, is_dst TEXT);
-         CREATE TABLE pg_user(usename TEXT, usesysid INTEGER, usesuper TEXT);
-         CREATE TABLE pg_stat_activity(pid INTEGER, usename TEXT);
-         CREATE TABLE pg_database(oid INTEGER, datname TEXT, datdba INTEGER, encoding INTEGER, datcollate TEXT,
-             datctype TEXT, datacl TEXT, datallowconn TEXT, datistemplate TEXT, datlocprovider TEXT,
-             daticulocale TEXT);
-         INSERT INTO pg_database VALUES (1, 'plinth', 10, 6, 'C', 'C', NULL, 't', 'f', 'c', NULL);
-         CREATE TABLE pg_index(indexrelid INTEGER, indrelid INTEGER, indisprimary TEXT);
-         CREATE TABLE pg_constraint(oid INTEGER, conname TEXT, conrelid INTEGER, contype TEXT);
-         CREATE TABLE pg_inherits(inhrelid INTEGER, inhparent INTEGER, inhseqno INTEGER, inhdetachpending TEXT);
-         CREATE TABLE pg_trigger(oid INTEGER, tgrelid INTEGER, tgname TEXT, tgisinternal TEXT);
-         CREATE TABLE pg_rewrite(oid INTEGER, rulename TEXT, ev_class INTEGER);
-         CREATE TABLE pg_policy(oid INTEGER, polname TEXT, polrelid INTEGER);
-         CREATE TABLE pg_publication(oid INTEGER, pubname TEXT, puballtables TEXT);
-         CREATE TABLE pg_publication_rel(oid INTEGER, prpubid INTEGER, prrelid INTEGER);
-         CREATE TABLE pg_foreign_table(ftrelid INTEGER, ftserver INTEGER, ftoptions TEXT);
-         CREATE TABLE pg_settings(name TEXT, setting TEXT);",
-    );
-    let quoted = user.replace('\'', "''");
-    let role = |sql: &mut String, oid: usize, name: &str, superuser: &str| {
-        let _ = write!(
-            sql,
-            "INSERT INTO pg_roles VALUES ({oid}, '{name}', '{superuser}', 't', '{superuser}', 'f', 't', 'f', 'f', -1, NULL);
-             INSERT INTO pg_user VALUES ('{name}', {oid}, '{superuser}');"
-        );
-    };
-    role(&mut sql, 10, &quoted, "t");
-    for (at, row) in users.iter().enumerate() {
-        if let (Some(Value::Text(name)), Some(Value::Text(administers))) = (row.first(), row.get(3)) {
-            // Names of users have no quotes in them.
-            let name = name.to_lowercase();
-            if name != quoted {
-                role(&mut sql, 100 + at, &name, if administers == "TRUE" { "t" } else { "f" });
-            }
-        }
-    }
-    for (at, (name, columns)) in relations().enumerate() {
-        let relation = FIRST_OID + at;
-        let _ = write!(
-            sql,
-            "INSERT INTO pg_class VALUES ({relation}, '{name}', 2200, 'v', 10, 0, 0, -1, 0, 0, 'f', 'f', 'f', 'f', 'f',
-                'f', 'p', 'n', 0, 0, NULL, NULL, NULL);"
-        );
-        for (number, (column, kind)) in columns.iter().enumerate() {
-            let _ = write!(
-                sql,
-                "INSERT INTO pg_attribute VALUES ({relation}, '{column}', {}, -1, {}, 'f', 'f', 'f', 0, -1, '', '',
-                    'x', '', -1, NULL, NULL);",
-                oid(*kind),
-                number + 1
-            );
-        }
-    }
-    sql.push_str(
-        "CREATE VIEW info_tables AS SELECT 'plinth' AS table_catalog, 'public' AS table_schema, relname AS table_name,
-             'VIEW' AS table_type FROM pg_class;
-         CREATE VIEW info_columns AS SELECT 'plinth' AS table_catalog, 'public' AS table_schema, c.relname AS table_name,
-             a.attname AS column_name, a.attnum AS ordinal_position, NULL AS column_default, 'YES' AS is_nullable,
-             format_type(a.atttypid, -1) AS data_type
-             FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid;",
-    );
-    connection.execute_batch(&sql)
-}
-
 /// The name of a view, also of one that was called `gv$...`.
 #[must_use]
 pub fn local(name: &str) -> &str {
@@ -464,17 +457,10 @@ pub fn create_global_views(connection: &Connection, sql: &str) -> rusqlite::Resu
         return Ok(());
     }
     let mut create = String::new();
-    for (name, _) in relations().filter(|(name, _)| name.starts_with("v$")) {
+    for (name, _) in catalog::relations().filter(|(name, _)| name.starts_with("v$")) {
         let _ = write!(create, "CREATE VIEW g{name} AS SELECT 1 AS inst_id, * FROM {name};");
     }
     connection.execute_batch(&create)
-}
-
-/// Whether a statement may read PostgreSQL's catalog.
-#[must_use]
-pub fn mentions_catalog(sql: &str) -> bool {
-    let sql = sql.to_ascii_lowercase();
-    sql.contains("pg_") || sql.contains("info_")
 }
 
 /// Functions that SQLite has not.
@@ -494,86 +480,15 @@ pub fn create_functions(connection: &Connection, user: &str) -> rusqlite::Result
     constant("pg_get_userbyid", 1, user)?;
     constant("pg_encoding_to_char", 1, "UTF8")?;
     constant("pg_is_in_recovery", 0, "f")?;
-    constant("set_config", 3, "")?;
-    let truth = |name: &str, arguments: i32, value: bool| {
-        connection.create_scalar_function(name, arguments, flags, move |_| Ok(value))
-    };
-    truth("pg_table_is_visible", 1, true)?;
-    truth("pg_type_is_visible", 1, true)?;
-    truth("has_table_privilege", 2, true)?;
-    truth("has_schema_privilege", 2, true)?;
-    truth("pg_relation_is_publishable", 1, false)?;
-    let nothing =
-        |name: &str, arguments: i32| connection.create_scalar_function(name, arguments, flags, |_| Ok(None::<String>));
-    for (name, arguments) in [
-        ("pg_get_expr", 2),
-        ("pg_get_expr", 3),
-        ("obj_description", 2),
-        ("col_description", 2),
-        ("shobj_description", 2),
-        ("pg_get_viewdef", 1),
-        ("pg_get_viewdef", 2),
-        ("array_to_string", 2),
-    ] {
-        nothing(name, arguments)?;
-    }
+    constant("pg_advisory_unlock_all", 0, "")?;
     constant("pg_get_function_result", 1, "")?;
     constant("pg_get_function_arguments", 1, "")?;
     constant("inet_server_addr", 0, "")?;
-    truth("has_table_privilege", 3, true)?;
-    truth("has_database_privilege", 3, true)?;
-    truth("has_database_privilege", 2, true)?;
-    truth("pg_has_role", 3, true)?;
-    truth("pg_function_is_visible", 1, true)?;
-    connection.create_scalar_function("pg_backend_pid", 0, flags, |_| Ok(i64::from(std::process::id())))?;
-    connection.create_scalar_function("format_type", 2, flags, |context| {
-        Ok(type_of(context.get::<Option<i64>>(0)?.unwrap_or_default()))
-    })?;
-    // Lists of names, as arrays are written.
-    connection.create_scalar_function("pg_array", 1, flags, |context| {
-        Ok(context.get::<Option<String>>(0)?.map_or_else(|| "{}".to_owned(), |one| format!("{{{one}}}")))
-    })?;
-    connection.create_scalar_function("pg_any", 2, flags, |context| {
-        let (of, list): (rusqlite::types::Value, Option<String>) = (context.get(0)?, context.get(1)?);
-        let of = match of {
-            rusqlite::types::Value::Null => return Ok(None),
-            rusqlite::types::Value::Integer(number) => number.to_string(),
-            rusqlite::types::Value::Real(number) => number.to_string(),
-            rusqlite::types::Value::Text(text) => text,
-            rusqlite::types::Value::Blob(_) => return Ok(Some(false)),
-        };
-        Ok(list.map(|list| elements(&list).contains(&of)))
-    })?;
     constant("current_schemas", 1, "{pg_catalog,public}")?;
-    connection.create_scalar_function("pg_regclass", 1, flags, |context| {
-        let of: rusqlite::types::Value = context.get(0)?;
-        let rusqlite::types::Value::Text(name) = &of else { return Ok(of) };
-        let name = name.trim_start_matches("public.").trim_matches('"');
-        let at = relations().position(|(relation, _)| relation.eq_ignore_ascii_case(name));
-        Ok(at.and_then(|at| i64::try_from(FIRST_OID + at).ok()).map_or(of.clone(), rusqlite::types::Value::Integer))
-    })
-}
-
-/// The elements of a list as PostgreSQL writes it: `{a,"b c"}`.
-fn elements(list: &str) -> Vec<String> {
-    let inside = list.trim().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(list);
-    let (mut found, mut element, mut quoted, mut escaped) = (Vec::new(), String::new(), false, false);
-    for character in inside.chars() {
-        match character {
-            _ if escaped => {
-                element.push(character);
-                escaped = false;
-            }
-            '\\' => escaped = true,
-            '"' => quoted = !quoted,
-            ',' if !quoted => found.push(std::mem::take(&mut element)),
-            _ => element.push(character),
-        }
-    }
-    if !inside.is_empty() {
-        found.push(element);
-    }
-    found
+    connection.create_scalar_function("set_config", 3, flags, |context| context.get::<Option<String>>(1))?;
+    connection.create_scalar_function("pg_backend_pid", 0, flags, |_| Ok(i64::from(std::process::id())))?;
+    lists::create(connection)?;
+    catalog::create_functions(connection)
 }
 
 #[cfg(test)]
@@ -581,18 +496,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_taken_apart() {
-        assert_eq!(elements(r#"{a,"b, c","d\"e"}"#), ["a", "b, c", "d\"e"]);
-        assert_eq!(elements("{}"), [""; 0]);
-        assert_eq!(elements("{1,2}"), ["1", "2"]);
-    }
-
-    #[test]
     fn habits_are_rewritten() {
         for (query, sql) in [
             ("select name::text from v$asm_disk", "select CAST(name AS TEXT) from v$asm_disk"),
             ("select d.x::int::text, f(1)::numeric(5, 2)", "select CAST(plinth_int(d.x) AS TEXT), plinth_number(f(1))"),
-            ("select a::name[], 'x'::pg_catalog.regtype", "select a , 'x' "),
+            ("select a::name[], 'x'::pg_catalog.regtype", "select a , pg_regtype('x')"),
             ("select pg_catalog.version()", "select version()"),
             ("select 1 where 'a' ilike 'A'", "select 1 where 'a' MATCH 'A'"),
             (r"select E'a\'b'", "select 'a''b'"),
@@ -618,6 +526,20 @@ mod tests {
             ),
             ("select listagg(name) from x", "select group_concat(name, '') from x"),
             ("select 1 where d.name = any ($1)", "select 1 where pg_any(d.name , $1)"),
+            ("select 1 where w <> all ('{a}'::text[])", "select 1 where NOT pg_any(w , '{a}' )"),
+            ("select 1 where w = any (select 2)", "select 1 where w  IN  (select 2)"),
+            ("select 1 where x = any(array['a', b])", "select 1 where pg_any(x , pg_list('a', b))"),
+            ("select 1 where a.attisdropped = 'f' and b = 'f'", "select 1 where a.attisdropped = 0 and b = 'f'"),
+            (
+                r#"select * from "information_schema"."tables" t, "public"."v$asm_disk""#,
+                r#"select * from info_tables t, "v$asm_disk""#,
+            ),
+            ("select cast('x' as pg_catalog.regclass), 'y'::regtype", "select pg_regclass('x' ), pg_regtype('y')"),
+            (
+                "select t.oid, e.label from pg_enum e, (select x.y, 1 from pg_type x) t group by t.oid, e.label order by oid",
+                r#"select t.oid AS "oid", e.label AS "label" from pg_enum e, (select x.y AS "y", 1 from pg_type x) t group by t.oid, e.label order by oid"#,
+            ),
+            ("select * from current_schema()", "select * from (SELECT current_schema() AS current_schema)"),
             ("select 1 minus select 2", "select 1 EXCEPT select 2"),
             ("select a from b offset 2 rows fetch next 3 rows only", "select a from b LIMIT 3 OFFSET 2"),
             ("select a from b fetch first row only", "select a from b LIMIT 1"),

@@ -20,8 +20,8 @@ mod tests;
 use super::{
     functions,
     idle::{self, Budget, Pace},
-    psql::{self, Rewritten},
-    types,
+    psql::{self, Rewritten, catalog},
+    settings, types,
     views::{Type, View},
 };
 use crate::{
@@ -93,6 +93,10 @@ pub trait Source: Sync {
     }
     /// Rows of `v$pwfile_users`.
     fn password_users(&self) -> Vec<Vec<Value>>;
+    /// What `SHOW ALL` says.
+    fn settings(&self) -> BTreeMap<String, String> {
+        settings::defaults()
+    }
 }
 
 /// What an `EXPLAIN WORK` has said.
@@ -209,6 +213,8 @@ struct Prepared {
     reads: Reads,
     /// Of the result: names, and types where a view declares them.
     columns: Vec<(String, Option<Type>)>,
+    /// Columns of functions' numbers, which are shown as names.
+    procedures: Vec<usize>,
 }
 
 impl Prepared {
@@ -226,9 +232,12 @@ impl Prepared {
             }
         }
         psql::create_global_views(&connection, &rewritten.sql).map_err(|error| internal(&error))?;
-        if psql::mentions_catalog(&rewritten.sql) {
-            psql::create_catalog(&connection, &source.user(), &source.password_users())
+        if catalog::mentions_catalog(&rewritten.sql) {
+            catalog::create(&connection, &rewritten.sql, &source.user(), &source.password_users(), &source.settings())
                 .map_err(|error| internal(&error))?;
+        }
+        if rewritten.sql.to_ascii_lowercase().contains("current_setting") {
+            catalog::create_settings(&connection, &source.settings()).map_err(|error| internal(&error))?;
         }
         let heard = Arc::new(Mutex::new(Reads::default()));
         let hears = Arc::clone(&heard);
@@ -239,16 +248,24 @@ impl Prepared {
             }))
             .map_err(|error| internal(&error))?;
         let sql = rewritten.sql.clone();
-        let (reads, columns) = (Reads::default(), Vec::new());
-        let mut prepared = Self { connection, rewritten, sql, tables, heard, reads, columns };
-        prepared.columns = {
+        let (reads, columns, procedures) = (Reads::default(), Vec::new(), Vec::new());
+        let mut prepared = Self { connection, rewritten, sql, tables, heard, reads, columns, procedures };
+        (prepared.columns, prepared.procedures) = {
             let statement = prepared.statement()?;
-            let told =
-                |column: rusqlite::Column<'_>| (column.name().to_owned(), column.decl_type().and_then(Type::declared));
-            let columns: Vec<_> = statement.columns().map(told).collect();
+            let told: Vec<_> = statement.columns().collect();
+            let is_procedure =
+                |at: &usize| told.get(*at).and_then(rusqlite::Column::decl_type) == Some(catalog::PROCEDURE);
+            let procedures = (0..told.len()).filter(is_procedure).collect();
             // Of expressions, what follows from their text.
-            let inferred = types::of_columns(query, columns.len());
-            columns.into_iter().zip(inferred).map(|((name, kind), inferred)| (name, kind.or(inferred))).collect()
+            let inferred = types::of_columns(query, told.len());
+            let columns = told.iter().zip(inferred).map(|(column, inferred)| {
+                let declared = match column.decl_type() {
+                    Some(catalog::PROCEDURE) => Some(Type::Text),
+                    declared => declared.and_then(Type::declared),
+                };
+                (column.name().to_owned(), declared.or(inferred))
+            });
+            (columns.collect(), procedures)
         };
         prepared.reads = prepared.heard();
         for table in read_silently(query)? {
@@ -467,6 +484,13 @@ impl Prepared {
             table.rows.push(values);
         }
         drop(rows);
+        for at in &self.procedures {
+            for value in table.rows.iter_mut().filter_map(|row| row.get_mut(*at)) {
+                if let Value::Integer(number) = value {
+                    *value = Value::Text(catalog::procedure(*number));
+                }
+            }
+        }
         table.columns = known
             .iter()
             .enumerate()
@@ -475,6 +499,13 @@ impl Prepared {
                 kind: fitting(*kind, table.rows.iter().filter_map(|row| row.get(at))),
             })
             .collect();
+        for (at, _) in table.columns.iter().enumerate().filter(|(_, column)| column.kind == Type::Truth) {
+            for value in table.rows.iter_mut().filter_map(|row| row.get_mut(at)) {
+                if let Value::Integer(truth) = value {
+                    *value = Value::Text(if *truth == 0 { "f" } else { "t" }.to_owned());
+                }
+            }
+        }
         Ok(table)
     }
 }
@@ -529,6 +560,7 @@ fn fitting<'a>(declared: Option<Type>, values: impl Iterator<Item = &'a Value>) 
     }
     match (declared, found) {
         (Some(Type::Real), Some(Type::Integer)) => Type::Real,
+        (Some(Type::Truth), Some(Type::Integer)) => Type::Truth,
         (Some(Type::Text), _) => Type::Text,
         (_, Some(found)) => found,
         (declared, None) => declared.unwrap_or(Type::Text),

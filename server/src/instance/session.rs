@@ -660,4 +660,8 @@ impl Source for Context {
     fn password_users(&self) -> Vec<Vec<Value>> {
         self.instance.password_rows()
     }
+
+    fn settings(&self) -> BTreeMap<String, String> {
+        Self::settings(self)
+    }
 }

@@ -5,7 +5,7 @@
 //! parameter is compared with. Whatever does not follow is `None`.
 
 use super::{
-    psql::{WORDS_MAX, operands},
+    psql::{WORDS_MAX, catalog, operands},
     views::{self, Type},
 };
 use crate::sql::tokens::{Kind, Text, Token};
@@ -368,7 +368,7 @@ fn of_name(name: &str) -> Option<Type> {
     }
     let columns = views::all().flat_map(|view| view.columns).filter(|(column, _)| *column == name);
     let mut kinds = columns.map(|(_, kind)| *kind);
-    let first = kinds.next()?;
+    let Some(first) = kinds.next() else { return catalog::kind_of(name) };
     kinds.all(|kind| kind == first).then_some(first)
 }
 
@@ -475,6 +475,14 @@ fn declared(tokens: &[Token]) -> Option<Type> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Parameters that drivers give PostgreSQL's catalog, from its columns.
+    #[test]
+    fn columns_of_the_catalog_have_types() {
+        let query =
+            "SELECT 1 FROM pg_type AS t WHERE t.oid = $1 AND t.typname = $2 AND t.typbyval = $3 AND nothing = $4";
+        assert_eq!(of_parameters(query), [Some(Type::Integer), Some(Type::Text), Some(Type::Truth), None]);
+    }
 
     #[test]
     fn types_follow_from_functions() {

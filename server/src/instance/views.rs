@@ -12,6 +12,8 @@ pub enum Type {
     Integer,
     Real,
     Text,
+    /// Only in PostgreSQL's own catalog: none of our views has one.
+    Truth,
 }
 
 impl Type {
@@ -22,13 +24,14 @@ impl Type {
             Self::Integer => "INTEGER",
             Self::Real => "REAL",
             Self::Text => "TEXT",
+            Self::Truth => "BOOLEAN",
         }
     }
 
     /// The type that a declaration names.
     #[must_use]
     pub fn declared(declaration: &str) -> Option<Self> {
-        [Self::Integer, Self::Real, Self::Text].into_iter().find(|kind| kind.declaration() == declaration)
+        [Self::Integer, Self::Real, Self::Text, Self::Truth].into_iter().find(|kind| kind.declaration() == declaration)
     }
 }
 

@@ -26,6 +26,22 @@ pub fn closing(tokens: &[Token], open: usize) -> Option<usize> {
     None
 }
 
+/// The `]` of a `[`.
+pub fn closing_bracket(tokens: &[Token], open: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(open) {
+        if token.is_symbol("[") {
+            depth += 1;
+        } else if token.is_symbol("]") {
+            depth = depth.checked_sub(1)?;
+            if depth == 0 {
+                return Some(at);
+            }
+        }
+    }
+    None
+}
+
 /// The `(` of a `)`.
 pub fn opening(tokens: &[Token], close: usize) -> Option<usize> {
     let mut depth = 0_usize;

@@ -39,6 +39,7 @@ pub(super) fn type_number(kind: Type) -> (u32, i16) {
         Type::Integer => (oid::INT8, 8),
         Type::Real => (oid::FLOAT8, 8),
         Type::Text => (oid::TEXT, -1),
+        Type::Truth => (oid::BOOL, 1),
     }
 }
 
@@ -166,6 +167,7 @@ pub(super) fn put(out: &mut BytesMut, value: &Value, kind: Type, binary: bool) -
         }
         (value, Type::Text) => put(text_of(value).as_bytes()),
         (value, _) if !binary => put(text_of(value).as_bytes()),
+        (Value::Text(truth), Type::Truth) => put(&[u8::from(truth == "t")]),
         (Value::Integer(number), Type::Integer) => put(&number.to_be_bytes()),
         (Value::Integer(number), Type::Real) => put(&(*number as f64).to_be_bytes()),
         (Value::Real(number), Type::Real) => put(&number.to_be_bytes()),

@@ -101,7 +101,7 @@ impl Columns<'_> {
                     if !GROUP.contains(&name) && !COMPOUND.contains(&name) && !OURS.contains(&name) =>
                 {
                     let class = match kind {
-                        Type::Integer | Type::Real => Class::Number,
+                        Type::Integer | Type::Real | Type::Truth => Class::Number,
                         Type::Text => Class::Text,
                     };
                     Some((name.to_owned(), class))
