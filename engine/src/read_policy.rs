@@ -8,11 +8,17 @@
 //!   3. of these, the one with least under way; of equal ones, the one whose turn it is
 //! ```
 //!
-//! What is expected of a disk is its *estimate*, an exponentially weighted mean of how long reads took, in proportion to the number of reads
-//! under way: those that made it had so many beside them, the next one has so many now, and [`QUEUE_DOUBLES`] more double it. (Rule 3
+//! What is expected of a disk is its *estimate*, an exponentially weighted mean of how long reads took, each [`PEAK`] times its quickest of late at
+//! most, in proportion to the number of reads under way: those that made it had so many beside them, the next one has so many now, and [`QUEUE_DOUBLES`] more double it. (Rule 3
 //! counts bytes, not reads.) Reads of different lengths are not compared: there is an estimate for each of the [`CLASSES`] of lengths, so
 //! that a disk that happened to serve long reads is not taken for a slow one. A disk without an estimate is expected to be as fast as the
 //! others.
+//!
+//! Times have two humps where a disk or an array has a cache: 0.1 ms, or 3 to 15. Their plain mean says which hump the last reads were in, and not how
+//! far the disk is. So what is above [`PEAK`] times the quickest of the last [`WINDOW`] to two times so many reads counts as so much: a disk that is 0.3 ms
+//! farther is slower in its quick reads, and they count. A disk that is slow in all its reads has no quick ones any more after so many. And one
+//! that became slow only where it was slow before is known by its plain mean: where that is [`GROSS`] times the longest of the last reads of another mirror, it is
+//! what is expected.
 //!
 //! A disk that does not answer is known before it has answered: while it has reads under way and has ended none for longer than its
 //! reads ever take, the silence itself is what is expected of it.
@@ -55,8 +61,16 @@ const ONE_READ: u64 = 1 << 32;
 /// A read changes the estimate by one part in so many of what it differs: few enough that a disk that became slow is set aside
 /// after a few reads, enough that the noise of a disk does not move the estimate as far as [`ALIKE`].
 const WEIGHT: u64 = 8;
-/// A read counts as so many times the estimate at most: one hiccup does not set a disk aside for long.
+/// A read counts as so many times the plain mean at most: one hiccup does not set a disk aside for long.
 const JUMP_MAX: u64 = 8;
+/// And in the estimate as so many times the quickest of late at most: a read from behind a cache then weighs about as much as one from the cache,
+/// and one that waits for some others is not cut.
+const PEAK: u64 = 4;
+/// The quickest and the longest are those of so many reads, up to twice as many: where half of the reads come from a cache, the chance that none of so many
+/// does is one in 65,536.
+const WINDOW: u64 = 16;
+/// A plain mean of so many times the longest of another mirror's last reads is not chance.
+const GROSS: u64 = 2;
 /// The first estimate at most, in nanoseconds: the first read may have had bad luck. Below [`ALIKE`].
 const FIRST_MAX: u64 = 16_000;
 /// Disks are alike where one is expected to be slower by no more than a quarter of the fastest, and this many nanoseconds: so much more it takes
@@ -126,6 +140,50 @@ struct Estimate {
     time: AtomicU64,
     /// Reads that were under way when others began, in parts of one.
     depth: AtomicU64,
+    /// The plain mean. This and what follows is as without others under way, in nanoseconds.
+    mean: AtomicU64,
+    /// Reads in this window.
+    seen: AtomicU64,
+    /// The quickest and the longest in this window, and in the one before; 0: none yet.
+    quickest: [AtomicU64; 2],
+    longest: [AtomicU64; 2],
+}
+
+impl Estimate {
+    /// A read took so long, as without others under way. Returns the quickest of late.
+    fn note(&self, took: u64) -> u64 {
+        let seen = self.seen.load(Relaxed) + 1;
+        let [quickest, before] = &self.quickest;
+        let [longest, longest_before] = &self.longest;
+        if seen > WINDOW {
+            before.store(quickest.load(Relaxed), Relaxed);
+            longest_before.store(longest.load(Relaxed), Relaxed);
+        }
+        let begins = seen == 1 || seen > WINDOW;
+        self.seen.store(if begins { 1 } else { seen }, Relaxed);
+        let (low, high) = if begins { (took, took) } else { (quickest.load(Relaxed), longest.load(Relaxed)) };
+        quickest.store(low.min(took), Relaxed);
+        longest.store(high.max(took), Relaxed);
+        match before.load(Relaxed) {
+            0 => low.min(took),
+            before => low.min(took).min(before),
+        }
+    }
+
+    /// The longest of late; `None` if there were too few.
+    fn longest(&self) -> Option<u64> {
+        let [longest, before] = &self.longest;
+        let is_known = before.load(Relaxed) > 0 || self.seen.load(Relaxed) >= WINDOW / 2;
+        is_known.then(|| longest.load(Relaxed).max(before.load(Relaxed)))
+    }
+
+    fn forget(&self) {
+        let ranges = self.quickest.iter().chain(&self.longest);
+        [&self.time, &self.depth, &self.mean, &self.seen]
+            .into_iter()
+            .chain(ranges)
+            .for_each(|one| one.store(0, Relaxed));
+    }
 }
 
 /// Where an exploration stands:
@@ -241,8 +299,16 @@ fn expected_of<'a>(
         expected[index] = gauge.expected(class).map_or(0, |time| time.max(silence));
     }
     let fastest = expected.into_iter().filter(|time| *time > 0).min().unwrap_or(0);
-    for (index, gauge) in mirrors.filter(|(_, gauge)| gauge.expected(class).is_none()) {
+    for (index, gauge) in mirrors.clone().filter(|(_, gauge)| gauge.expected(class).is_none()) {
         expected[index] = fastest.max(gauge.silence(now));
+    }
+    for (index, gauge) in mirrors.clone() {
+        let mean = gauge.estimates[class].mean.load(Relaxed);
+        let others = mirrors.clone().filter(|(other, _)| *other != index);
+        let longest = others.filter_map(|(_, other)| other.estimates[class].longest()).min();
+        if longest.is_some_and(|longest| mean > longest.saturating_mul(GROSS)) {
+            expected[index] = expected[index].max(mean.saturating_mul(QUEUE_DOUBLES + gauge.reads()) / QUEUE_DOUBLES);
+        }
     }
     expected
 }
@@ -309,10 +375,7 @@ impl ReadGauge {
 
     /// It is another disk than before, or has been away: nothing is known of it.
     pub fn forget(&self) {
-        for estimate in &self.estimates {
-            estimate.time.store(0, Relaxed);
-            estimate.depth.store(0, Relaxed);
-        }
+        self.estimates.iter().for_each(Estimate::forget);
         self.passed.store(0, Relaxed);
         self.rests_until.store(0, Relaxed);
     }
@@ -399,17 +462,26 @@ impl Reading<'_> {
     }
 
     fn learn(&self, took: u64) {
-        let Estimate { time, depth } = &self.gauge.estimates[self.class];
+        let estimate = &self.gauge.estimates[self.class];
+        let Estimate { time, depth, mean, .. } = estimate;
         let new_depth = self.depth.saturating_mul(DEPTH_PARTS);
+        let took = took.min(TIME_MAX);
+        // As it would have been alone, and back.
+        let alone = (took * QUEUE_DOUBLES / (QUEUE_DOUBLES + self.depth)).max(1);
+        let quickest = estimate.note(alone);
+        let most = quickest.saturating_mul(PEAK * (QUEUE_DOUBLES + self.depth)) / QUEUE_DOUBLES;
         let old = time.load(Relaxed);
         if old == 0 {
             time.store(took.clamp(1, FIRST_MAX), Relaxed);
             depth.store(new_depth, Relaxed);
+            mean.store(alone.min(FIRST_MAX), Relaxed);
             return;
         }
-        let one = took.min(old.saturating_mul(JUMP_MAX)).min(TIME_MAX);
-        let new = if self.explores && one < old { old - (old - one) / 2 } else { weighed(old, one) };
-        time.store(new.max(1), Relaxed);
+        let with =
+            |old: u64, one: u64| if self.explores && one < old { old - (old - one) / 2 } else { weighed(old, one) };
+        time.store(with(old, took.min(most)).max(1), Relaxed);
+        let old = mean.load(Relaxed);
+        mean.store(with(old, alone.min(old.saturating_mul(JUMP_MAX))).max(1), Relaxed);
         depth.store(weighed(depth.load(Relaxed), new_depth), Relaxed);
     }
 }

@@ -9,6 +9,17 @@ const MICRO: u64 = 1_000;
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
+/// Where the time of reads has two humps: what more a read takes, where its block is not in the disk's cache.
+#[derive(Clone, Copy, Debug, Default)]
+struct Humps {
+    /// Reads of a hundred in the second hump, and what they take more: evenly between two bounds.
+    far: u64,
+    bounds: (u64, u64),
+    /// The same, between the humps.
+    between: u64,
+    between_bounds: (u64, u64),
+}
+
 /// How a disk serves reads.
 #[derive(Clone, Copy, Debug)]
 struct Device {
@@ -22,9 +33,14 @@ struct Device {
     lanes: usize,
     /// Whether it answers.
     hung: bool,
+    humps: Humps,
 }
 
-const SSD: Device = Device { base: 90 * MICRO, per_kib: 400, extra: 0, lanes: 32, hung: false };
+const NO_HUMPS: Humps = Humps { far: 0, bounds: (0, 0), between: 0, between_bounds: (0, 0) };
+/// Half of all reads come from a cache, and four of ten from disks that turn.
+const CACHE: Humps =
+    Humps { far: 40, bounds: (3 * MILLI, 15 * MILLI), between: 10, between_bounds: (300 * MICRO, 3 * MILLI) };
+const SSD: Device = Device { base: 90 * MICRO, per_kib: 400, extra: 0, lanes: 32, hung: false, humps: NO_HUMPS };
 /// One after the other.
 const SERIAL: Device = Device { lanes: 1, ..SSD };
 
@@ -66,15 +82,26 @@ struct Bench<'a> {
     work: Vec<u64>,
     /// The longest that a program waited.
     longest: u64,
+    /// Reads of the first disk since counting began, and how many it had before [`LEFT`] others came in a row.
+    first: u64,
+    elsewhere: u64,
+    left_after: Option<u64>,
 }
+
+/// So many reads that go elsewhere, one after the other: the disk is left.
+const LEFT: u64 = 50;
 
 impl<'a> Bench<'a> {
     fn new(gauges: &'a [ReadGauge], devices: &[Device], clients: usize) -> Self {
+        Self::seeded(gauges, devices, clients, 1)
+    }
+
+    fn seeded(gauges: &'a [ReadGauge], devices: &[Device], clients: usize, seed: u64) -> Self {
         let count = devices.len();
         let mut bench = Self {
             gauges: &gauges[..count],
             devices: devices.to_vec(),
-            numbers: Numbers::new(1),
+            numbers: Numbers::new(seed),
             now: SECOND,
             free: devices.iter().map(|device| vec![0; device.lanes]).collect(),
             ends: BinaryHeap::new(),
@@ -88,6 +115,9 @@ impl<'a> Bench<'a> {
             explored: vec![0; count],
             work: vec![0; count],
             longest: 0,
+            first: 0,
+            elsewhere: 0,
+            left_after: None,
         };
         (0..clients).for_each(|client| bench.ends.push(Reverse((bench.now, client as u64, End::Client(client), 0))));
         bench.order = clients as u64;
@@ -102,7 +132,11 @@ impl<'a> Bench<'a> {
         }
         let lane = self.free[disk].iter_mut().min().expect("a lane");
         let exact = device.base + device.per_kib * (length as u64 >> 10);
-        let took = exact + exact * self.numbers.below(self.noise + 1) / 100;
+        let mut took = exact + exact * self.numbers.below(self.noise + 1) / 100;
+        let Humps { far, bounds, between, between_bounds } = device.humps;
+        let chance = if far + between > 0 { self.numbers.below(100) } else { 100 };
+        let of = if chance < far { Some(bounds) } else { (chance < far + between).then_some(between_bounds) };
+        took += of.map_or(0, |(least, most)| least + self.numbers.below(most - least + 1));
         *lane = (*lane).max(self.now) + took;
         self.work[disk] += took;
         *lane + device.extra
@@ -135,6 +169,14 @@ impl<'a> Bench<'a> {
         let reading = self.gauges[choice.index].begin(length, clock, choice.reason);
         self.under_way[client] = Some(UnderWay { reading, began: self.now, length });
         self.went[choice.index] += 1;
+        if choice.index == 0 {
+            (self.first, self.elsewhere) = (self.first + 1, 0);
+        } else {
+            self.elsewhere += 1;
+            if self.elsewhere == LEFT && self.left_after.is_none() {
+                self.left_after = Some(self.first);
+            }
+        }
         let end = self.serve(choice.index, length);
         self.push(end, End::Client(client), choice.index);
     }
@@ -145,6 +187,7 @@ impl<'a> Bench<'a> {
         self.explored.fill(0);
         self.work.fill(0);
         self.longest = 0;
+        (self.first, self.elsewhere, self.left_after) = (0, 0, None);
         let until = self.now + time;
         while let Some(Reverse((when, ..))) = self.ends.peek()
             && *when <= until
@@ -224,6 +267,74 @@ fn equal_disks_share_the_load() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Two sites with the same storage, half of whose reads come from a cache; the way to one is 0.3 ms longer. Next to all reads go to the near one,
+/// whoever reads, however many at once, and however quick the cache is.
+#[test]
+fn the_nearer_of_two_sites_is_read_though_service_times_have_two_humps() {
+    for base in [60, 200] {
+        for clients in [1, 4, 16] {
+            for seed in 1..=4 {
+                let far = usize::from(seed % 2 == 0);
+                let near = Device { base: base * MICRO, humps: CACHE, ..SSD };
+                let mut devices = [near; 2];
+                devices[far].extra = 300 * MICRO;
+                let gauges = gauges();
+                let mut bench = Bench::seeded(&gauges, &devices, clients, seed);
+                bench.run(2 * SECOND).run(10 * SECOND);
+                let case = format!("seed {seed}, {base} us, {clients} clients: {:?} {:?}", bench.went, bench.explored);
+                assert!(bench.share(far) <= 500, "{case}");
+                assert!(bench.explored[far] > 0, "{case}: it is looked at");
+            }
+        }
+    }
+}
+
+/// The near site becomes slow: in its cache, behind it, or both. It is left within some reads, and read again when it is what it was.
+#[test]
+fn a_site_that_becomes_slow_is_left_though_service_times_have_two_humps() {
+    let near = Device { humps: CACHE, ..SSD };
+    let slower_behind = Humps { bounds: (200 * MILLI, 400 * MILLI), ..CACHE };
+    let slow = [
+        ("all by 1 ms", Device { extra: MILLI, ..near }),
+        ("all by 20 ms", Device { extra: 20 * MILLI, ..near }),
+        ("behind the cache", Device { humps: slower_behind, ..near }),
+        ("without the cache", Device { base: 5 * MILLI, ..near }),
+    ];
+    for (what, slow) in slow {
+        for clients in [1, 4, 16] {
+            for seed in 1..=2 {
+                let gauges = gauges();
+                let devices = [near, Device { extra: 300 * MICRO, ..near }];
+                let mut bench = Bench::seeded(&gauges, &devices, clients, seed);
+                bench.run(SECOND).run(5 * SECOND);
+                let case = format!("seed {seed}, {what}, {clients} clients");
+                assert!(bench.share(1) <= 500, "{case}: before: {:?} {:?}", bench.went, bench.explored);
+                bench.devices[0] = slow;
+                bench.run(20 * SECOND);
+                let left = bench.left_after.expect("it is left");
+                assert!(left <= 64 + 2 * clients as u64, "{case}: {left} reads until it is left");
+                assert!(bench.share(0) <= 500, "{case}: {:?} {:?}", bench.went, bench.explored);
+                bench.devices[0] = near;
+                bench.run(5 * SECOND).run(5 * SECOND);
+                assert!(bench.share(1) <= 500, "{case}: after: {:?} {:?}", bench.went, bench.explored);
+            }
+        }
+    }
+}
+
+/// Sites that are as far share the load, though a read may take a hundred times as long as another.
+#[test]
+fn equal_sites_share_the_load_though_service_times_have_two_humps() {
+    for clients in [1, 4, 16] {
+        for seed in 1..=2 {
+            let gauges = gauges();
+            let mut bench = Bench::seeded(&gauges, &[Device { humps: CACHE, ..SSD }; 2], clients, seed);
+            bench.run(2 * SECOND).run(10 * SECOND);
+            assert!((3500..6500).contains(&bench.share(0)), "seed {seed}, {clients} clients: {:?}", bench.went);
         }
     }
 }
@@ -425,8 +536,14 @@ fn failures_make_no_disk_fast() {
     let before = gauges[0].estimates();
     (0..50).for_each(|_| gauges[0].begin(8192, now, ReadReason::Exploration).failed(took(Duration::ZERO)));
     assert_eq!(gauges[0].estimates(), before);
+    for _ in 0..50 {
+        gauges[1].begin(8192, now, ReadReason::Equal).ended(took(Duration::from_millis(1)));
+    }
     (0..5).for_each(|_| gauges[0].begin(8192, now, ReadReason::Equal).failed(took(Duration::from_secs(5))));
-    assert!(gauges[0].estimates()[0].is_some_and(|time| time > Duration::from_millis(10)));
+    for turn in 0..2 {
+        let choice = choose(&[Some(&gauges[0]), Some(&gauges[1])], turn, 8192, now).expect("two");
+        assert_eq!((choice.index, choice.reason), (1, ReadReason::Faster));
+    }
 }
 
 proptest! {
