@@ -3,6 +3,7 @@
 mod access;
 mod convert;
 mod crowd;
+mod discards;
 mod endings;
 mod exchange;
 mod flushes;
@@ -12,8 +13,10 @@ mod names;
 mod noise;
 mod parts;
 mod reads;
+mod reminders;
 mod resize;
 mod returning;
+mod room;
 mod scrubs;
 mod sizes;
 mod slots;
