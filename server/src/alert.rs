@@ -5,21 +5,26 @@
 //! ```
 //!
 //! Instance and engines append to it themselves, each line by one write, so that it goes on without an instance. The
-//! file is opened for each line: it may be moved away at any time.
+//! file is opened for each line: it may be moved away at any time. Lines of one kind are gathered (`alert/gathered.rs`).
 
+mod gathered;
+
+use gathered::{Gathered, Text};
 use plinth_engine::event::{Event, Severity};
 use std::{
     fs::OpenOptions,
     io::Write,
     os::unix::fs::OpenOptionsExt,
     path::PathBuf,
-    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel},
     thread,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 /// Lines that may wait for a slow disk.
 const WAITING_MAX: usize = 4096;
+/// While nothing is gathered.
+const FOREVER: Duration = Duration::from_secs(3600);
 
 /// A way to write lines that never blocks.
 #[derive(Debug, Clone)]
@@ -29,7 +34,8 @@ pub struct Alert {
 
 #[derive(Debug)]
 enum Line {
-    Write(String),
+    /// When it happened, in nanoseconds since 1970, and what.
+    Write(i64, Text),
     /// Say when everything before was written.
     Flush(SyncSender<()>),
 }
@@ -51,13 +57,12 @@ impl Alert {
 
     /// Writes one line about a group, or about the instance.
     pub fn line(&self, severity: Severity, about: &str, text: &str) {
-        let nanos = now();
         let text = text.replace('\n', " | ").replace('\r', "");
-        let line = format!("{} {severity} {about}: {text}\n", rfc3339(nanos));
-        if let Err(TrySendError::Full(line) | TrySendError::Disconnected(line)) = self.lines.try_send(Line::Write(line))
-            && let Line::Write(line) = line
+        let line = Line::Write(now(), Text { severity, about: about.to_owned(), text });
+        if let Err(TrySendError::Full(line) | TrySendError::Disconnected(line)) = self.lines.try_send(line)
+            && let Line::Write(nanos, text) = line
         {
-            eprint!("{line}");
+            eprint!("{}", written(nanos, &text));
         }
     }
 
@@ -71,20 +76,37 @@ impl Alert {
 }
 
 fn write(path: &std::path::Path, echo: bool, lines: &Receiver<Line>) {
-    for line in lines {
+    let put = |line: String| {
+        let file = OpenOptions::new().create(true).append(true).mode(0o640).open(path);
+        match file.and_then(|mut file| file.write_all(line.as_bytes())) {
+            Ok(()) if !echo => {}
+            Ok(()) => eprint!("{line}"),
+            Err(error) => eprint!("{}: {error}: {line}", path.display()),
+        }
+    };
+    let (began, mut gathered) = (Instant::now(), Gathered::default());
+    loop {
+        let wait = gathered.next().map_or(FOREVER, |next| next.saturating_sub(began.elapsed()));
+        let line = lines.recv_timeout(wait);
+        let is_last = matches!(line, Ok(Line::Flush(_)) | Err(RecvTimeoutError::Disconnected));
+        let time = began.elapsed();
+        if is_last || gathered.next().is_some_and(|next| time >= next) {
+            gathered.take(time, is_last).iter().for_each(|text| put(written(now(), text)));
+        }
         match line {
-            Line::Flush(done) => drop(done.send(())),
-            Line::Write(line) => {
-                let file = OpenOptions::new().create(true).append(true).mode(0o640).open(path);
-                let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
-                match written {
-                    Ok(()) if !echo => {}
-                    Ok(()) => eprint!("{line}"),
-                    Err(error) => eprint!("{}: {error}: {line}", path.display()),
-                }
+            Ok(Line::Write(nanos, text)) => {
+                gathered.offer(time, text).into_iter().for_each(|text| put(written(nanos, &text)));
             }
+            Ok(Line::Flush(done)) => drop(done.send(())),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
         }
     }
+}
+
+/// As it stands in the log.
+fn written(nanos: i64, Text { severity, about, text }: &Text) -> String {
+    format!("{} {severity} {about}: {text}\n", rfc3339(nanos))
 }
 
 /// Nanoseconds since 1970.
@@ -140,5 +162,29 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].ends_with(" WARNING DATA: one | two") && lines[1].ends_with(" ALARM DATA: three"));
+    }
+
+    /// Who ends says what was gathered until then.
+    #[test]
+    fn lines_of_one_kind_are_gathered() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("alert.log");
+        let alert = Alert::new(path.clone(), false);
+        for block in 0..1000 {
+            alert.line(
+                Severity::Warning,
+                "DATA",
+                &format!("repaired 4 KiB at offset {block} of disk D_0000 (/dev/sda)"),
+            );
+        }
+        alert.line(Severity::Alarm, "DATA", "disk D_0000 is offline");
+        alert.flush();
+        let text = std::fs::read_to_string(path).expect("a log");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len() as u64, gathered::FIRST + 2, "{text}");
+        assert!(lines[lines.len() - 2].ends_with(" ALARM DATA: disk D_0000 is offline"), "{text}");
+        let last = lines.last().expect("one");
+        assert!(last.contains(" WARNING DATA: 990 more like this in the last "), "{last}");
+        assert!(last.ends_with("the last one: repaired 4 KiB at offset 999 of disk D_0000 (/dev/sda)"), "{last}");
     }
 }
