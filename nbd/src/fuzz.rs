@@ -159,7 +159,7 @@ fn serve_in(input: &[u8], several: bool) -> bool {
     let limits = Limits::of(1, 0, 64 << 20, Patience { handshake: patience, request: patience });
     let stream = Stream::new(Socket::Memory(Memory::new(input))).unwrap();
     let mut incoming = Incoming::new(&stream);
-    let door = Entrance { tls: None, closed: None, patience };
+    let door = Entrance { tls: None, refused: &|_| (), closed: None, patience };
     let agreed = negotiate(&mut incoming, &stream, &Shelf { several }, &door).ok().flatten();
     let has_agreed = agreed.is_some();
     if let Some(agreed) = agreed {

@@ -66,6 +66,9 @@ use transmit::Connection;
 /// The configuration of TLS for the next client: certificates are renewed under a running server.
 pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 
+/// Hears of a client with which TLS did not come about: from where it came, and why.
+pub type TlsRefused = Arc<dyn Fn(&str, &str) + Send + Sync>;
+
 /// How long a stop waits for what clients asked for.
 const PARTING: Duration = Duration::from_secs(10);
 /// How long who comes in waits for the place of somebody who was cut for it, before another is cut.
@@ -316,7 +319,7 @@ struct Client {
 struct Shared {
     exports: Arc<dyn Exports>,
     limits: Arc<Limits>,
-    tls: Option<TlsSource>,
+    tls: Option<(TlsSource, TlsRefused)>,
     clients: Mutex<BTreeMap<u64, Client>>,
     /// One has left.
     left: Condvar,
@@ -332,7 +335,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves what `exports` has; with `tls`, to nobody without.
+    /// Serves what `exports` has; with `tls`, to nobody without, and who is refused there is told of.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -340,7 +343,7 @@ impl Server {
         listener: Listener,
         exports: Arc<dyn Exports>,
         limits: &Arc<Limits>,
-        tls: Option<TlsSource>,
+        tls: Option<(TlsSource, TlsRefused)>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             exports,
@@ -428,6 +431,7 @@ impl Shared {
 
     /// Starts to talk to a client. Who is one too many among clients hears why.
     fn admit(self: &Arc<Self>, socket: Socket, number: u64) {
+        let from = socket.peer();
         let Ok(stream) = Stream::new(socket) else { return };
         let Some(stranger) = self.limits.strangers.enter(&stream) else { return };
         let place = self.limits.clients.enter();
@@ -438,9 +442,10 @@ impl Shared {
         let _ = thread::Builder::new().name("nbd".into()).spawn(move || {
             let shared = Arc::clone(&entered.shared);
             let mut incoming = Incoming::new(&stream);
-            let tls = shared.tls.as_ref().map(|source| source());
+            let tls = shared.tls.as_ref().map(|(source, _)| source());
             let patience = shared.limits.patience.handshake;
-            let door = Entrance { tls, closed: (!is_admitted).then_some(TOO_MANY), patience };
+            let refused = |why: &str| shared.tls.iter().for_each(|(_, refused)| refused(&from, why));
+            let door = Entrance { tls, refused: &refused, closed: (!is_admitted).then_some(TOO_MANY), patience };
             match negotiate(&mut incoming, &stream, &*shared.exports, &door) {
                 Ok(Some(agreed)) => {
                     drop(stranger);

@@ -46,6 +46,8 @@ pub(crate) const PAYLOAD_MAX: u32 = 32 << 20;
 pub(crate) struct Entrance<'a> {
     /// Only with TLS.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Hears why TLS did not come about.
+    pub refused: &'a (dyn Fn(&str) + Sync),
     /// Nobody comes in, for this reason.
     pub closed: Option<&'a str>,
     /// For all of the handshake.
@@ -169,7 +171,11 @@ impl Handshake<'_> {
             return self.say(option::STARTTLS, answer::INVALID, "STARTTLS comes once, and without data");
         }
         self.reply(option::STARTTLS, answer::ACK, &[])?;
-        incoming.encrypt(Arc::clone(config), self.deadline)?;
+        incoming.encrypt(Arc::clone(config), self.deadline).inspect_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => (self.door.refused)("it ended the connection while TLS began"),
+            io::ErrorKind::TimedOut => (self.door.refused)("TLS did not come about in time"),
+            _ => (self.door.refused)(&error.to_string()),
+        })?;
         self.structured = false;
         self.allocation = None;
         Ok(Next::Option)

@@ -51,6 +51,18 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Where the other side is.
+    pub fn peer(&self) -> String {
+        match self {
+            Self::Tcp(socket) => {
+                socket.peer_addr().map_or_else(|_| "an unknown address".to_owned(), |from| from.to_string())
+            }
+            Self::Unix(_) => "this host".to_owned(),
+            #[cfg(any(test, feature = "fuzz"))]
+            Self::Memory(_) => "memory".to_owned(),
+        }
+    }
+
     /// Sets it up as the others expect it.
     fn prepare(&self) -> io::Result<()> {
         match self {

@@ -1,7 +1,7 @@
 //! Clients of all kinds against a server over memory.
 
 use crate::{
-    Address, Limits, Patience, Server, TOO_MANY, TlsSource,
+    Address, Limits, Patience, Server, TOO_MANY, TlsRefused, TlsSource,
     export::{Ended, Export, Exports, Failure, Feed, NotOpened, Result, Small},
     protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
     transmit::SMALL_MAX,
@@ -182,6 +182,8 @@ impl World {
     }
 
     fn of(limits: Arc<Limits>, tls: Option<TlsSource>) -> Self {
+        let refused: TlsRefused = Arc::new(|_: &str, _: &str| ());
+        let tls = tls.map(|source| (source, refused));
         let home = tempfile::tempdir().unwrap();
         let socket = home.path().join("nbd.sock");
         let vol = Memory::new(false);

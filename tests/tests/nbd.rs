@@ -212,6 +212,8 @@ fn over_tcp_clients_have_certificates() {
     fs::copy(&root, pki.join("ca-cert.pem")).expect("copy");
     let with = format!("{uri}?tls-certificates={}", pki.display());
     shell(r#"! nbdinfo "$1"; ! nbdinfo "${1/nbds:/nbd:}""#).arg(&with).ok();
+    let refused = format!("is refused at {listen}: peer sent no certificates");
+    wait_for("a line that says why", || instance.alert_log().contains(&refused));
     fs::copy(&of_client, pki.join("client-cert.pem")).expect("copy");
     fs::copy(&key_of_client, pki.join("client-key.pem")).expect("copy");
     copy(&with, instance.path("back"));

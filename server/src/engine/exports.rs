@@ -9,7 +9,10 @@
 use super::this_thread::ThisThread;
 use crate::{
     alert::Alert,
-    instance::wire::network::{Certificates, Network},
+    instance::wire::{
+        login::Failures,
+        network::{Certificates, Network},
+    },
 };
 use plinth_engine::{
     admin::{AdminError, Code, VolumeChange},
@@ -20,7 +23,7 @@ use plinth_engine::{
 };
 use plinth_fuse::Runner;
 use plinth_nbd::{
-    Address, Limits, Server, TlsSource,
+    Address, Limits, Server, TlsRefused, TlsSource,
     export::{Files, Offer},
 };
 use rustls::ServerConfig;
@@ -30,6 +33,7 @@ use std::{
     os::unix::fs::{PermissionsExt, chown},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -160,7 +164,9 @@ impl Exporting {
     fn open(&self, group: Arc<Group>, at: &At) -> io::Result<Place> {
         at.check()?;
         let tls = match at {
-            At::Tcp(Network { tls: Some(files), .. }) => Some(self.certificates(Certificates::new(files)?)),
+            At::Tcp(Network { tls: Some(files), .. }) => {
+                Some((self.certificates(Certificates::new(files)?), self.refusals(at)))
+            }
             _ => None,
         };
         let listener = at.address().bind()?;
@@ -186,6 +192,22 @@ impl Exporting {
             // What they are told is for another protocol.
             config.alpn_protocols.clear();
             Arc::new(config)
+        })
+    }
+
+    /// A line for each client with which TLS does not come about, up to some a minute.
+    fn refusals(&self, at: &At) -> TlsRefused {
+        let (alert, group, at) = (self.alert.clone(), self.group.clone(), at.to_string());
+        let failures = Failures::default();
+        Arc::new(move |from, why| {
+            let (has_line, before) = failures.count(Instant::now());
+            if before > 0 {
+                let text = format!("{before} more NBD clients were refused at {at} in the minute before the next line");
+                alert.line(Severity::Warning, &group, &text);
+            }
+            if has_line {
+                alert.line(Severity::Warning, &group, &format!("NBD client {from} is refused at {at}: {why}"));
+            }
         })
     }
 

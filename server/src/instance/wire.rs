@@ -14,7 +14,7 @@
 //! TCP and certificates. `scram.rs`: proofs. `values.rs`: what is in a message.
 
 mod client;
-mod login;
+pub(crate) mod login;
 pub mod network;
 pub mod scram;
 mod stream;

@@ -28,11 +28,11 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// Failures of this minute.
 #[derive(Default)]
-pub(super) struct Failures(Mutex<Option<(Instant, u32)>>);
+pub(crate) struct Failures(Mutex<Option<(Instant, u32)>>);
 
 impl Failures {
     /// Counts one; whether it gets a line, and how many before it got none.
-    fn count(&self, now: Instant) -> (bool, u32) {
+    pub(crate) fn count(&self, now: Instant) -> (bool, u32) {
         let mut counted = lock(&self.0);
         match *counted {
             Some((since, count)) if now.duration_since(since) < MINUTE => {
