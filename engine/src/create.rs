@@ -19,6 +19,7 @@ use crate::{
     group::Group,
     identify::{self, survey_one},
     lock::Mutex,
+    look::find_paths,
     member::{self, Member},
     members::Members,
     mirror_sets::MirrorSets,
@@ -167,7 +168,7 @@ pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size
 /// Makes a group and leaves it dismounted.
 pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
     check_names(&new.name, &new.disks)?;
-    let found = world.discover().await;
+    let found = find_paths(&**world, &new.disks.iter().map(|disk| disk.path.as_str()).collect()).await;
     for one in &found {
         if let Ok(disk) = &one.disk
             && let Some(header) = identify::read_header(&**world, &**disk).await

@@ -14,6 +14,7 @@ use crate::{
     create::{Taken, Wanted, header_of, take_disks, wipe_system_area, write_header},
     event::Severity,
     group::Group,
+    look::find_paths,
     member::Member,
 };
 use plinth_format::{header::Status, membership::DiskState};
@@ -94,7 +95,8 @@ impl Group {
             numbers: pairs.iter().map(|(member, _)| member.number).collect(),
             of: Some((self.id, &membership)),
         };
-        let taken = take_disks(&self.world, &wanted, &self.world.discover().await).await?;
+        let found = find_paths(&*self.world, &disks.iter().map(|disk| disk.path.as_str()).collect()).await;
+        let taken = take_disks(&self.world, &wanted, &found).await?;
         for ((member, _), one) in pairs.iter().zip(&taken) {
             self.check_sectors(&*one.disk)?;
             // It gets the size that the other one was to have.

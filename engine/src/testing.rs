@@ -275,6 +275,8 @@ pub struct Faults {
     pub fail_after: Option<u64>,
     /// Reads take so much longer.
     pub slow_reads: Duration,
+    /// Why it cannot be claimed.
+    pub claim: Option<io::ErrorKind>,
 }
 
 /// How often a [`MemoryDisk`] was asked for each kind of I/O.
@@ -607,6 +609,9 @@ impl Disk for OpenDisk {
 
     fn claim(&self) -> io::Result<()> {
         let mut medium = lock(&self.disk.medium);
+        if let Some(kind) = medium.faults.claim {
+            return Err(kind.into());
+        }
         if medium.claimed && !self.claimed.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
