@@ -387,6 +387,8 @@ impl Group {
         }
         let syncing = |member: &&Arc<Member>| purpose == Purpose::Serve && member.state() == DiskState::Syncing;
         for member in self.members.values().filter(syncing) {
+            let text = format!("disk {}: its resync goes on", member.name());
+            self.tell(Severity::Note, Some(member.number), text);
             self.spawn_resync(member, member.losses());
         }
         if purpose == Purpose::Serve {

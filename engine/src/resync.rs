@@ -10,7 +10,7 @@
 //!      shown as ONLINE can carry the group alone if it can at all.
 //!
 //! A crash before 5 leaves it OFFLINE or SYNCING with what is left of its stale runs; the
-//! next mount goes on from there. Every region that was active then is stale for it as well.
+//! next mount goes on from there, also where all of it was stale at first. Every region that was active then is stale for it as well.
 //! A dismount before 5 leaves it SYNCING.
 
 use crate::{
@@ -114,6 +114,7 @@ impl Group {
     pub(crate) async fn bring_online(self: &Arc<Self>, selection: &Selection) -> Result<(), AdminError> {
         let mut trouble = None;
         for member in self.select(selection)? {
+            self.resume_failed_resync(&member);
             if member.state() != DiskState::Offline {
                 continue;
             }
@@ -153,7 +154,7 @@ impl Group {
         let losses = member.losses();
         let forgotten = if whole.is_some() { self.voters.forget_history(member).await } else { Ok(()) };
         let admitted = match forgotten {
-            Ok(()) => self.voters.admit(member, whole.is_some()).await,
+            Ok(()) => self.voters.admit(member).await,
             refused => refused,
         };
         if let Err(refusal) = admitted {
@@ -185,6 +186,14 @@ impl Group {
             if paused {
                 self.spawn_resync(member, member.losses());
             }
+        }
+    }
+
+    /// A resync that ended with an error left its disk SYNCING: it goes on.
+    fn resume_failed_resync(self: &Arc<Self>, member: &Arc<Member>) {
+        let has_failed = self.resyncs.lock().get(&member.number).is_some_and(|progress| progress.state == "ERRS");
+        if has_failed && member.state() == DiskState::Syncing {
+            self.spawn_resync(member, member.losses());
         }
     }
 

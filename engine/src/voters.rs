@@ -281,11 +281,13 @@ impl Voters {
     }
 
     /// Records a disk that is back as SYNCING. It is stamped first: an image that was not in
-    /// step when it became SYNCING must not look as if it had been.
+    /// step when it became SYNCING must not look as if it had been. One on which nothing counts is that no more: all of it is on
+    /// the list of what is stale, durably, and from now on that list says what it still lacks. So whatever cuts its resync short,
+    /// the next one goes on where this one was.
     ///
     /// # Errors
     /// If the disk does not take its stamp, or the group is being dismounted.
-    pub async fn admit(&self, member: &Member, copy_whole: bool) -> Result<(), Refusal> {
+    pub async fn admit(&self, member: &Member) -> Result<(), Refusal> {
         {
             let _turn = self.turn.lock().await;
             let failed = self.write_stamp(&BTreeSet::from([member.number]), false).await;
@@ -298,7 +300,7 @@ impl Voters {
             let Some(entry) = find(next, number) else { return Ok(false) };
             // A quorum disk holds nothing that could be stale.
             entry.state = if entry.quorum { DiskState::Online } else { DiskState::Syncing };
-            entry.copy_whole = copy_whole && !entry.quorum;
+            entry.copy_whole = false;
             // Another device may have taken its place.
             entry.id = id;
             entry.by_operator = false;
