@@ -118,6 +118,12 @@ impl Standing {
     pub fn copy_whole(self) -> bool {
         matches!(self, Self::CopyWhole | Self::LosingBranch | Self::OldImage)
     }
+
+    /// It is not in sight, or not to be told from a copy of it: nothing is said against the disk.
+    #[must_use]
+    pub fn is_away(self) -> bool {
+        matches!(self, Self::Absent | Self::Duplicate)
+    }
 }
 
 /// A voter that a mount misses.
@@ -760,7 +766,9 @@ impl<'a> Sight<'a> {
         let path = verdict.sighting.map_or("", |index| self.sightings[index].path.as_str());
         Some(match verdict.standing {
             Standing::Absent if disk.state != DiskState::Offline => {
-                format!("disk {name} (failure group {fails}) is not in sight; attach it and bring it ONLINE")
+                format!(
+                    "disk {name} (failure group {fails}) is not in sight; when it is, it comes ONLINE by itself, unless auto_online.enabled is false"
+                )
             }
             Standing::LosingBranch => {
                 format!("disk {name} ({path}) belongs to another history of the group; it is copied whole")

@@ -13,6 +13,7 @@
 //!   - after an unclean stop, recovery; for SYNCING disks, resync
 
 use crate::{
+    absent::Absences,
     activity::Activity,
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
     api::ConnectionId,
@@ -53,7 +54,11 @@ use crate::{
     voters::Voters,
     world::{Timestamp, World},
 };
-use plinth_format::{BLOCK_SIZE, DiskNumber, GroupId, MembershipId, layout::PIECE_SIZE, membership::DiskState};
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber, GroupId, MembershipId,
+    layout::PIECE_SIZE,
+    membership::{DiskState, Membership},
+};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -131,6 +136,7 @@ pub struct Group {
     pub(crate) repairs: Repairs,
     pub(crate) part_blocks: PartBlocks,
     pub(crate) catalog_mirrors: CatalogMirrors,
+    pub(crate) absences: Absences,
     pub(crate) rebalance: Arc<Rebalance>,
     pub(crate) scrub: Scrub,
     pub(crate) volumes: Volumes,
@@ -284,6 +290,7 @@ impl Group {
             repairs: Repairs::default(),
             part_blocks: PartBlocks::default(),
             catalog_mirrors: CatalogMirrors::default(),
+            absences: Absences::default(),
             rebalance: Arc::default(),
             scrub: Scrub::default(),
             volumes: Volumes::default(),
@@ -344,6 +351,7 @@ impl Group {
                 }
                 if !group.is_stopping() && purpose == Purpose::Serve {
                     group.tend_catalog_mirrors();
+                    group.tend_absent();
                 }
             }
         });
@@ -780,11 +788,23 @@ impl Group {
                 error => AdminError::new(Code::Io, error),
             })?;
         *self.attributes.lock() = attributes;
+        self.record_mount_wait(attributes.mount_wait).await?;
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
         self.pace.promise(attributes.latency_target);
         self.world.set_poll_time(attributes.poll_time.unwrap_or_default());
         self.files.set_creation_mask(attributes.creation_mask());
         self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
+        Ok(())
+    }
+
+    /// The membership says how long a start waits: the catalog cannot be read then.
+    async fn record_mount_wait(&self, seconds: u64) -> Result<()> {
+        let seconds = u8::try_from(seconds).ok();
+        let record = move |next: &mut Membership| {
+            let before = std::mem::replace(&mut next.mount_wait, seconds);
+            Ok(before.map_or(attributes::MOUNT_WAIT, u64::from) != seconds.map_or(attributes::MOUNT_WAIT, u64::from))
+        };
+        self.voters.change(record).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
         Ok(())
     }
 

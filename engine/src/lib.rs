@@ -15,10 +15,12 @@
 //!   member    one disk: I/O, deadline        catalog   SQLite on the store
 //! ```
 
+mod absent;
 mod access;
 pub mod activity;
 pub mod admin;
 pub mod api;
+mod arrival;
 pub mod attributes;
 pub mod balance;
 mod bits;

@@ -64,6 +64,8 @@ pub struct Member {
     state: AtomicU8,
     /// How often it went offline.
     losses: AtomicU64,
+    /// Where it was when it was let go.
+    was_at: Mutex<String>,
     pub counters: Counters,
     pub(crate) wrong_looks: WrongLooks,
     /// How long front ends wait for its reads.
@@ -114,6 +116,7 @@ impl Member {
             disk: ArcSwapOption::from_pointee(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
+            was_at: Mutex::default(),
             counters: Counters::default(),
             wrong_looks: WrongLooks::default(),
             gauge: ReadGauge::default(),
@@ -148,6 +151,7 @@ impl Member {
             quorum: header.quorum,
             copy_whole: false,
             by_operator: false,
+            absent: false,
             leaving: true,
             size: header.layout.size(),
             target: None,
@@ -296,6 +300,12 @@ impl Member {
         self.disk.load().as_ref().map_or_else(String::new, |disk| disk.path().to_owned())
     }
 
+    /// Where it was found before it was let go.
+    #[must_use]
+    pub fn was_at(&self) -> String {
+        self.was_at.lock().clone()
+    }
+
     #[must_use]
     pub fn can_discard(&self) -> bool {
         self.disk.load().as_ref().is_some_and(|disk| disk.can_discard())
@@ -303,6 +313,9 @@ impl Member {
 
     /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
     pub fn release(&self) {
+        if let Some(disk) = self.disk.load().as_deref() {
+            disk.path().clone_into(&mut self.was_at.lock());
+        }
         self.disk.store(None);
         if !std::mem::take(&mut *self.late_flushes.lock()).is_empty() {
             // Nobody will hear how it ended.
@@ -579,6 +592,7 @@ mod tests {
             quorum: false,
             copy_whole: false,
             by_operator: false,
+            absent: false,
             leaving: false,
             size: 64 * MIB,
             target: None,

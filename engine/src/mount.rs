@@ -437,6 +437,7 @@ async fn record_mount(
 ) -> std::result::Result<(), crate::voters::Refusal> {
     let now = world.now();
     let (stamp, disks) = (decision.stamp, decision.disks.clone());
+    let is_unforced = decision.case == choose::Case::Mount;
     voters
         .change(move |next| {
             next.mounted = true;
@@ -451,6 +452,9 @@ async fn record_mount(
                     if !(planted::has(Bug::SyncingStampKept) && entry.state == DiskState::Syncing) {
                         entry.stamp = stamp;
                     }
+                    // One that an engine of an earlier version was copying to whole comes back by itself, too.
+                    let goes_on = entry.state == DiskState::Syncing && entry.copy_whole;
+                    entry.absent = is_unforced && (verdict.standing.is_away() || goes_on);
                     entry.state = DiskState::Offline;
                     entry.since = now;
                 }

@@ -42,6 +42,14 @@ use std::{
 /// Extents copied between two commits: few where groups are small, so that tests see a second batch.
 const BATCH: usize = if cfg!(any(test, feature = "testing")) { 5 } else { 32 };
 
+/// How a disk comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Return {
+    ByStatement,
+    /// See `absent.rs`.
+    ByItself,
+}
+
 /// Whether the disk is still SYNCING, and has not gone and come back meanwhile.
 fn is_same(member: &Member, losses: u64) -> bool {
     member.state() == DiskState::Syncing && member.losses() == losses
@@ -118,7 +126,7 @@ impl Group {
             if member.state() != DiskState::Offline {
                 continue;
             }
-            if let Err(error) = self.start_resync(&member).await {
+            if let Err(error) = self.start_resync(&member, Return::ByStatement).await {
                 // The others come back all the same.
                 trouble = Some(error);
             }
@@ -126,7 +134,8 @@ impl Group {
         trouble.map_or(Ok(()), Err)
     }
 
-    async fn start_resync(self: &Arc<Self>, member: &Arc<Member>) -> Result<(), AdminError> {
+    /// Begins to bring a disk back that is OFFLINE.
+    pub(crate) async fn start_resync(self: &Arc<Self>, member: &Arc<Member>, how: Return) -> Result<(), AdminError> {
         let _one_at_a_time = self.onlining.lock().await;
         if member.state() != DiskState::Offline {
             return Ok(());
@@ -134,7 +143,18 @@ impl Group {
         if !member.wait_settled().await {
             return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name())));
         }
-        let (disk, whole, areas) = self.find_device(member).await?;
+        let (disk, standing, areas) = self.find_device(member).await?;
+        let whole = standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
+            Standing::CopyWhole => "it was marked so".to_owned(),
+            Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
+            _ => "it is an old image".to_owned(),
+        });
+        let was_put_there = matches!(standing, Some(Standing::LosingBranch | Standing::OldImage));
+        if let Some(reason) = whole.as_ref().filter(|_| how == Return::ByItself && was_put_there) {
+            let text = format!("{} would be written over: {reason}", disk.path());
+            let hint = format!("if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}", self.name, member.name());
+            return Err(AdminError::new(Code::DuplicateDisk, text).hint(hint));
+        }
         let failed = |refusal: &dyn std::fmt::Display| {
             AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name()))
         };
@@ -189,10 +209,15 @@ impl Group {
         }
     }
 
-    /// A resync that ended with an error left its disk SYNCING: it goes on.
-    fn resume_failed_resync(self: &Arc<Self>, member: &Arc<Member>) {
+    /// Whether the disk's resync ended with an error, which left it SYNCING.
+    pub(crate) fn has_failed_resync(&self, member: &Member) -> bool {
         let has_failed = self.resyncs.lock().get(&member.number).is_some_and(|progress| progress.state == "ERRS");
-        if has_failed && member.state() == DiskState::Syncing {
+        has_failed && member.state() == DiskState::Syncing
+    }
+
+    /// A resync that ended with an error goes on.
+    pub(crate) fn resume_failed_resync(self: &Arc<Self>, member: &Arc<Member>) {
+        if self.has_failed_resync(member) {
             self.spawn_resync(member, member.losses());
         }
     }
@@ -205,11 +230,11 @@ impl Group {
         self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
     }
 
-    /// The device that carries a member's id, claimed; why it must be copied whole, if it must; and where its records are.
+    /// The device that carries a member's id, claimed; what is said of it; and where its records are.
     async fn find_device(
         &self,
         member: &Member,
-    ) -> Result<(Arc<dyn Disk>, Option<String>, Vec<RecordArea>), AdminError> {
+    ) -> Result<(Arc<dyn Disk>, Option<Standing>, Vec<RecordArea>), AdminError> {
         let mut matches = Vec::new();
         for found in self.world.discover().await {
             let Ok(disk) = found.disk.clone() else { continue };
@@ -253,12 +278,7 @@ impl Group {
         let sighting = identify::sight(&*self.world, &found, &*disk, header.best).await;
         let membership = self.voters.current();
         let standing = membership.disk(member.number).map(|entry| choose::returning(&sighting, entry, &membership));
-        let whole = standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
-            Standing::CopyWhole => "it was marked so".to_owned(),
-            Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
-            _ => "it is an old image".to_owned(),
-        });
-        Ok((disk, whole, sighting.header.record_areas()))
+        Ok((disk, standing, sighting.header.record_areas()))
     }
 
     pub(crate) async fn mark_everything_stale(&self, disk: DiskNumber) -> Result<(), FileError> {

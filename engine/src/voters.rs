@@ -241,12 +241,16 @@ impl Voters {
         let now = self.world.now();
         let stamp = self.stamp.load(Ordering::Relaxed);
         let mut unspared = None;
-        let (blame, mut expelled) = (&mut unspared, Vec::new());
-        let taken = &mut expelled;
+        let (blame, mut expelled, mut owned) = (&mut unspared, Vec::new(), false);
+        let (taken, noted) = (&mut expelled, &mut owned);
         let changed = self
             .change(|next| {
                 for number in numbers {
                     if next.disk(*number).is_none_or(|disk| disk.state == DiskState::Offline) {
+                        // From now on it is so because the operator says so.
+                        if let Some(disk) = find(next, *number).filter(|disk| !disk.by_operator) {
+                            (disk.by_operator, disk.absent, *noted) = (true, false, true);
+                        }
                         continue;
                     }
                     if !self.can_spare(next, *number) {
@@ -256,7 +260,7 @@ impl Voters {
                     take_offline(next, *number, stamp, now, true);
                     taken.push(*number);
                 }
-                Ok(!taken.is_empty())
+                Ok(*noted || !taken.is_empty())
             })
             .await;
         if let Err(refusal) = changed {
@@ -304,6 +308,7 @@ impl Voters {
             // Another device may have taken its place.
             entry.id = id;
             entry.by_operator = false;
+            entry.absent = false;
             Ok(true)
         })
         .await
@@ -912,6 +917,7 @@ fn take_offline(membership: &mut Membership, number: DiskNumber, stamp: u64, now
         disk.votes = false;
         disk.since = now;
         disk.by_operator = by_operator;
+        disk.absent = false;
     }
 }
 

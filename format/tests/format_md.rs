@@ -72,7 +72,7 @@ fn in_the_code() -> BTreeMap<String, Fields> {
         (
             "membership",
             fields!(
-                membership: GENERATION, ID, CREATED, AU_SIZE, STAMP_COUNTER, REDUNDANCY, MOUNTED, WANTED,
+                membership: GENERATION, ID, CREATED, AU_SIZE, STAMP_COUNTER, REDUNDANCY, MOUNTED, WANTED, MOUNT_WAIT,
                 DISK_COUNT, RUN_COUNT, ANCESTOR_COUNT, BOOT, GROUP_NAME,
             ),
         ),

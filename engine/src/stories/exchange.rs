@@ -491,7 +491,7 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
             }
             Cut::Failure => lab.silence(3),
         }
-        drop((hold, late));
+        drop(hold);
         if cut == Cut::Failure {
             lab.wait_for("the failure", || lab.state(1) == DiskState::Offline);
             lab.disks[3].heal();

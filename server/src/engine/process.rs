@@ -424,8 +424,8 @@ impl Engine {
                     self.part(frames, &done(result), 1)
                 };
             }
-            Request::Mount { force, restricted, resume } => {
-                let result = self.succeed().and_then(|()| self.mount(force, &resume)).and_then(|()| {
+            Request::Mount { force, restricted, patient, resume } => {
+                let result = self.succeed().and_then(|()| self.mount(force, patient, &resume)).and_then(|()| {
                     if restricted {
                         self.mounted()?.restrict();
                     }
@@ -576,8 +576,12 @@ impl Engine {
         }
     }
 
-    fn mount(self: &Arc<Self>, force: bool, resume: &[ConnectionId]) -> Result<(), AdminError> {
+    fn mount(self: &Arc<Self>, force: bool, patient: bool, resume: &[ConnectionId]) -> Result<(), AdminError> {
         let name = &self.options.group;
+        if patient {
+            let world: Arc<dyn World> = self.world.clone();
+            block_on(Group::await_disks(&world, name));
+        }
         let mut group = self.group();
         if group.is_some() {
             return Err(AdminError::new(Code::AlreadyMounted, format!("disk group {name} is mounted already")));

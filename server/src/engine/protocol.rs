@@ -25,6 +25,9 @@ pub enum Request {
         force: bool,
         #[serde(default)]
         restricted: bool,
+        /// It is a start: disks that are missing may be late only, and are waited for.
+        #[serde(default)]
+        patient: bool,
         /// Mounts that it is going to take over.
         resume: Vec<ConnectionId>,
     },

@@ -304,10 +304,12 @@ impl Instance {
         }
         let engine = self.start_engine(&name)?;
         engine.ask(&Request::Create(new))?;
-        engine.ask(&Request::Mount { force: false, restricted: false, resume: Vec::new() }).map_err(|error| {
-            let hint = error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
-            AdminError::new(error.code, format!("the group was made, but not mounted: {error}")).hint(hint)
-        })?;
+        engine.ask(&Request::Mount { force: false, restricted: false, patient: false, resume: Vec::new() }).map_err(
+            |error| {
+                let hint = error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
+                AdminError::new(error.code, format!("the group was made, but not mounted: {error}")).hint(hint)
+            },
+        )?;
         self.mounted(&name, true, false)?;
         Ok(())
     }
@@ -334,7 +336,7 @@ impl Instance {
         let _held = lock(&own);
         let engine = self.engine(group).or_else(|_| self.start_engine(group))?;
         let resume = if restricted { Vec::new() } else { self.connections(group) };
-        engine.ask(&Request::Mount { force, restricted, resume })?;
+        engine.ask(&Request::Mount { force, restricted, patient: false, resume })?;
         // Those that it had when its guard gave it up; after a dismount there are none.
         if !restricted {
             self.serve_again(&engine, group)?;

@@ -44,7 +44,7 @@ impl Instance {
             return Err(error);
         }
         let resume = self.connections(group);
-        new.ask(&Request::Mount { force: false, restricted, resume })
+        new.ask(&Request::Mount { force: false, restricted, patient: false, resume })
             .and_then(|()| self.serve_again(&new, group))
             .map_err(|error| {
                 error.hint("the group is mounted again as if its engine had been killed; see the alert log")
