@@ -9,11 +9,12 @@
 //! Only a start by the instance waits, after a boot or an engine's death. An operator who says MOUNT has looked at what there is.
 
 use crate::{
+    admin::{AdminError, Code},
     attributes::MOUNT_WAIT,
     choose::{self, Sighting, Standing},
     event::{Event, Severity},
     group::Group,
-    identify,
+    identify, originals,
     world::World,
 };
 use plinth_format::membership::DiskState;
@@ -23,15 +24,18 @@ use std::{sync::Arc, time::Duration};
 const LOOK: Duration = Duration::from_millis(250);
 
 /// What the disks in sight say of a group. Nothing is claimed, and nothing written.
-async fn look(world: &Arc<dyn World>, name: &str) -> Vec<Sighting> {
+pub(crate) async fn look(world: &Arc<dyn World>, name: &str) -> Vec<Sighting> {
     let found = world.discover().await;
-    let looks = found.iter().map(|one| async {
-        let disk = one.disk.as_ref().ok()?;
-        let header = identify::read_header(&**world, &**disk).await?;
+    let looks = found.into_iter().map(|one| async move {
+        let disk = one.disk.clone().ok()?;
+        let header = identify::read_header(&**world, &*disk).await?;
         let is_its = header.best.group_name == name && header.case != identify::Case::Shrunk;
-        if is_its { Some(identify::sight(&**world, one, &**disk, header.best).await) } else { None }
+        is_its.then_some((one, disk, header.best))
     });
-    futures::future::join_all(looks).await.into_iter().flatten().collect()
+    let candidates = futures::future::join_all(looks).await.into_iter().flatten().collect();
+    let (own, _) = originals::set_aside(&**world, candidates).await;
+    let sights = own.iter().map(|(one, disk, header)| identify::sight(&**world, one, &**disk, header.clone()));
+    futures::future::join_all(sights).await
 }
 
 /// The disks that a mount would take OFFLINE as they are not in sight, and for how long a start waits for them. `None`: it cannot be mounted.
@@ -47,7 +51,28 @@ fn missing(name: &str, sightings: &[Sighting]) -> Option<(Vec<String>, Duration)
     Some((missing.collect(), Duration::from_secs(seconds)))
 }
 
+/// Looks at the disks of a mounted group before it is said that it could not be mounted: their records may be written meanwhile.
+const REHEARSALS: u32 = 5;
+
 impl Group {
+    /// Whether the group could be mounted by what the disks in sight say: whoever is about to dismount it, for another engine to mount it, asks
+    /// before. Nothing is claimed, and nothing written.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<(), AdminError> {
+        for rehearsal in 1.. {
+            match choose::choose(name, &look(world, name).await, false) {
+                Ok(_) => break,
+                Err(refusal) if rehearsal >= REHEARSALS => {
+                    return Err(AdminError::new(Code::NoQuorum, &refusal).hint(refusal.remedy()));
+                }
+                Err(_) => world.sleep(LOOK).await,
+            }
+        }
+        Ok(())
+    }
+
     /// Waits for disks of the group that are missing, if it could be mounted without them; but no longer than its attribute says.
     pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
         let tell = |text: String| {

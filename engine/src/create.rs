@@ -477,6 +477,7 @@ pub(crate) fn header_of(
         group_name: membership.group_name.clone(),
         name: member.name().to_string(),
         failure_group: member.failure_group.clone(),
+        origin: member.origin(),
     }
 }
 

@@ -35,6 +35,7 @@ use crate::{
     mirror_sets::MirrorSets,
     mount::Purpose,
     move_waits::MoveWaits,
+    originals::Notes,
     own_metadata::{LOOK, Look},
     pace::Pace,
     part::Part,
@@ -137,6 +138,7 @@ pub struct Group {
     pub(crate) part_blocks: PartBlocks,
     pub(crate) catalog_mirrors: CatalogMirrors,
     pub(crate) absences: Absences,
+    pub(crate) notes: Notes,
     pub(crate) rebalance: Arc<Rebalance>,
     pub(crate) scrub: Scrub,
     pub(crate) volumes: Volumes,
@@ -291,6 +293,7 @@ impl Group {
             part_blocks: PartBlocks::default(),
             catalog_mirrors: CatalogMirrors::default(),
             absences: Absences::default(),
+            notes: Notes::default(),
             rebalance: Arc::default(),
             scrub: Scrub::default(),
             volumes: Volumes::default(),
@@ -352,6 +355,7 @@ impl Group {
                 if !group.is_stopping() && purpose == Purpose::Serve {
                     group.tend_catalog_mirrors();
                     group.tend_absent();
+                    group.note_originals();
                 }
             }
         });
@@ -417,6 +421,7 @@ impl Group {
         if purpose == Purpose::Serve {
             self.tidy_volumes().await;
             self.use_whole_units();
+            self.note_originals();
         }
         let offline: Vec<_> = self
             .members
@@ -741,6 +746,7 @@ impl Group {
         self.retire_headers().await.map_err(|error| AdminError::new(Code::Io, error))?;
         self.voters.close();
         self.members.values().for_each(|member| member.release());
+        self.forget_originals();
         self.tell(Severity::Note, None, "disk group dropped".to_owned());
         Ok(())
     }

@@ -33,7 +33,7 @@ use crate::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use event_listener::Event;
 use plinth_format::{
-    DiskId, DiskNumber, Layout,
+    DiskId, DiskNumber, GroupId, Layout,
     header::DiskHeader,
     layout::{FIRST_AREA, RecordArea},
     membership::{DiskState, MemberDisk},
@@ -64,6 +64,8 @@ pub struct Member {
     state: AtomicU8,
     /// How often it went offline.
     losses: AtomicU64,
+    /// The ids that it had before `renamedg`.
+    origin: Mutex<Option<(GroupId, DiskId)>>,
     /// Where it was when it was let go.
     was_at: Mutex<String>,
     pub counters: Counters,
@@ -116,6 +118,7 @@ impl Member {
             disk: ArcSwapOption::from_pointee(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
+            origin: Mutex::default(),
             was_at: Mutex::default(),
             counters: Counters::default(),
             wrong_looks: WrongLooks::default(),
@@ -205,7 +208,19 @@ impl Member {
 
     /// Another device takes its place. Returns what the one before was. Only while it is offline.
     pub fn become_another(&self, id: DiskId) -> DiskId {
+        *self.origin.lock() = None;
         std::mem::replace(&mut *self.id.lock(), id)
+    }
+
+    /// The ids that its marks of lost blocks have, where these are not its own.
+    #[must_use]
+    pub fn origin(&self) -> Option<(GroupId, DiskId)> {
+        *self.origin.lock()
+    }
+
+    /// What its header says of that.
+    pub fn set_origin(&self, origin: Option<(GroupId, DiskId)>) {
+        *self.origin.lock() = origin;
     }
 
     /// The state that the membership in force gives it.

@@ -23,6 +23,7 @@ use crate::{
     identify,
     lock::Mutex,
     member::Member,
+    originals,
     own_metadata::Look,
     part::Part,
     planted::{self, Bug},
@@ -239,10 +240,15 @@ impl Group {
         for found in self.world.discover().await {
             let Ok(disk) = found.disk.clone() else { continue };
             let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
-            if header.best.disk == member.id() && header.best.group == self.id {
+            if header.best.group == self.id {
                 matches.push((found, disk, header));
             }
         }
+        let all = matches.iter().map(|(found, disk, header)| (found.clone(), Arc::clone(disk), header.best.clone()));
+        let (own, copies) = originals::set_aside(&*self.world, all.collect()).await;
+        matches.retain(|(found, _, header)| {
+            header.best.disk == member.id() && own.iter().any(|(one, ..)| one.path == found.path)
+        });
         let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
         identities.dedup();
         if identities.len() > 1 && !planted::has(Bug::CloneAccepted) {
@@ -252,6 +258,10 @@ impl Group {
         }
         let Some((found, disk, header)) = matches.into_iter().next() else {
             let text = format!("disk {} of disk group {} is not in sight", member.name(), self.name);
+            if !copies.is_empty() {
+                let text = format!("{text}, only copies of it are: {}", copies.join("; "));
+                return Err(AdminError::new(Code::DuplicateDisk, text).hint("attach the disk itself"));
+            }
             return Err(AdminError::new(Code::CannotOpen, text)
                 .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
         };
@@ -275,6 +285,7 @@ impl Group {
             }
             self.world.sleep(Duration::from_millis(100)).await;
         }
+        member.set_origin(header.best.origin);
         let sighting = identify::sight(&*self.world, &found, &*disk, header.best).await;
         let membership = self.voters.current();
         let standing = membership.disk(member.number).map(|entry| choose::returning(&sighting, entry, &membership));

@@ -37,6 +37,7 @@ use crate::{
     member::Member,
     members::Members,
     mirror_sets::MirrorSets,
+    originals,
     planted::{self, Bug},
     world::World,
 };
@@ -621,19 +622,23 @@ impl Voters {
     /// Tries to open a failed disk afresh: it may have come back as another device. Its
     /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
     async fn reopen(&self, member: &Member) {
+        let mut own = Vec::new();
         for found in self.world.discover().await {
-            let Ok(disk) = found.disk else { continue };
+            let Ok(disk) = found.disk.clone() else { continue };
             let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
-            if header.best.disk != member.id() || header.best.group != self.group {
-                continue;
+            if header.best.group == self.group {
+                own.push((found, disk, header.best));
             }
-            // While the old handle has I/O under way it is the same device that the claim fails on.
-            if disk.claim().is_ok() {
-                member.release();
-                member.set_areas(header.best.record_areas());
-                member.attach(disk);
-            }
-            return;
+        }
+        let (mut own, _) = originals::set_aside(&*self.world, own).await;
+        own.retain(|(_, _, header)| header.disk == member.id());
+        let is_one = own.iter().all(|(found, ..)| found.identity == own[0].0.identity);
+        let found = own.into_iter().next().filter(|_| is_one);
+        // While the old handle has I/O under way it is the same device that the claim fails on.
+        if let Some((_, disk, header)) = found.filter(|(_, disk, _)| disk.claim().is_ok()) {
+            member.release();
+            member.set_areas(header.record_areas());
+            member.attach(disk);
         }
     }
 

@@ -66,6 +66,7 @@ fn in_the_code() -> BTreeMap<String, Fields> {
             fields!(
                 header: SEQUENCE, CREATED, SIZE, AU_SIZE, LOGICAL_SECTOR, PHYSICAL_SECTOR, DISK_NUMBER, STATUS,
                 REDUNDANCY, QUORUM, GROUP_NAME, DISK_NAME, FAILURE_GROUP, FEATURES,
+                ORIGIN_GROUP, ORIGIN_DISK,
             ),
         ),
         ("stamp", fields!(stamp: COUNTER, WRITTEN, MEMBERSHIP, CLEAN)),

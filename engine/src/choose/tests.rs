@@ -73,6 +73,7 @@ fn sighting(number: u16, membership: Option<&Membership>) -> Sighting {
             group_name: "DATA".to_owned(),
             name: disk.name,
             failure_group: disk.failure_group,
+            origin: None,
         },
         stamps: vec![stamp(STAMP, 1)],
         memberships: membership.into_iter().cloned().collect(),

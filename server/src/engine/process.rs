@@ -241,6 +241,7 @@ impl Engine {
         let world = RealWorld::new(options.io, move |event| events.event(&event))?;
         world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
         world.keep_in(options.paths.dir());
+        world.note_in(options.paths.state());
         let exporting = Exporting::new(alert.clone(), &options.group, Arc::new(ThisThread(world.poll_time())));
         Ok(Arc::new(Self {
             options,
@@ -434,6 +435,10 @@ impl Engine {
                 let failed = result.as_ref().is_err_and(|error| error.code != Code::AlreadyMounted);
                 let answer = done(result);
                 return if failed { self.part(frames, &answer, 1) } else { frames.send(&answer, &[], None) };
+            }
+            Request::Rehearse => {
+                let world: Arc<dyn World> = self.world.clone();
+                done(block_on(Group::rehearse(&world, &self.options.group)))
             }
             Request::Dismount { force } => {
                 return self.finish(frames, |engine| engine.dismount(force));

@@ -31,6 +31,8 @@ pub enum Request {
         /// Mounts that it is going to take over.
         resume: Vec<ConnectionId>,
     },
+    /// Whether the group could be mounted by what the disks in sight say. Nothing is claimed, and nothing written.
+    Rehearse,
     /// The engine exits after its answer.
     Dismount {
         force: bool,
