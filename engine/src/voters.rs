@@ -229,7 +229,7 @@ impl Voters {
         // In memory of its own (`file_read.rs`).
         Box::pin(change).await?;
         if expelled {
-            self.tell_offline(number, reason);
+            self.tell_offline(number, reason, if by_operator { Severity::Note } else { Severity::Alarm });
         }
         Ok(())
     }
@@ -268,12 +268,13 @@ impl Voters {
             return Err((unspared.or(numbers.first().copied()).unwrap_or(DiskNumber(0)), refusal));
         }
         for number in expelled {
-            self.tell_offline(number, "taken offline by the operator");
+            // That is no news to who said it.
+            self.tell_offline(number, "taken offline by the operator", Severity::Note);
         }
         Ok(())
     }
 
-    fn tell_offline(&self, number: DiskNumber, reason: &str) {
+    fn tell_offline(&self, number: DiskNumber, reason: &str, severity: Severity) {
         let Some(member) = self.members.get(&number) else { return };
         let text = format!(
             "disk {} in failure group {} is offline: {reason}. ALTER DISKGROUP {} ONLINE DISK {} when it is back",
@@ -282,7 +283,7 @@ impl Voters {
             self.name,
             member.name()
         );
-        self.tell(Severity::Alarm, Some(number), text);
+        self.tell(severity, Some(number), text);
     }
 
     /// Records a disk that is back as SYNCING. It is stamped first: an image that was not in
@@ -447,7 +448,7 @@ impl Voters {
             let is_serving = next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
             if is_serving && self.can_spare(next, *number) {
                 take_offline(next, *number, self.stamp.load(Ordering::Relaxed), self.world.now(), false);
-                self.tell_offline(*number, &format!("its metadata: {reason}"));
+                self.tell_offline(*number, &format!("its metadata: {reason}"), Severity::Alarm);
                 dropped = true;
             }
         }

@@ -644,3 +644,23 @@ fn a_start_waits_for_a_disk_that_is_late() {
     block_on(Group::await_disks(&lab.world(), "DATA"));
     assert_eq!(notes(), before);
 }
+
+/// What an operator did is a note in the alert log; what a disk did is an alarm.
+#[test]
+fn an_operators_offline_is_no_alarm() {
+    let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.offline(1);
+    lab.silence(2);
+    lab.wait_for("the loss", || {
+        lab.write(node, 0, &pattern(2, 300_000));
+        lab.state(2) == DiskState::Offline
+    });
+    let told = |disk: &str| {
+        let text = format!("disk {disk} in failure group");
+        let severities = lab.world.events().into_iter().filter(|event| event.text.contains(&text) && event.text.contains("is offline"));
+        severities.map(|event| event.severity).collect::<Vec<_>>()
+    };
+    assert_eq!(told("DATA_0001"), [crate::event::Severity::Note]);
+    assert_eq!(told("DATA_0002"), [crate::event::Severity::Alarm]);
+}
