@@ -148,15 +148,19 @@ fn a_disk_that_is_late_is_online_all_the_same() {
         instance.alert_log().contains("waits up to 10 s for disks that are not in sight: DATA_0001")
     });
     fs::rename(&hidden, instance.disk("f1d0")).expect("shown");
-    wait_for("the mount", || instance.alert_log().contains("disk group mounted, 3 disks"));
-    instance.wait_until_whole("data");
+    wait_for("the disk", || instance.alert_log().contains("all disks are in sight after"));
+    let all_online = |instance: &Instance| {
+        let select = "SELECT COUNT(*) FROM v$asm_disk WHERE group_number > 0 AND mode_status = 'ONLINE'";
+        wait_for("all disks to be ONLINE", || instance.number(select) == 3.0);
+    };
+    all_online(&instance);
     assert!(!instance.alert_log().contains("resync begins"), "it was there in time");
 
     instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'mount_wait' = '0'");
     stop(&mut instance);
     wait_for("the mount", || instance.alert_log().contains("disk group mounted, 3 disks; offline: DATA_0001"));
     fs::rename(&hidden, instance.disk("f1d0")).expect("shown");
-    instance.wait_until_whole("data");
+    all_online(&instance);
     assert!(instance.alert_log().contains("is back: resync begins"));
     instance.check("data");
 }

@@ -658,7 +658,11 @@ fn an_operators_offline_is_no_alarm() {
     });
     let told = |disk: &str| {
         let text = format!("disk {disk} in failure group");
-        let severities = lab.world.events().into_iter().filter(|event| event.text.contains(&text) && event.text.contains("is offline"));
+        let severities = lab
+            .world
+            .events()
+            .into_iter()
+            .filter(|event| event.text.contains(&text) && event.text.contains("is offline"));
         severities.map(|event| event.severity).collect::<Vec<_>>()
     };
     assert_eq!(told("DATA_0001"), [crate::event::Severity::Note]);

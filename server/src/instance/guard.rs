@@ -129,6 +129,7 @@ impl Instance {
                 && let Ok(status) = engine.status()
                 && status.mounted
             {
+                lock(&self.unserved).remove(group);
                 // Returns at the engine's end.
                 let stopped = RefCell::new(None);
                 let watched = engine.watch(|notice| match notice {
@@ -136,6 +137,7 @@ impl Instance {
                     other => self.noticed(group, &other),
                 });
                 since = Instant::now();
+                lock(&self.unserved).insert(group.to_owned(), since);
                 if !self.still_wanted(group) {
                     return;
                 }

@@ -24,6 +24,7 @@ impl Instance {
     /// # Errors
     /// If the group is not mounted, or one of the two engines refuses.
     pub fn upgrade(self: &Arc<Self>, group: &str) -> Result<String> {
+        drop(self.engine_in_service(group));
         let own = self.group_lock(group);
         let _held = lock(&own);
         let old = self.engine(group)?;
