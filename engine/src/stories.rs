@@ -2,9 +2,10 @@
 
 mod access;
 mod convert;
+mod copies;
 mod crowd;
-mod disputes;
 mod discards;
+mod disputes;
 mod endings;
 mod exchange;
 mod flushes;

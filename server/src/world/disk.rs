@@ -353,10 +353,6 @@ impl RealDisk {
         }
     }
 
-    pub(super) fn identity(&self) -> Identity {
-        Identity(self.identity.clone())
-    }
-
     fn looking(&self) -> Option<Arc<Looking>> {
         self.looking.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -414,6 +410,10 @@ fn size_of(file: impl AsFd, sectors: Sectors) -> io::Result<u64> {
 }
 
 impl Disk for RealDisk {
+    fn identity(&self) -> Identity {
+        Identity(self.identity.clone())
+    }
+
     fn path(&self) -> &str {
         &self.path
     }
