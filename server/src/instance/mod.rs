@@ -275,7 +275,9 @@ impl Instance {
                     let text = format!(
                         "asm_diskstring '{diskstring}' does not show {path}, disk {name} of {group}, which is mounted"
                     );
-                    let hint = format!("'{diskstring},{path}' does; or dismount {group} first");
+                    let hint = format!(
+                        "ALTER SYSTEM SET asm_diskstring = '{diskstring},{path}' does; or ALTER DISKGROUP {group} DISMOUNT first"
+                    );
                     return Err(AdminError::new(Code::UnknownDisk, text).hint(hint));
                 }
             }
