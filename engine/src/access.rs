@@ -52,12 +52,12 @@ fn files_of(connection: &Connection, column: &str, number: u32) -> rusqlite::Res
 
 fn no_user(name: &str) -> AdminError {
     AdminError::new(Code::NoSuchUser, format!("the disk group has no user {name}"))
-        .hint(format!("ALTER DISKGROUP ... ADD USER '{name}'; v$asm_user has the users"))
+        .hint("v$asm_user has the users; ADD USER makes one")
 }
 
 fn no_group(name: &str) -> AdminError {
     AdminError::new(Code::NoSuchUser, format!("the disk group has no user group {name}"))
-        .hint(format!("ALTER DISKGROUP ... ADD USERGROUP '{name}' WITH MEMBER ...; v$asm_usergroup has the groups"))
+        .hint("v$asm_usergroup has the groups; ADD USERGROUP makes one")
 }
 
 /// Why a user or user group cannot be added: its name or its number is there.

@@ -287,7 +287,7 @@ pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<
         return Ok(());
     }
     let text = format!("attribute '{name}' cannot be '{value}': it is {current}, and never goes back");
-    let hint = "a disk group that is to have less is made so: CREATE DISKGROUP ... ATTRIBUTE";
+    let hint = "a disk group that is to have less is made so, with an ATTRIBUTE clause";
     Err(FileError::Order(Box::new(AdminError::new(Code::Lowered, text).hint(hint))))
 }
 

@@ -119,6 +119,9 @@ async fn check_disk(
     let in_use = |text: String, hint: &str| Err(AdminError::new(Code::DiskInUse, text).hint(hint));
     match survey.header {
         HeaderStatus::Member if !wanted.force && !is_nobodys => {
+            if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, header)) {
+                return Err(refusal);
+            }
             let group = header.map_or_else(String::new, |header| header.group_name);
             return in_use(
                 format!("disk {path} belongs to disk group {group}"),
@@ -140,6 +143,19 @@ async fn check_disk(
     }
     let layout = check_size(&*disk, wanted.size, disk.size(), new.au_size)?;
     Ok((disk, layout))
+}
+
+/// The refusal of a device that is a disk of the very group that it would be taken for.
+fn own_member(new: &Wanted<'_>, path: &str, header: &DiskHeader) -> Option<AdminError> {
+    let (_, membership) = new.of.filter(|(group, _)| *group == header.group)?;
+    let own = membership.disks.iter().find(|disk| disk.id == header.disk)?;
+    let (name, group) = (&own.name, new.group);
+    let text = format!("disk {path} is disk {name} of disk group {group} itself");
+    let hint = match own.state {
+        DiskState::Offline => format!("name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}"),
+        _ => "name another device".to_owned(),
+    };
+    Some(AdminError::new(Code::DiskInUse, text).hint(hint))
 }
 
 /// How a device that has so many bytes is cut, if `wanted` of them are used: all, if nobody says how many.
@@ -309,7 +325,11 @@ pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: 
         if let Err(error) = one.disk.claim() {
             let path = one.disk.path();
             let header = identify::read_header(&**world, &*one.disk).await;
-            return Err(match header.filter(|header| header.best.status == Status::Member) {
+            let header = header.filter(|header| header.best.status == Status::Member);
+            if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, &header.best)) {
+                return Err(refusal);
+            }
+            return Err(match header {
                 Some(header) => {
                     let group = header.best.group_name;
                     let text = format!("disk {path} is in use: it belongs to disk group {group}, which is mounted");

@@ -18,7 +18,7 @@ use crate::{
     look::find_paths,
     member::Member,
 };
-use plinth_format::{header::Status, membership::DiskState};
+use plinth_format::{Redundancy, header::Status, membership::DiskState};
 use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -35,7 +35,7 @@ impl Group {
         let mut pairs = Vec::new();
         for replacement in replacements {
             let member = self.select(&Selection::Disks(vec![replacement.disk.clone()]))?.remove(0);
-            self.check_replaceable(&member)?;
+            self.check_replaceable(&member, replacement)?;
             if pairs.iter().any(|(other, _): &(Arc<Member>, _)| other.number == member.number) {
                 let text = format!("disk {} is named twice in this statement", member.name());
                 return Err(AdminError::new(Code::Invalid, text));
@@ -53,14 +53,29 @@ impl Group {
         Ok(())
     }
 
-    fn check_replaceable(&self, member: &Member) -> Result<()> {
+    /// The statement that gives a member's failure group the other disk and drops the member: so no extent has two mirrors in one.
+    fn said_as_exchange(&self, member: &Member, replacement: &Replacement) -> String {
+        let within = match self.voters.current().wanted {
+            Redundancy::External => String::new(),
+            _ if member.quorum => format!("QUORUM FAILGROUP {} ", member.failure_group),
+            _ => format!("FAILGROUP {} ", member.failure_group),
+        };
+        let force = if replacement.force { " FORCE" } else { "" };
+        let path = replacement.path.replace('\'', "''");
+        format!("ALTER DISKGROUP {} ADD {within}DISK '{path}'{force} DROP DISK {}", self.name, member.name())
+    }
+
+    fn check_replaceable(&self, member: &Member, replacement: &Replacement) -> Result<()> {
         let name = &*member.name();
         if member.state() != DiskState::Offline {
             let text = format!("disk {name} of disk group {} is not OFFLINE", self.name);
-            return Err(AdminError::new(Code::Invalid, text).hint(format!(
-                "take it OFFLINE first; or keep all mirrors meanwhile: ALTER DISKGROUP {} ADD DISK '...' DROP DISK {name}",
-                self.name
-            )));
+            let keep = match member.state() {
+                DiskState::Online => {
+                    format!("; or keep all mirrors meanwhile: {}", self.said_as_exchange(member, replacement))
+                }
+                _ => String::new(),
+            };
+            return Err(AdminError::new(Code::Invalid, text).hint(format!("take it OFFLINE first{keep}")));
         }
         let membership = self.voters.current();
         let entry = membership.disk(member.number);
@@ -98,19 +113,15 @@ impl Group {
         };
         let found = find_paths(&*self.world, &disks.iter().map(|disk| disk.path.as_str()).collect()).await;
         let taken = take_disks(&self.world, &wanted, &found).await?;
-        for ((member, _), one) in pairs.iter().zip(&taken) {
+        for ((member, replacement), one) in pairs.iter().zip(&taken) {
             self.check_sectors(&*one.disk)?;
             // It gets the size that the other one was to have.
             let target = membership.disk(member.number).and_then(|entry| entry.target).unwrap_or(0);
             let (has, needs) = (one.layout.size(), member.layout().size().max(target));
             if has < needs {
                 let text = format!("disk {} has {has} bytes, disk {} needs {needs}", one.disk.path(), member.name());
-                return Err(AdminError::new(Code::DiskTooSmall, text).hint(format!(
-                    "take a larger one; or ALTER DISKGROUP {} ADD DISK '{}' DROP DISK {} FORCE",
-                    self.name,
-                    one.disk.path(),
-                    member.name()
-                )));
+                let hint = format!("take a larger one; or {} FORCE", self.said_as_exchange(member, replacement));
+                return Err(AdminError::new(Code::DiskTooSmall, text).hint(hint));
             }
         }
         Ok(taken)

@@ -15,7 +15,7 @@ const REASONS: &[(&str, &str, &str)] = &[
     ("cell.", "is about Exadata", ""),
     ("appliance.", "is about Oracle's appliances", ""),
     ("max", "is about dumps that Plinth does not make", "the alert log names every block that is wrong"),
-    ("template.", "is shown only", "ALTER DISKGROUP ... MODIFY TEMPLATE"),
+    ("template.", "is shown only", "MODIFY TEMPLATE changes it"),
     (
         "_rebalance_compact",
         "is hidden",

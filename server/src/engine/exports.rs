@@ -298,13 +298,22 @@ impl Exporting {
         self.list().into_iter().filter(|(_, clients)| *clients > 0).map(row).collect()
     }
 
+    /// The command that ends an export: of a volume by its name, of a file by its path.
+    fn end_of(&self, export: &Export) -> String {
+        let meant = match export.path.strip_prefix(".volumes/") {
+            Some(volume) => format!("-G {} {volume}", self.group),
+            None => format!("'+{}/{}'", self.group, export.path.replace('\'', "'\\''")),
+        };
+        format!("plinth nbd --stop {meant}")
+    }
+
     /// A group that exports something is not dropped.
     pub fn refuse_if_any(&self) -> Result<()> {
         match self.list().first() {
             None => Ok(()),
             Some((export, _)) => {
                 let text = format!("disk group {} exports {export}", self.group);
-                Err(AdminError::new(Code::Busy, text).hint("plinth nbd --stop"))
+                Err(AdminError::new(Code::Busy, text).hint(self.end_of(export)))
             }
         }
     }
@@ -317,7 +326,7 @@ impl Exporting {
             None => Ok(()),
             Some((export, _)) => {
                 Err(AdminError::new(Code::Busy, format!("volume {name} is exported at {}", export.at))
-                    .hint(format!("plinth nbd --stop -G {} {name}", self.group)))
+                    .hint(self.end_of(&export)))
             }
         }
     }

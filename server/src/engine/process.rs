@@ -677,7 +677,7 @@ impl Engine {
         if group.is_restricted() {
             let name = &self.options.group;
             return Err(AdminError::new(Code::Restricted, format!("disk group {name} is mounted RESTRICTED"))
-                .hint(format!("ALTER DISKGROUP {name} DISMOUNT, then MOUNT")));
+                .hint(format!("ALTER DISKGROUP {name} DISMOUNT; ALTER DISKGROUP {name} MOUNT")));
         }
         Ok(group)
     }

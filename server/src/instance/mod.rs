@@ -291,8 +291,10 @@ impl Instance {
         let verb = if hidden.len() == 1 { "is" } else { "are" };
         let text = format!("asm_diskstring '{diskstring}' does not show {}, which {verb} mounted", list.join("; "));
         let paths: Vec<&str> = hidden.iter().map(|(path, _)| path.as_str()).collect();
-        let groups: Vec<String> = groups.into_iter().collect();
-        let hint = format!("'{diskstring},{}' does; or dismount {} first", paths.join(","), groups.join(", "));
+        let (path, group) = (paths.join(","), groups.into_iter().collect::<Vec<_>>().join(", "));
+        let hint = format!(
+            "ALTER SYSTEM SET asm_diskstring = '{diskstring},{path}' does; or ALTER DISKGROUP {group} DISMOUNT first"
+        );
         Err(AdminError::new(Code::UnknownDisk, text).hint(hint))
     }
 

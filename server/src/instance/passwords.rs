@@ -108,7 +108,7 @@ impl Instance {
         self.change_users(|users| {
             if users.contains_key(&name.value) {
                 return Err(Refusal::new("42710", format!("there is a user {} already", name.value))
-                    .hint(format!("ALTER USER {} PASSWORD '...'", name.value))
+                    .hint("ALTER USER changes its password, or its role")
                     .at(name.at));
             }
             if users.len() >= USERS_MAX {

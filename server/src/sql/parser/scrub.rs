@@ -55,7 +55,9 @@ impl Parser<'_> {
             if self.is("STOP") {
                 if order.scope != Scope::All {
                     let text = "STOP ends the scrub of the disk group, whatever it looks at";
-                    return Err(Refusal::syntax(self.here(), text).hint("ALTER DISKGROUP ... SCRUB STOP"));
+                    return Err(
+                        Refusal::syntax(self.here(), text).hint(format!("ALTER DISKGROUP {} SCRUB STOP", group.value))
+                    );
                 }
                 stop = self.take("STOP");
             }

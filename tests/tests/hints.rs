@@ -1,0 +1,320 @@
+//! Hints that name a statement or a command: what is refused is refused with one, it is followed word by word, and then what was wanted is there.
+//!
+//! The last test reads the sources: whoever writes another such hint finds it there, and adds who follows it.
+
+use plinth_tests::{Instance, MIB, header_places, overwrite, shell, wait_for};
+use regex::Regex;
+use std::{collections::BTreeSet, fs, path::Path};
+
+/// What a text says is to be done: statements and commands, each up to where the sentence goes on.
+fn named(said: &str) -> Vec<String> {
+    let what = Regex::new(r"(?:ALTER (?:DISKGROUP|SYSTEM|USER)|DROP DISKGROUP|plinth (?:umount|nbd))\b[^;\n]*")
+        .expect("a pattern");
+    let end = Regex::new(r": | (?:does|drops|goes|mounts|first|when)\b").expect("a pattern");
+    let one = |found: regex::Match<'_>| end.split(found.as_str()).next().unwrap_or_default().trim().to_owned();
+    what.find_iter(said).map(one).collect()
+}
+
+/// Does what a hint says.
+#[track_caller]
+fn follow(instance: &Instance, what: &str) {
+    match what.strip_prefix("plinth ") {
+        Some(arguments) => {
+            shell(&format!(r#""$PROGRAM" {arguments}"#))
+                .env("PROGRAM", instance.program())
+                .env("PLINTH_DIR", instance.dir())
+                .ok();
+        }
+        None => drop(instance.sql(what)),
+    }
+}
+
+/// A statement is refused, and the hint names statements.
+#[track_caller]
+fn hints(instance: &Instance, statement: &str) -> Vec<String> {
+    let said = instance.refused(statement);
+    let named = named(&said);
+    assert!(!named.is_empty(), "{statement}: no hint names a statement: {said}");
+    named
+}
+
+/// A statement is refused; the last that its hint names is followed, and then the statement goes through.
+#[track_caller]
+fn helps(instance: &Instance, statement: &str) {
+    let named = hints(instance, statement);
+    follow(instance, named.last().expect("one at least"));
+    instance.sql(statement);
+}
+
+fn group(shape: &[&[u64]]) -> Instance {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", shape, "");
+    instance
+}
+
+const TWO: &[&[u64]] = &[&[256 * MIB], &[256 * MIB]];
+
+/// Mounting, dismounting, dropping, exporting.
+#[test]
+fn what_is_in_the_way_is_taken_out_of_the_way() {
+    let instance = group(TWO);
+    // Nothing to do but to mount it.
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    helps(&instance, "ALTER DISKGROUP data CHECK");
+    // Mounted for who administers alone.
+    instance.sql("ALTER DISKGROUP data DISMOUNT; ALTER DISKGROUP data MOUNT RESTRICTED");
+    let point = instance.path("mnt").join("data");
+    fs::create_dir(&point).expect("mkdir");
+    let mount = || instance.plinth(["mount".as_ref(), "data".as_ref(), point.as_os_str()]);
+    let said = named(&mount().refused());
+    assert_eq!(said.len(), 2, "{said:?}");
+    said.iter().for_each(|statement| follow(&instance, statement));
+    mount().ok();
+    // A directory, and one that is used.
+    let file = fs::File::create(point.join("file")).expect("a file");
+    drop(file);
+    helps(&instance, "DROP DISKGROUP data INCLUDING CONTENTS");
+    instance.create_group("data", "NORMAL", TWO, "");
+    mount().ok();
+    let file = fs::File::create(point.join("file")).expect("a file");
+    let forced = hints(&instance, "ALTER DISKGROUP data DISMOUNT");
+    follow(&instance, forced.last().expect("one"));
+    drop(file);
+    assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "DISMOUNTED");
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    // Files in it, and FORCE that is for something else.
+    let contents = hints(&instance, "DROP DISKGROUP data");
+    assert_eq!(hints(&instance, "DROP DISKGROUP data FORCE INCLUDING CONTENTS"), contents);
+    // An export: of a volume, of a file, of one that is used.
+    instance.plinth(["volcreate", "-G", "data", "-s", "16M", "vol1"]).ok();
+    instance.plinth(["nbd", "-G", "data", "vol1"]).ok();
+    helps(&instance, "ALTER DISKGROUP data DROP VOLUME vol1");
+    instance.plinth(["nbd", "+DATA/file", "--name", "it's another"]).ok();
+    let ended = hints(&instance, "DROP DISKGROUP data INCLUDING CONTENTS");
+    follow(&instance, ended.last().expect("one"));
+    assert_eq!(instance.plinth(["nbd", "-H"]).ok(), "");
+    let uri = instance.plinth(["nbd", "+DATA/file"]).ok().trim().to_owned();
+    let mut client =
+        shell(r#"exec qemu-io -r -f raw -c 'sleep 100000' "$1""#).arg(&uri).into_command().spawn().expect("a client");
+    wait_for("the client", || instance.number("SELECT COUNT(*) FROM v$asm_client WHERE client_type = 'NBD'") == 1.0);
+    let forced = hints(&instance, "ALTER DISKGROUP data DISMOUNT");
+    follow(&instance, forced.last().expect("one"));
+    let _ = client.kill();
+    let _ = client.wait();
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    follow(&instance, contents.last().expect("one"));
+    assert_eq!(instance.text("SELECT COUNT(*) FROM v$asm_diskgroup"), "0");
+}
+
+/// Disks that are not in sight, and a group whose disks are not all there.
+#[test]
+fn disks_come_in_sight() {
+    let instance = group(TWO);
+    // A disk outside of what is looked at, by its path and by a pattern.
+    let outside = instance.path("outside");
+    fs::create_dir(&outside).expect("mkdir");
+    for name in ["one", "two"] {
+        fs::File::create(outside.join(name)).and_then(|file| file.set_len(64 * MIB)).expect("a disk");
+    }
+    helps(&instance, &format!("CREATE DISKGROUP one EXTERNAL REDUNDANCY DISK '{}'", outside.join("one").display()));
+    helps(&instance, &format!("CREATE DISKGROUP two EXTERNAL REDUNDANCY DISK '{}'", outside.join("tw*").display()));
+    // A string that hides what is mounted.
+    let named = hints(&instance, &format!("ALTER SYSTEM SET asm_diskstring = '{}/*'", outside.display()));
+    let [shows, dismount] = &named[..] else { panic!("{named:?}") };
+    assert!(dismount.ends_with("DATA DISMOUNT"), "{dismount}");
+    // It names one disk at a time.
+    let mut shows = shows.clone();
+    for _ in 0..2 {
+        let answer = instance.plinth(["sql", "-c", &shows]);
+        if answer.code == Some(0) {
+            break;
+        }
+        shows = plinth_hint(&answer.refused());
+    }
+    instance.sql(&shows);
+    // Half of the voters.
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    fs::rename(instance.disk("f1d0"), instance.path("away")).expect("hidden");
+    let named = hints(&instance, "ALTER DISKGROUP data MOUNT");
+    follow(&instance, named.last().expect("one"));
+    assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'"), "MOUNTED");
+}
+
+#[track_caller]
+fn plinth_hint(said: &str) -> String {
+    named(said).first().cloned().unwrap_or_else(|| panic!("no statement: {said}"))
+}
+
+/// Where the mirrors of a group's extents are: how many have two in one failure group.
+fn on_one_shelf(instance: &Instance) -> f64 {
+    instance.number(
+        "SELECT count(*) FROM (SELECT x.number_kffxp, x.xnum_kffxp FROM x$kffxp x, v$asm_disk_stat d
+         WHERE x.group_kffxp = d.group_number AND x.disk_kffxp = d.disk_number
+         GROUP BY x.number_kffxp, x.xnum_kffxp, d.failgroup HAVING count(*) > 1)",
+    )
+}
+
+/// A disk that cannot be replaced by the one that is there: what the hint says puts that into the failure group of the one that goes, and no
+/// extent has both mirrors on one shelf.
+#[test]
+fn a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes() {
+    for size in [256, 200] {
+        let instance = group(&[&[256 * MIB, 256 * MIB], &[256 * MIB, 256 * MIB]]);
+        let mount = instance.mount("DATA");
+        shell(r#"head -c 200M /dev/urandom > "$1/file""#).arg(&mount).ok();
+        let spare = instance.add_disk("spare", size * MIB);
+        let replace = format!("ALTER DISKGROUP data REPLACE DISK data_0001 WITH '{}'", spare.display());
+        if size < 256 {
+            // It is too small for one.
+            instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
+        }
+        let named = hints(&instance, &replace);
+        follow(&instance, named.last().expect("one"));
+        wait_for("the rebalance", || {
+            instance.number("SELECT count(*) FROM v$asm_disk_stat WHERE name = 'DATA_0001'") == 0.0
+                && instance.number("SELECT count(*) FROM v$asm_operation") == 0.0
+        });
+        let row = instance.disk_row(&spare);
+        assert_eq!((&row["failgroup"], &row["mode_status"]), (&"F0".into(), &"ONLINE".into()), "{row:?}");
+        assert!(instance.number("SELECT count(*) FROM x$kffxp") > 50.0, "nothing was looked at");
+        assert_eq!(on_one_shelf(&instance), 0.0, "extents with both mirrors in one failure group");
+        instance.unmount(&mount);
+        instance.check("DATA");
+    }
+}
+
+/// A disk of the very group that is altered: nobody is told to drop that group.
+#[test]
+fn a_disk_of_the_group_itself_is_known() {
+    let instance = group(TWO);
+    let add = format!("ALTER DISKGROUP data ADD DISK '{}'", instance.disk("f1d0").display());
+    for force in ["", " FORCE"] {
+        let said = instance.refused(&format!("{add}{force}"));
+        assert!(said.contains("is disk DATA_0001 of disk group DATA itself"), "{said}");
+        assert!(!said.contains("drop that disk group") && !said.contains("drop disk group"), "{said}");
+    }
+    instance.sql("ALTER DISKGROUP data OFFLINE DISK data_0001");
+    let named = hints(&instance, &add);
+    follow(&instance, named.last().expect("one"));
+    instance.wait_until_whole("DATA");
+    assert_eq!(instance.offline_disks("DATA"), 0.0);
+}
+
+/// Who may not, what is wrong, what is said in two ways.
+#[test]
+fn checks_scrubs_and_roles() {
+    let mut instance = group(TWO);
+    let port = instance.listen_with_tls();
+    let as_viewer = |statement: &str| {
+        shell(r#"PGPASSWORD=secret psql -X -v ON_ERROR_STOP=1 "host=127.0.0.1 port=$1 user=viewer sslmode=require" -c "$2""#)
+            .arg(port.to_string())
+            .arg(statement)
+            .finish()
+    };
+    let online = "ALTER DISKGROUP data ONLINE ALL";
+    let said = as_viewer(online).refused();
+    follow(&instance, &plinth_hint(&said));
+    as_viewer(online).ok();
+    // It is the whole group that is not scrubbed any more.
+    let named = hints(&instance, "ALTER DISKGROUP data SCRUB DISK data_0000 STOP");
+    follow(&instance, named.last().expect("one"));
+    // A copy of a header that is gone.
+    let disk = instance.disk("f1d0");
+    overwrite(&disk, header_places(&disk)[1], &[0; 4096]);
+    let answer = instance.plinth(["sql", "-c", "ALTER DISKGROUP data CHECK NOREPAIR"]);
+    if answer.code != Some(0) {
+        follow(&instance, &plinth_hint(&answer.refused()));
+    }
+    instance.sql("ALTER DISKGROUP data CHECK NOREPAIR");
+}
+
+/// Texts in the sources that name a whole statement or command, for people: who follows them, or why nobody does.
+const FOLLOWED: &[(&str, &str)] = &[
+    ("ALTER DISKGROUP {name} MOUNT", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("ALTER DISKGROUP {group} MOUNT", "the same, of an engine that is not there"),
+    ("ALTER DISKGROUP {name} DISMOUNT; ALTER DISKGROUP {name} MOUNT", "what_is_in_the_way_is_taken_out_of_the_way"),
+    (
+        "ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers",
+        "the same statement, in what_is_in_the_way_is_taken_out_of_the_way",
+    ),
+    ("end what uses it, or ALTER DISKGROUP {group} DISMOUNT FORCE", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("end what uses it, or ALTER DISKGROUP {} DISMOUNT FORCE", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("DROP DISKGROUP {} INCLUDING CONTENTS drops them too", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("DROP DISKGROUP {group} INCLUDING CONTENTS", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("DROP DISKGROUP {name} INCLUDING CONTENTS", "the same statement, of an engine that is asked past the instance"),
+    ("plinth umount {}", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("plinth nbd --stop {meant}", "what_is_in_the_way_is_taken_out_of_the_way"),
+    ("ALTER SYSTEM SET asm_diskstring = '{diskstring},{wanted}'", "disks_come_in_sight"),
+    (
+        "ALTER SYSTEM SET asm_diskstring = '{diskstring},{path}' does; or ALTER DISKGROUP {group} DISMOUNT first",
+        "disks_come_in_sight",
+    ),
+    ("ALTER DISKGROUP {group} MOUNT FORCE", "disks_come_in_sight"),
+    (
+        "attach the disks that are missing, or make them readable; ALTER DISKGROUP {group} MOUNT FORCE does without \\ those commits, and what was synced with them may be lost",
+        "the same statement, in disks_come_in_sight",
+    ),
+    (
+        "ALTER DISKGROUP {} ADD {within}DISK '{path}'{force} DROP DISK {}",
+        "a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes",
+    ),
+    ("name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}", "a_disk_of_the_group_itself_is_known"),
+    ("an administrator can say: ALTER USER {} ROLE {needed}", "checks_scrubs_and_roles"),
+    ("ALTER DISKGROUP {} SCRUB STOP", "checks_scrubs_and_roles"),
+    ("wait for it, or ALTER DISKGROUP {} SCRUB STOP", "the same statement, in checks_scrubs_and_roles"),
+    ("ALTER DISKGROUP {group} CHECK REPAIR", "checks_scrubs_and_roles"),
+];
+
+/// Every hint of the product that names a whole statement has somebody who follows it.
+#[test]
+fn every_hint_that_names_a_statement_is_followed() {
+    fn sources(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+        for entry in fs::read_dir(folder).expect("sources").flatten() {
+            let path = entry.path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+            if path.is_dir() && !["stories", "tests"].contains(&name.as_str()) {
+                sources(&path, found);
+            } else if name.ends_with(".rs") && !["tests.rs", "testing.rs", "stories.rs"].contains(&name.as_str()) {
+                found.push(path);
+            }
+        }
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = Vec::new();
+    for folder in ["engine/src", "server/src/engine", "server/src/instance", "server/src/sql"] {
+        sources(&root.join(folder), &mut files);
+    }
+    assert!(files.len() > 100);
+    // Statements that are told as a pattern have `...` in them.
+    let literal = Regex::new(r#""((?:[^"\\]|\\.|\\\n)*)""#).expect("a pattern");
+    let names = r"(?:ALTER (?:DISKGROUP|USER) \{|ALTER SYSTEM SET \w+ =|DROP DISKGROUP \{|plinth (?:umount|nbd) )";
+    let names = Regex::new(names).expect("a pattern");
+    let blank = Regex::new(r"\s+").expect("a pattern");
+    // Lines of the alert log tell of what has happened; what they say is to be done is done when that is mended.
+    let lines = ["{error}. ", "{reason}", "{text}. ", "None is started again", "writes wait: "];
+    let is_line = |text: &str| lines.iter().any(|line| text.contains(line));
+    let mut seen = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a source");
+        let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let code: String =
+            text.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect();
+        for found in literal.captures_iter(&code) {
+            let said = blank.replace_all(&found[1], " ").into_owned();
+            if names.is_match(&said) && !is_line(&said) {
+                assert!(
+                    !said.contains("..."),
+                    "{}: a hint that cannot be followed word by word: {said}",
+                    file.display()
+                );
+                seen.insert(said);
+            }
+        }
+    }
+    let known: BTreeSet<String> = FOLLOWED.iter().map(|(hint, _)| (*hint).to_owned()).collect();
+    let (new, gone): (Vec<_>, Vec<_>) = (seen.difference(&known).collect(), known.difference(&seen).collect());
+    assert!(
+        new.is_empty() && gone.is_empty(),
+        "hints that nobody follows: {new:#?}\nfollowed, and not there: {gone:#?}"
+    );
+}
