@@ -16,7 +16,6 @@ use crate::{
     member::Member,
     planted::{self, Bug},
     read_policy::{self, ReadGauge, Reading},
-    troubles::Trouble,
 };
 use plinth_format::{
     BLOCK_SIZE,
@@ -194,10 +193,9 @@ impl Group {
             Verdict::Good => return Answer::Good(buffer),
             Verdict::Unproved => {}
             Verdict::Refuted => {
-                member.counters.mismatches.fetch_add(1, Ordering::Relaxed);
                 let place = (Self::offset(member, *mirror, blocks.start), bytes_of(blocks.len()) as u64);
                 let text = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
-                member.note(Trouble::Checksum, Some(place), text);
+                member.note_mismatch(place, text);
             }
         }
         Answer::Wrong
