@@ -41,7 +41,7 @@ use crate::{
     counters::IoClient,
     error::FileError,
     event::Severity,
-    extent::Extent,
+    extent::{Extent, Zones},
     flight::Settled,
     group::Group,
     lock::{AsyncMutex, AsyncMutexGuard, Mutex, MutexGuard},
@@ -50,7 +50,7 @@ use crate::{
     stale,
     troubles::Trouble,
     voters::Refusal,
-    world::Task,
+    world::{Task, World},
 };
 use event_listener::Event;
 use plinth_format::{
@@ -82,6 +82,9 @@ const BURST: u32 = 16;
 const BURST_TIME: Duration = Duration::from_secs(1);
 /// A region closed for its slot this soon after its last write says that regions are too small.
 const BUSY: Duration = Duration::from_secs(30);
+/// How often, and at what intervals, it is tried to keep others from writing the log.
+const HOLD_TRIES: usize = 200;
+const HOLD_PAUSE: Duration = Duration::from_millis(10);
 /// A region is closed after this long without a write.
 pub const IDLE: Duration = Duration::from_secs(10);
 
@@ -129,6 +132,11 @@ pub struct Activity {
     table: Mutex<Table>,
     changed: Event,
     writer: AsyncMutex<Writer>,
+}
+
+/// See [`Activity::hold_log`].
+pub(crate) struct LogHold<'a> {
+    _writer: AsyncMutexGuard<'a, Writer>,
 }
 
 /// A write is under way in a region; ends when dropped.
@@ -238,6 +246,25 @@ impl Activity {
     #[must_use]
     pub fn has(&self, extent: u64) -> bool {
         self.lock().find(extent).is_some()
+    }
+
+    /// Enters the region of an extent if it is open, and opens none.
+    pub(crate) fn enter_if_open(&self, extent: &Extent, now: Duration) -> Option<Active<'_>> {
+        let mut table = self.lock();
+        let (_, entry) = table.find(extent.id)?;
+        let has_entered = entry.phase == Phase::Open && entry.gate.enter(now);
+        has_entered.then(|| Active { gate: Arc::clone(&entry.gate), _of: PhantomData })
+    }
+
+    /// Nobody writes the log while this is held. `None`: a disk does not take the log, and who writes it waits for that.
+    pub(crate) async fn hold_log(&self, world: &dyn World) -> Option<LogHold<'_>> {
+        for _ in 0..HOLD_TRIES {
+            if let Some(writer) = self.writer.try_lock() {
+                return Some(LogHold { _writer: writer });
+            }
+            world.sleep(HOLD_PAUSE).await;
+        }
+        None
     }
 
     /// Lets nothing be opened any more, if nothing is open. Whether that is so.
@@ -575,11 +602,17 @@ impl Group {
             }
         }
         for extent in extents() {
-            extent.are_sums_stored();
+            extent.are_sums_stored(|| self.zones_of(&extent));
         }
         let _writer = self.leave_log(&closed).await?;
         self.activity.remove(&closed);
         Ok(closed)
+    }
+
+    /// The zones that have just been written.
+    fn zones_of(&self, extent: &Extent) -> Zones {
+        let current = self.mirrors(extent).filter(|(_, member)| member.is_readable());
+        Zones { moves: extent.moves(), disks: current.map(|(_, member)| (member.number, member.losses())).collect() }
     }
 
     /// Writes the log without regions that are closed. Nobody else writes it before they are out of the table.
@@ -596,7 +629,7 @@ impl Group {
 
     /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those. They stay dirty until a
     /// flush was good.
-    async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
+    pub(crate) async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
         let bytes = &{
             match &*extent.sums() {
                 Some(sums) if extent.is_dirty() => {

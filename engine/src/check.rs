@@ -8,11 +8,11 @@
 //!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
 //!   4. An extent has as many mirrors as its file or the group's redundancy says, or more; two never share a failure group.
 //!   5. Each slot of a shared extent belongs to one file.
-//!   6. All three copies of each header are good.
+//!   6. Header copies, stamps, memberships, activity logs and checksum blocks of open regions are what the engine wrote (`own_metadata.rs`).
 //!   7. On every online disk, what is marked as data matches its checksum, and mirrors are equal.
 //!   8. The free space in memory is what the catalog leaves free.
 //!   9. Templates, and what files took from them, are such as the group can have; the system's names are files' and directories'.
-//!  10. Each voter holds the membership in force, which gives the catalog each AU once, on online disks.
+//!  10. The membership in force gives the catalog each AU once, on online disks.
 
 use crate::{
     admin::{Problem, Report},
@@ -22,16 +22,14 @@ use crate::{
     extent::{Extent, Mirror, Sums},
     flight::Settled,
     group::Group,
-    identify,
-    member::Member,
     mirror_sets::mirrors_wanted,
+    own_metadata::Look,
     part::Part,
     store,
 };
 use plinth_format::{
     BLOCK_SIZE, DiskNumber,
     checksum::{UNKNOWN, of_block},
-    layout::HEADER_PLACE,
     membership::DiskState,
 };
 use std::{
@@ -115,13 +113,6 @@ type Owners = BTreeMap<(DiskNumber, u32), Owner>;
 /// An AU and two that seemed to have it.
 type Double = ((DiskNumber, u32), Owner, Owner);
 
-/// What CHECK ... REPAIR does about a header.
-enum Remedy {
-    None,
-    Expel,
-    Rewrite,
-}
-
 impl Group {
     /// Of a part: headers of its disks, and its extents; what holds of the group as a whole only if it is that.
     pub(crate) async fn check_part(&self, part: &Part, repair: bool) -> Result<Report> {
@@ -133,9 +124,9 @@ impl Group {
             }
             self.check_rules(&mut report).await?;
         }
-        self.check_headers(part, &mut report, repair).await;
+        report.problems.extend(self.look_at_own_metadata(part, Look::thorough(repair)).await);
         if part.is_all() {
-            self.check_membership(&mut report, repair).await;
+            self.check_membership(&mut report);
         }
         let mut owners: Owners =
             store::units(&self.voters.current()).into_iter().map(|unit| (unit, Owner::Catalog)).collect();
@@ -174,13 +165,13 @@ impl Group {
         Ok(())
     }
 
-    /// Invariants 1 and 6: the catalog and its mirrors, and the headers of all disks.
+    /// Invariants 1 and 6: the catalog and its mirrors, and what the engine wrote for itself.
     pub(crate) async fn check_metadata(&self, repair: bool, report: &mut Report) -> Result<()> {
         self.check_catalog_mirrors(report, repair).await?;
         for complaint in self.catalog.verify().await? {
             report.bad(format!("catalog: {complaint}"));
         }
-        self.check_headers(&Part::All, report, repair).await;
+        report.problems.extend(self.look_at_own_metadata(&Part::All, Look::thorough(repair)).await);
         Ok(())
     }
 
@@ -225,69 +216,12 @@ impl Group {
         Ok(())
     }
 
-    async fn check_headers(&self, part: &Part, report: &mut Report, repair: bool) {
-        for member in self.members.values().filter(|member| part.has_disk(member.number)) {
-            if self.header_trouble(member).await.is_none() {
-                continue;
-            }
-            // A disk that is just being renamed has its old name there for a moment.
-            let _nobody_renames = self.renaming.lock().await;
-            let Some((text, remedy)) = self.header_trouble(member).await else { continue };
-            let repaired = repair
-                && match remedy {
-                    Remedy::None => false,
-                    Remedy::Expel => self.expel_if_it_fails(member).await,
-                    Remedy::Rewrite => self.repair_header(member).await.is_ok(),
-                };
-            report.problems.push(Problem { text, repaired });
-        }
-    }
-
-    /// What is wrong with the header of a disk.
-    async fn header_trouble(&self, member: &Member) -> Option<(String, Remedy)> {
-        let disk = member.disk()?;
-        let header = identify::read_header(&*self.world, &*disk).await;
-        if member.has_left() || member.state() == DiskState::Offline {
-            // Its header is being written.
-            return None;
-        }
-        let (trouble, remedy) = match header {
-            None => ("no copy of its header is valid".to_owned(), Remedy::Expel),
-            Some(header) if header.best.disk != member.id() => {
-                ("its header is another disk's".to_owned(), Remedy::None)
-            }
-            Some(header) if let Some(what) = self.outdated(member, &header.best) => {
-                (format!("its header {what}"), Remedy::Rewrite)
-            }
-            Some(header) if !header.wrong.is_empty() => {
-                let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
-                (format!("the header copy at offset {} is missing or damaged", places.join(", ")), Remedy::Rewrite)
-            }
-            Some(_) => return None,
-        };
-        Some((format!("disk {} ({}): {trouble}", member.name(), disk.path()), remedy))
-    }
-
-    /// Takes a disk offline that cannot be read at its beginning, and that nobody has asked for anything since it fails.
-    async fn expel_if_it_fails(&self, member: &Member) -> bool {
-        let Settled::Failed(error) = member.start_read(HEADER_PLACE, BLOCK_SIZE).of(IoClient::Checks).settle().await
-        else {
-            return false;
-        };
-        let reason = format!("its header: {error}");
-        self.voters.expel(member.number, &reason, false).await.is_ok() && member.state() == DiskState::Offline
-    }
-
     /// Rule 10. A change that waits for voters has been told already.
-    async fn check_membership(&self, report: &mut Report, repair: bool) {
-        let Some((membership, without)) = self.voters.audit().await else { return };
-        if !without.is_empty() {
-            let names: Vec<_> =
-                without.iter().filter_map(|disk| membership.disk(*disk)).map(|disk| &*disk.name).collect();
-            let text = format!("the membership in force is not the newest on voters {}", names.join(", "));
-            let repaired = repair && self.voters.change(|_| Ok(true)).await.is_ok();
-            report.problems.push(Problem { text, repaired });
+    fn check_membership(&self, report: &mut Report) {
+        if self.voters.is_waiting() {
+            return;
         }
+        let membership = self.voters.current();
         let mut units = BTreeSet::new();
         for run in &membership.catalog {
             let Some(disk) = membership.disk(run.disk) else {

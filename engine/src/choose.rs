@@ -12,8 +12,8 @@
 //!   4     several ids there: does exactly one stand alone?                     TwoHistories
 //!   5     does a disk off the winner's line carry one that stands alone?       TwoHistories (FORCE: the winner goes on)
 //!   6     are more than half of the winner's voters witnesses?                NoQuorum (FORCE: one current disk is enough)
-//!   7     is any ONLINE disk current, and a whole mirror of each of the       NothingCurrent, CatalogMissing
-//!         catalog's files on such disks?
+//!   7     is any ONLINE disk current, and a whole mirror of each of the       NothingCurrent, CatalogMissing (FORCE: disks whose
+//!         catalog's files on such disks?                                        stamps cannot be read count, if the others do not suffice)
 //!   8     did the redundancy cover the disks that were ONLINE and are not      OutOfReach (FORCE: what is in sight is
 //!         current, with those that were away before?                           mounted)
 //! ```
@@ -73,11 +73,11 @@ use std::{
 pub struct Sighting {
     pub path: String,
     pub identity: Identity,
-    /// The best of the three copies.
+    /// The best of the copies.
     pub header: DiskHeader,
-    /// The valid ones of the two slots, in any order.
+    /// The valid ones of all slots, in any order.
     pub stamps: Vec<Stamp>,
-    /// The valid ones of the two slots, in any order.
+    /// The valid ones of all slots, in any order.
     pub memberships: Vec<Membership>,
 }
 
@@ -168,11 +168,11 @@ pub enum Refusal {
         force_helps: bool,
     },
     #[error("disk group {group}: no ONLINE disk in sight is current; missing: {}", List(.missing))]
-    NothingCurrent { group: String, missing: Vec<Missing>, duplicates: Vec<Vec<String>> },
+    NothingCurrent { group: String, missing: Vec<Missing>, duplicates: Vec<Vec<String>>, force_helps: bool },
     #[error("disk group {group}: more disks are missing than its redundancy covers: {}", List(.missing))]
     OutOfReach { group: String, missing: Vec<Missing>, duplicates: Vec<Vec<String>> },
     #[error("disk group {group}: no current disk in sight holds AU {at} of the catalog; missing: {}", List(.missing))]
-    CatalogMissing { group: String, at: u32, missing: Vec<Missing>, duplicates: Vec<Vec<String>> },
+    CatalogMissing { group: String, at: u32, missing: Vec<Missing>, duplicates: Vec<Vec<String>>, force_helps: bool },
 }
 
 impl Refusal {
@@ -247,8 +247,17 @@ impl Refusal {
                 let text = attach(missing, duplicates);
                 format!("{text}; {} mounts what is there: reading what only they have gives errors", force(group))
             }
-            Self::NothingCurrent { missing, duplicates, .. } | Self::CatalogMissing { missing, duplicates, .. } => {
-                attach(missing, duplicates) + "; FORCE does not help, as nothing in sight can be read from"
+            Self::NothingCurrent { group, missing, duplicates, force_helps }
+            | Self::CatalogMissing { group, missing, duplicates, force_helps, .. } => {
+                let text = attach(missing, duplicates);
+                if *force_helps {
+                    format!(
+                        "{text}; {} uses disks whose stamps cannot be read: if one is an old image, its files are as old",
+                        force(group)
+                    )
+                } else {
+                    text + "; FORCE does not help, as nothing in sight can be read from"
+                }
             }
         }
     }
@@ -272,7 +281,18 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
     };
     let sight = Sight::new(group, sightings);
     let candidates = sight.candidates();
-    let view = sight.winner(&candidates).map(|winner| View::new(&sight, winner));
+    let mut view = sight.winner(&candidates).map(|winner| View::new(&sight, winner, false));
+    // With the disks whose stamps cannot be read, where the others are not enough.
+    let needs = |view: &View<'_>| view.current_disks() != Current::Enough;
+    let wide = view.as_ref().filter(|view| needs(view)).map(|view| View::new(&sight, view.winner, true));
+    let wide = wide.filter(|wide| view.as_ref().is_some_and(|view| wide.current.len() > view.current.len()));
+    let force_helps = [&view, &wide].iter().any(|view| {
+        view.as_ref().is_some_and(|view| matches!(view.current_disks(), Current::TooFew | Current::Enough))
+    });
+    let is_wide = force && wide.is_some();
+    if is_wide {
+        view = wide;
+    }
     let newest = match (&view, candidates.is_empty()) {
         (Some(_), _) => Newest::One,
         (None, true) => Newest::None,
@@ -283,7 +303,11 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
         newest,
         another: view.as_ref().is_some_and(|view| !view.others.is_empty()),
         majority: view.as_ref().is_some_and(View::has_majority),
-        current: view.as_ref().map_or(Current::Nothing, |view| view.current_disks()),
+        current: match view.as_ref().map_or(Current::Nothing, |view| view.current_disks()) {
+            // It is enough because of FORCE.
+            Current::Enough if is_wide => Current::TooFew,
+            current => current,
+        },
         force,
     });
     let group = group.to_owned();
@@ -316,15 +340,18 @@ pub fn choose(group: &str, sightings: &[Sighting], force: bool) -> Result<Decisi
             voters: view.voters,
             missing: view.missing.clone(),
             duplicates,
-            force_helps: matches!(view.current_disks(), Current::TooFew | Current::Enough),
+            force_helps,
         },
         Case::OutOfReach => Refusal::OutOfReach { group, missing: view.out_of_reach(), duplicates },
-        Case::NothingCurrent => Refusal::NothingCurrent { group, missing: view.out_of_reach(), duplicates },
+        Case::NothingCurrent => {
+            Refusal::NothingCurrent { group, missing: view.out_of_reach(), duplicates, force_helps }
+        }
         Case::CatalogMissing => Refusal::CatalogMissing {
             group,
             at: view.hole.unwrap_or_default(),
             missing: view.out_of_reach(),
             duplicates,
+            force_helps,
         },
         _ => {
             let id = groups.into_keys().next().expect("members of one group are in sight");
@@ -391,9 +418,10 @@ impl<'a> Line<'a> {
     /// `expected`: the stamp that the disk, or one after it, should have.
     fn step(&self, sighting: &Sighting, expected: u64) -> Stamped {
         match newest_stamp(sighting) {
+            None => Stamped::Nothing,
             Some(stamp) if !self.has(stamp.membership) => Stamped::Other,
             Some(stamp) if stamp.counter.saturating_add(1) >= expected => Stamped::InStep,
-            _ => Stamped::Behind,
+            Some(_) => Stamped::Behind,
         }
     }
 }
@@ -408,6 +436,7 @@ pub fn returning(sighting: &Sighting, disk: &MemberDisk, membership: &Membership
         membership: line.held(sighting),
         stamp: line.step(sighting, disk.stamp),
         state: disk.state,
+        needed: false,
     })
 }
 
@@ -428,7 +457,8 @@ struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    fn new(sight: &'a Sight<'a>, winner: &'a Membership) -> Self {
+    /// `needed`: disks are used although their stamps cannot be read.
+    fn new(sight: &'a Sight<'a>, winner: &'a Membership, needed: bool) -> Self {
         let line = Line::new(winner);
         let mut others: Vec<History> = Vec::new();
         for (index, newest) in sight.newest() {
@@ -445,7 +475,7 @@ impl<'a> View<'a> {
             .disks
             .iter()
             .map(|disk| {
-                let facts = sight.facts(disk, &line, stamp);
+                let facts = sight.facts(disk, &line, stamp, needed);
                 let sighting = sight.disks.get(&disk.id).copied().flatten();
                 (facts, Verdict { number: disk.number, standing: cases::standing(facts), sighting })
             })
@@ -458,7 +488,7 @@ impl<'a> View<'a> {
         }
         let (mut witnesses, mut missing) = (BTreeSet::new(), Vec::new());
         for (disk, (facts, verdict)) in electors.disks.iter().zip(&disks).filter(|(disk, _)| disk.votes) {
-            if cases::is_witness(verdict.standing, facts.membership) {
+            if cases::is_witness(*facts) {
                 witnesses.insert(disk.number);
             } else {
                 let why = sight.why_no_witness(*verdict);
@@ -525,6 +555,16 @@ impl<'a> View<'a> {
         }
         let disks = self.winner.disks.iter().zip(&self.disks);
         warnings.extend(disks.filter_map(|(disk, (_, verdict))| self.sight.warning(disk, *verdict)));
+        let unstamped = |(_, (facts, verdict)): &(&MemberDisk, &(DiskFacts, Verdict))| {
+            facts.stamp == Stamped::Nothing && verdict.standing == Standing::Current
+        };
+        warnings.extend(self.winner.disks.iter().zip(&self.disks).filter(unstamped).map(|(disk, (_, verdict))| {
+            let path = verdict.sighting.map_or("", |index| self.sight.sightings[index].path.as_str());
+            format!(
+                "MOUNT FORCE uses disk {} ({path}), whose stamp cannot be read: if it is an old image, its files are as old",
+                disk.name
+            )
+        }));
         if self.current_disks() == Current::TooFew {
             let missing = self.out_of_reach();
             let text = "MOUNT FORCE with more disks missing than the redundancy covers";
@@ -662,7 +702,7 @@ impl<'a> Sight<'a> {
     }
 
     /// What the table of disks asks.
-    fn facts(&self, disk: &MemberDisk, line: &Line<'_>, newest: u64) -> DiskFacts {
+    fn facts(&self, disk: &MemberDisk, line: &Line<'_>, newest: u64, needed: bool) -> DiskFacts {
         let sighting = self.disks.get(&disk.id).copied();
         let devices = match sighting {
             None => Devices::None,
@@ -677,6 +717,7 @@ impl<'a> Sight<'a> {
             membership: seen.map_or(Held::Nothing, |sighting| line.held(sighting)),
             stamp: seen.map_or(Stamped::Behind, |sighting| line.step(sighting, expected)),
             state: disk.state,
+            needed,
         }
     }
 

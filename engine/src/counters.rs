@@ -20,6 +20,8 @@ pub struct Counters {
     pub write_timeouts: AtomicU64,
     /// Blocks that were rewritten from another mirror.
     pub repaired: AtomicU64,
+    /// Records of the engine's own, and checksum blocks, that were not what it had written, and were written again.
+    pub metadata_repaired: AtomicU64,
     /// Blocks that did not match their checksum.
     pub mismatches: AtomicU64,
     /// How long I/O took that ended well, by its class.

@@ -32,7 +32,7 @@ use plinth_format::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId,
     header::{DiskHeader, Status},
     is_name,
-    layout::MIB,
+    layout::{MIB, au_sizes},
     membership::{CatalogFile, DiskState, MemberDisk, Membership},
 };
 use std::{
@@ -149,7 +149,7 @@ pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size
         let text = format!("disk {path} has {has} bytes, SIZE says {size}");
         return Err(AdminError::new(Code::DiskTooSmall, text).hint("give a smaller SIZE, or none"));
     }
-    Layout::new(size, au_size).map_err(|error| match error {
+    Layout::of_whole_units(size, au_size).map_err(|error| match error {
         FormatError::Field { field: "AU size", value } => {
             AdminError::new(Code::Invalid, format!("AU size {value} is not a power of two from 1M to 64M"))
         }
@@ -429,7 +429,10 @@ pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<
     let mut writes = vec![(0, zeros.clone())];
     // Also the copies that an earlier group with another layout left: while the new first copy is damaged, they would be found.
     let mut places = layout.header_places().to_vec();
+    // A smaller AU than the new one ends in its first AU.
+    places.extend(au_sizes().take_while(|au_size| *au_size < layout.au_size()));
     places.extend(identify::old_places(disk).await);
+    writes.extend(layout.middle_area().slots().map(|(place, length)| (place, zeros.part(0..length))));
     writes.extend(places.into_iter().filter(|place| *place != 0).map(|place| (place, zeros.part(0..BLOCK_SIZE))));
     for (offset, data) in writes {
         let done = disk.submit(crate::world::Io::Write { offset, data, durably: false }).await;
@@ -463,6 +466,7 @@ pub(crate) fn header_of(
         status,
         redundancy: membership.redundancy,
         quorum: member.quorum,
+        middle_area: true,
         group_name: membership.group_name.clone(),
         name: member.name().to_string(),
         failure_group: member.failure_group.clone(),

@@ -328,6 +328,7 @@ impl Group {
         };
         self.catalog.release(false, forget).await?;
         let path = member.path();
+        let _nobody_compares = self.renaming.lock().await;
         let retired = match member.disk() {
             Some(disk) => self.retire(&member, &*disk).await,
             None => Err("it is not attached".to_owned()),

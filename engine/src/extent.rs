@@ -48,7 +48,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
-pub use sums::Sums;
+pub use sums::{Sums, Zones};
 
 /// What of an extent changes.
 #[derive(Debug, Default)]
@@ -211,10 +211,14 @@ impl Extent {
         }
     }
 
-    /// The zones of all mirrors have everything, durably, and nobody has changed anything meanwhile.
-    pub fn are_sums_stored(&self) {
+    /// The zones of all mirrors have everything, durably, and nobody has changed anything meanwhile. `zones`: which these are, if they were
+    /// written.
+    pub fn are_sums_stored(&self, zones: impl FnOnce() -> Zones) {
         if let Some(sums) = &*self.sums() {
             sums.are_stored();
+            if self.is_dirty() {
+                sums.are_stored_in(zones());
+            }
         }
         self.dirty.store(false, Ordering::SeqCst);
     }

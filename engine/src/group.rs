@@ -9,6 +9,7 @@
 //!   - blocks that a read found wrong on one mirror are rewritten
 //!   - disks that reads pass by are explored
 //!   - the stamp is rewritten every minute
+//!   - the engine's own metadata is looked at (`own_metadata.rs`)
 //!   - after an unclean stop, recovery; for SYNCING disks, resync
 
 use crate::{
@@ -33,7 +34,9 @@ use crate::{
     mirror_sets::MirrorSets,
     mount::Purpose,
     move_waits::MoveWaits,
+    own_metadata::{LOOK, Look},
     pace::Pace,
+    part::Part,
     part_blocks::PartBlocks,
     placement::Placements,
     progress::Progress,
@@ -115,8 +118,12 @@ pub struct Group {
     pub(crate) resync_power: AtomicU32,
     /// Held by who adds or drops disks.
     pub(crate) exchanging: AsyncMutex<()>,
-    /// Held while headers may have other names than the record.
+    /// Held while headers may have other names than the record, and by who writes FORMER into one.
     pub(crate) renaming: AsyncMutex<()>,
+    /// Held by who looks at the engine's own metadata; taken before `renaming`.
+    pub(crate) looking: AsyncMutex<()>,
+    /// The extent whose checksum blocks are looked at next.
+    pub(crate) next_zone: AtomicU64,
     /// Read-held while a file moves from its slot to an extent that no row names yet.
     pub(crate) promoting: tokio::sync::RwLock<()>,
     pub(crate) next_extent: AtomicU64,
@@ -271,6 +278,8 @@ impl Group {
             resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
             exchanging: AsyncMutex::new(()),
             renaming: AsyncMutex::new(()),
+            looking: AsyncMutex::new(()),
+            next_zone: AtomicU64::new(0),
             promoting: tokio::sync::RwLock::new(()),
             next_extent: AtomicU64::new(parts.next_extent),
             resyncs: Mutex::default(),
@@ -363,6 +372,17 @@ impl Group {
                 }
             }
         });
+        self.spawn_while_mounted("metadata", |group| async move {
+            let mut last = group.upgrade()?.world.monotonic();
+            loop {
+                let group = sleep(&group, CARE).await?;
+                let now = group.world.monotonic();
+                if now.saturating_sub(last) >= LOOK && !group.is_stopping() {
+                    last = now;
+                    group.look_at_own_metadata(&Part::All, Look::PASSING).await;
+                }
+            }
+        });
         self.spawn_explorer();
         if purpose == Purpose::Serve {
             self.spawn_health();
@@ -392,6 +412,7 @@ impl Group {
         self.files.set_creation_mask(self.attributes().creation_mask());
         if purpose == Purpose::Serve {
             self.tidy_volumes().await;
+            self.use_whole_units();
         }
         let offline: Vec<_> = self
             .members
@@ -490,6 +511,10 @@ impl Group {
             self.world.sleep(Duration::from_secs(1)).await;
         }
         members.by_ref().for_each(|member| member.settle());
+        // What is left has to be right from now on.
+        if !self.is_stopping() {
+            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+        }
         // The catalog may have lost a mirror with the disk.
         self.rebuild_catalog().await;
     }
@@ -661,6 +686,8 @@ impl Group {
             self.tell(Severity::Alarm, None, text);
         }
         self.catalog.close().await?;
+        // The next mount has nothing but this.
+        self.look_at_own_metadata(&Part::All, Look::PASSING).await;
         if clean {
             let changed = self
                 .voters
@@ -706,6 +733,7 @@ impl Group {
         }
         self.stopping.store(true, Ordering::Release);
         let _ = self.catalog.close().await;
+        let _nobody_compares = self.renaming.lock().await;
         self.retire_headers().await.map_err(|error| AdminError::new(Code::Io, error))?;
         self.voters.close();
         self.members.values().for_each(|member| member.release());
@@ -822,6 +850,28 @@ impl Group {
     #[must_use]
     pub fn mismatches(&self) -> u64 {
         self.members.values().map(|member| member.counters.mismatches.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Records of its own, and checksum blocks, that the engine found overwritten since the group was mounted.
+    #[must_use]
+    pub fn metadata_repaired(&self) -> u64 {
+        self.members.values().map(|member| member.counters.metadata_repaired.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Where checksum blocks stand that the engine knows, of open regions: names of disks, offsets and bytes.
+    #[must_use]
+    pub fn known_checksum_blocks(&self) -> Vec<(String, u64, usize)> {
+        let regions = self.activity.regions().into_iter();
+        let extents = regions.flat_map(|region| self.extents.in_run(region.first, region.count.into()));
+        let known = extents.filter(|extent| extent.sums().as_ref().is_some_and(|sums| sums.has_zones()));
+        let zones = known.flat_map(|extent| {
+            let zone = |(mirror, member): (crate::extent::Mirror, &Arc<Member>)| {
+                let (offset, length) = member.layout().sums_of(mirror.au);
+                (member.name().to_string(), offset, length)
+            };
+            self.mirrors(&extent).map(zone).collect::<Vec<_>>()
+        });
+        zones.collect()
     }
 
     /// The names of the disks that vote.

@@ -4,6 +4,7 @@
 
 mod copies;
 
+pub(crate) use copies::Search;
 pub use copies::{Case, Header};
 
 use crate::{
@@ -12,16 +13,15 @@ use crate::{
     choose::Sighting,
     world::{Disk, Found, Io, World},
 };
-use copies::Search;
 use futures::future::Either;
 use plinth_format::{
     BLOCK_SIZE, FormatError,
     header::{DiskHeader, HEADER_MAGIC, Status},
-    layout::{self, HEADER_PLACE, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
+    layout::{FIRST_AREA, HEADER_PLACE, Layout, MEMBERSHIP_SLOT, likely_header_places},
     membership::Membership,
     stamp::Stamp,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// How long a disk may take to answer before it counts as unreadable: a hung disk must not
 /// hang discovery, nor the mount of the group it belongs to.
@@ -69,19 +69,20 @@ async fn find_header(disk: &dyn Disk) -> (Case, Option<Header>) {
 }
 
 /// Where copies of the header may be: of the whole device, and, as a part of it may be in use, of every size that a
-/// membership on it names. Memberships have fixed places, on voters.
+/// membership in the first area names.
 async fn likely_places(disk: &dyn Disk) -> Vec<u64> {
-    let mut places = layout::header_places(disk.size()).to_vec();
-    for place in MEMBERSHIP_PLACES {
+    let mut places = likely_header_places(disk.size());
+    for place in FIRST_AREA.memberships {
         if let Some(bytes) = read(disk, place, MEMBERSHIP_SLOT).await
             && let Ok((_, membership)) = Membership::decode(&bytes, place)
         {
             let sizes = membership.disks.iter().flat_map(|member| [Some(member.size), member.target]);
-            places.extend(sizes.flatten().flat_map(layout::header_places));
+            let layouts = sizes.flatten().filter_map(|size| Layout::new(size, membership.au_size).ok());
+            let more: BTreeSet<u64> = layouts.flat_map(|layout| layout.header_places()).collect();
+            let known: BTreeSet<u64> = places.iter().copied().collect();
+            places.extend(more.difference(&known));
         }
     }
-    places.sort_unstable();
-    places.dedup();
     places.retain(|place| place.checked_add(BLOCK_SIZE as u64).is_some_and(|end| end <= disk.size()));
     places
 }
@@ -93,7 +94,8 @@ async fn read_copy(disk: &dyn Disk, place: u64) -> Option<DiskHeader> {
 /// Places where copies of headers stand that a new layout of the disk does not overwrite: of the whole device, and of
 /// the parts of it that were used before.
 pub async fn old_places(disk: &dyn Disk) -> Vec<u64> {
-    let mut places = layout::header_places(disk.size()).to_vec();
+    let mut places = vec![HEADER_PLACE];
+    places.extend(likely_header_places(disk.size()));
     let mut old = Vec::new();
     let mut index = 0;
     while index < places.len() {
@@ -113,7 +115,7 @@ pub async fn header_trouble(world: &dyn World, disk: &dyn Disk) -> Option<Format
 }
 
 async fn find_trouble(disk: &dyn Disk) -> Option<FormatError> {
-    for place in layout::header_places(disk.size()) {
+    for place in [HEADER_PLACE].into_iter().chain(likely_header_places(disk.size())) {
         let Some(block) = read(disk, place, BLOCK_SIZE).await else { continue };
         if block.starts_with(HEADER_MAGIC) {
             return DiskHeader::decode(&block, place).err();
@@ -135,8 +137,9 @@ pub async fn sight(world: &dyn World, found: &Found, disk: &dyn Disk, header: Di
 }
 
 async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<Membership>) {
+    let areas = header.record_areas();
     let mut stamps = Vec::new();
-    for place in STAMP_PLACES {
+    for place in areas.iter().flat_map(|area| area.stamps) {
         if let Some(block) = read(disk, place, BLOCK_SIZE).await
             && let Ok((envelope, stamp)) = Stamp::decode(&block, place)
             && envelope.expect(header.group, header.disk).is_ok()
@@ -145,7 +148,7 @@ async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<
         }
     }
     let mut memberships = Vec::new();
-    for place in MEMBERSHIP_PLACES {
+    for place in areas.iter().flat_map(|area| area.memberships) {
         if let Some(bytes) = read(disk, place, MEMBERSHIP_SLOT).await
             && let Ok((envelope, membership)) = Membership::decode(&bytes, place)
             && envelope.expect(header.group, header.disk).is_ok()

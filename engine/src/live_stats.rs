@@ -194,7 +194,8 @@ impl Group {
             stats.unit_counts.push((disk, layout.au_count()));
             let holds_header = |au: u32| {
                 let holds = |place: &u64| place / layout.au_size() == u64::from(au);
-                layout.header_places().iter().position(holds)
+                // The copy after the first AU is in the checksum zone.
+                layout.header_places().iter().take(3).position(holds)
             };
             let first_data = layout.data_units().next().unwrap_or(layout.au_count());
             let fixed = (0..layout.au_count()).take_while(|au| *au < first_data);

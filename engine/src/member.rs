@@ -26,6 +26,7 @@ use crate::{
     in_flight::InFlight,
     lock::{AsyncMutex, Mutex},
     members::Members,
+    own_metadata::WrongLooks,
     planted::{self, Bug},
     read_policy::ReadGauge,
     troubles::Trouble,
@@ -36,6 +37,7 @@ use event_listener::Event;
 use plinth_format::{
     DiskId, DiskNumber, Layout,
     header::DiskHeader,
+    layout::{FIRST_AREA, RecordArea},
     membership::{DiskState, MemberDisk},
 };
 use std::{
@@ -59,11 +61,14 @@ pub struct Member {
     pub failure_group: String,
     pub quorum: bool,
     layout: ArcSwap<Layout>,
+    /// Where its records are (`headers.rs`).
+    areas: ArcSwap<Vec<RecordArea>>,
     disk: ArcSwapOption<Arc<dyn Disk>>,
     state: AtomicU8,
     /// How often it went offline.
     losses: AtomicU64,
     pub counters: Counters,
+    pub(crate) wrong_looks: WrongLooks,
     /// How long front ends wait for its reads.
     pub gauge: ReadGauge,
     /// How often it failed of late.
@@ -114,10 +119,12 @@ impl Member {
             failure_group: entry.failure_group.clone(),
             quorum: entry.quorum,
             layout: ArcSwap::from_pointee(layout),
+            areas: ArcSwap::from_pointee(vec![FIRST_AREA, layout.middle_area()]),
             disk: ArcSwapOption::from_pointee(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
             counters: Counters::default(),
+            wrong_looks: WrongLooks::default(),
             gauge: ReadGauge::default(),
             health: Health::default(),
             clock: Arc::clone(clock),
@@ -193,6 +200,17 @@ impl Member {
         self.layout.store(Arc::new(layout));
     }
 
+    /// Where its records are: each is written to all of these areas.
+    #[must_use]
+    pub fn areas(&self) -> Arc<Vec<RecordArea>> {
+        self.areas.load_full()
+    }
+
+    /// What its header says of where its records are, or is about to say.
+    pub fn set_areas(&self, areas: Vec<RecordArea>) {
+        self.areas.store(Arc::new(areas));
+    }
+
     /// Another device takes its place. Returns what the one before was. Only while it is offline.
     pub fn become_another(&self, id: DiskId) -> DiskId {
         std::mem::replace(&mut *self.id.lock(), id)
@@ -214,6 +232,7 @@ impl Member {
             self.wait_anew();
             self.gauge.forget();
             self.health.forget();
+            self.metadata_is_right();
         }
         if state == DiskState::Offline && before != state as u8 {
             self.losses.fetch_add(1, Ordering::AcqRel);

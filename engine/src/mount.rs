@@ -36,6 +36,7 @@ use crate::{
     files::{Files, sizes::Sizes},
     flight::Settled,
     group::{Group, Parts},
+    headers::put_header,
     identify,
     lock::Mutex,
     member::{self, Member},
@@ -55,7 +56,7 @@ use plinth_format::{
     DiskNumber, Layout,
     activity::{ActivityLog, Region},
     header::{DiskHeader, Status},
-    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT},
+    layout::ACTIVITY_SLOT,
     membership::{DiskState, Membership},
 };
 use std::{
@@ -152,7 +153,7 @@ async fn read_activity(membership: &Membership, members: &Members) -> (ActivityL
     let mut holders = BTreeSet::new();
     for voter in membership.voters() {
         let Some(member) = members.get(&voter.number) else { continue };
-        for place in ACTIVITY_PLACES {
+        for place in member.areas().iter().flat_map(|area| area.activity) {
             if let Settled::Ok(Some(bytes)) =
                 member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records).settle().await
                 && let Ok((envelope, log)) = ActivityLog::decode(&bytes, place)
@@ -428,7 +429,11 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
         let disk = sighting.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
         let layout = Layout::new(entry.size, decision.membership.au_size)
             .map_err(|error| AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name)))?;
-        members.join(Arc::new(Member::new(entry, layout, disk, world)));
+        let member = Member::new(entry, layout, disk, world);
+        if let Some(index) = sighting {
+            member.set_areas(claimed.sightings[index].header.record_areas());
+        }
+        members.join(Arc::new(member));
     }
     Ok(members)
 }
@@ -632,26 +637,29 @@ impl Group {
         (!is_right).then(|| format!("says that {size} bytes of it are used"))
     }
 
-    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them.
+    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them, if
+    /// its records are in the first area only, or if no copy is the disk's any more.
     pub(crate) async fn repair_header(&self, member: &Arc<Member>) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Ok(()) };
-        let Some(header) = identify::read_header(&*self.world, &*disk).await else {
-            return Err("no copy of its header is valid".to_owned());
+        let Some((best, wrong)) = self.own_header(member, &*disk).await? else {
+            let header = self.header_from_memory(member);
+            return put_header(member, &header, &header.layout.header_places()).await;
         };
-        let is_outdated = header.best.disk == member.id() && self.outdated(member, &header.best).is_some();
-        if header.wrong.is_empty() && !is_outdated {
+        let is_outdated = self.outdated(member, &best).is_some() || !best.middle_area;
+        if wrong.is_empty() && !is_outdated {
             return Ok(());
         }
         if is_outdated || planted::has(Bug::HeadersTogether) {
-            let mut renewed = DiskHeader { sequence: header.best.sequence + 1, ..header.best };
+            let mut renewed = DiskHeader { sequence: best.sequence + 1, ..best };
             if is_outdated {
                 (renewed.name, renewed.layout) = (member.name().to_string(), member.layout());
                 renewed.redundancy = self.redundancy();
+                renewed.middle_area = true;
             }
-            return write_header(member, &renewed, &renewed.layout.header_places()).await;
+            return put_header(member, &renewed, &renewed.layout.header_places()).await;
         }
-        write_header(member, &header.best, &header.wrong).await?;
-        let text = repaired_header(&member.name(), &member.path(), &header.wrong);
+        write_header(member, &best, &wrong).await?;
+        let text = repaired_header(&member.name(), &member.path(), &wrong);
         self.tell(Severity::Warning, Some(member.number), text);
         Ok(())
     }

@@ -61,6 +61,8 @@ bugs! {
         "the deadline of an I/O counts time in which the engine did not run (R2)"
     HeadersTogether "headers-together"
         "the copies of a header are all rewritten, with one flush after the last"
+    OwnMetadataNotLookedAt "own-metadata-not-looked-at"
+        "nobody looks at headers, stamps, memberships and activity logs while the group is mounted"
     DataBeforeRegion "data-before-region"
         "data is written while the activity log that lists its region is on its way"
     CrashedRegionsForgotten "crashed-regions-not-compared"

@@ -129,6 +129,7 @@ impl Group {
         member.attach(taken.disk);
         member.take_broken();
         let header = header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1);
+        member.set_areas(header.record_areas());
         let admitted = match write_header(member, &header, &header.layout.header_places()).await {
             Ok(()) => self.voters.admit(member, true).await.map_err(|refusal| refusal.to_string()),
             Err(reason) => Err(reason),

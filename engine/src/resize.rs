@@ -18,7 +18,7 @@ use crate::{
     event::Severity,
     explain,
     group::Group,
-    identify,
+    headers::put_header,
     member::Member,
     voters::{Refusal, find},
 };
@@ -99,6 +99,31 @@ impl Group {
         self.rebalance(order).await
     }
 
+    /// Gives whole AUs to disks of before, which may have an AU with data in the last MiB of their device. See `headers.rs`.
+    pub(crate) fn use_whole_units(self: &Arc<Self>) {
+        let membership = self.voters.current();
+        let of_whole_units = |disk: &MemberDisk| {
+            let is_at_rest = disk.state == DiskState::Online && !disk.quorum && !disk.leaving && disk.target.is_none();
+            let layout = Layout::of_whole_units(disk.size, self.au_size).ok().filter(|_| is_at_rest)?;
+            let which = Selection::Disks(vec![disk.name.clone()]);
+            (layout.size() != disk.size).then(|| Resize { which, size: Some(layout.size()) })
+        };
+        let resizes: Vec<Resize> = membership.disks.iter().filter_map(of_whole_units).collect();
+        if resizes.is_empty() {
+            return;
+        }
+        let group = Arc::clone(self);
+        let resize = async move {
+            if let Err(error) = group.resize_disks(&resizes, Order::default()).await {
+                let text = format!(
+                    "what lies in the last MiB of devices cannot be moved away from there: {error}. The next mount tries again"
+                );
+                group.tell(Severity::Warning, None, text);
+            }
+        };
+        self.world.spawn("whole units", Box::pin(resize));
+    }
+
     /// Which disks change, and how.
     fn find_targets(&self, resizes: &[Resize]) -> Result<Targets> {
         let membership = self.voters.current();
@@ -175,16 +200,19 @@ impl Group {
     /// Puts the header copies where a layout has them, unless they say that they are there. Their old places are not wiped.
     async fn move_header(&self, member: &Arc<Member>, layout: Layout) -> std::result::Result<(), String> {
         let Some(disk) = member.disk() else { return Err("the disk is gone".to_owned()) };
-        let Some(header) = identify::read_header(&*self.world, &*disk).await else {
-            return Err("no copy of its header is valid".to_owned());
-        };
-        if header.best.layout == layout {
-            return write_header(member, &header.best, &header.wrong).await;
+        // None of its own is there where somebody has overwritten it.
+        let (best, wrong) = self.own_header(member, &*disk).await?.unwrap_or_else(|| {
+            let best = self.header_from_memory(member);
+            let places = best.layout.header_places().to_vec();
+            (best, places)
+        });
+        if best.layout == layout && best.middle_area {
+            return write_header(member, &best, &wrong).await;
         }
-        let moved = DiskHeader { sequence: header.best.sequence + 1, layout, ..header.best };
+        let moved = DiskHeader { sequence: best.sequence + 1, layout, middle_area: true, ..best };
         // The first place comes last: while another one cannot be written it says what was.
-        let [first, middle, end] = layout.header_places();
-        write_header(member, &moved, &[middle, end, first]).await
+        let [first, middle, end, spare] = layout.header_places();
+        put_header(member, &moved, &[middle, end, spare, first]).await
     }
 
     /// Bars what a disk is to give up; what the placement knows of its size is not so any more.

@@ -23,6 +23,8 @@ use crate::{
     identify,
     lock::Mutex,
     member::Member,
+    own_metadata::Look,
+    part::Part,
     planted::{self, Bug},
     progress::Progress,
     rebalance::POWER_MAX,
@@ -31,7 +33,7 @@ use crate::{
     world::Disk,
 };
 use futures::stream::{self, StreamExt};
-use plinth_format::{DiskNumber, membership::DiskState};
+use plinth_format::{DiskNumber, layout::RecordArea, membership::DiskState};
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -89,6 +91,10 @@ impl Group {
     pub(crate) async fn take_offline(&self, selection: &Selection) -> Result<(), AdminError> {
         let members = self.select(selection)?;
         let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
+        // What stays has to be right.
+        if !numbers.is_empty() {
+            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+        }
         let unread = self.ask_others_than(&members).await;
         self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
             let name = self.members.get(&number).map_or_else(|| Arc::from(""), |member| member.name());
@@ -136,7 +142,7 @@ impl Group {
         if !member.wait_settled().await {
             return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name())));
         }
-        let (disk, whole) = self.find_device(member).await?;
+        let (disk, whole, areas) = self.find_device(member).await?;
         let failed = |refusal: &dyn std::fmt::Display| {
             AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name()))
         };
@@ -145,6 +151,7 @@ impl Group {
             self.tell(Severity::Warning, Some(member.number), text);
             self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
         }
+        member.set_areas(areas);
         member.attach(disk);
         // What flushes lost before is copied.
         member.take_broken();
@@ -198,8 +205,11 @@ impl Group {
         self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
     }
 
-    /// The device that carries a member's id, claimed; and why it must be copied whole, if it must.
-    async fn find_device(&self, member: &Member) -> Result<(Arc<dyn Disk>, Option<String>), AdminError> {
+    /// The device that carries a member's id, claimed; why it must be copied whole, if it must; and where its records are.
+    async fn find_device(
+        &self,
+        member: &Member,
+    ) -> Result<(Arc<dyn Disk>, Option<String>, Vec<RecordArea>), AdminError> {
         let mut matches = Vec::new();
         for found in self.world.discover().await {
             let Ok(disk) = found.disk.clone() else { continue };
@@ -248,7 +258,7 @@ impl Group {
             Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
             _ => "it is an old image".to_owned(),
         });
-        Ok((disk, whole))
+        Ok((disk, whole, sighting.header.record_areas()))
     }
 
     pub(crate) async fn mark_everything_stale(&self, disk: DiskNumber) -> Result<(), FileError> {

@@ -11,6 +11,7 @@ mod health;
 mod kills;
 mod names;
 mod noise;
+mod own_metadata;
 mod parts;
 mod reads;
 mod resize;
@@ -634,9 +635,10 @@ fn noise_on_one_mirror_is_repaired_by_a_read() {
 #[test]
 fn a_header_copy_is_enough() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let places = lab.group().members.values().next().expect("a disk").layout().header_places();
     lab.dismount();
-    for lost in 0..3 {
-        for (index, place) in plinth_format::layout::header_places(64 * MIB).into_iter().enumerate() {
+    for lost in 0..places.len() {
+        for (index, place) in places.into_iter().enumerate() {
             if index != lost {
                 lab.disks[0].corrupt(place, &[0; 4096]);
             }

@@ -27,6 +27,8 @@ pub enum Trouble {
     Repaired,
     /// They were rewritten, and cannot be read back.
     NotRepaired,
+    /// The engine's own metadata was not what it had written there, and was written again.
+    Metadata,
     /// It failed, and could not be spared: who asked got the error.
     Refused,
     /// The disk went offline.
@@ -47,6 +49,7 @@ impl fmt::Display for Trouble {
             Self::Checksum => "CHECKSUM",
             Self::Repaired => "REPAIRED",
             Self::NotRepaired => "NOT REPAIRED",
+            Self::Metadata => "METADATA",
             Self::Refused => "REFUSED",
             Self::Offline => "OFFLINE",
         })

@@ -19,13 +19,19 @@
 //!   2. A disk with overdue I/O is written nothing more: the old write could land last.
 //!   3. A stamp n+1 is written nowhere until all writable disks hold n, also if an engine before this one wrote n.
 //!   4. While there is no quorum, changes wait; what depends on them is not acknowledged.
+//!
+//! What the voters were given is looked at while the group is used (`own_metadata.rs`, `voters/look.rs`), and before a change relies on it.
+
+mod look;
+
+pub(crate) use look::{Kind, WrongRecord};
 
 use crate::{
-    buffer::Buffer,
+    buffer::{Buffer, Slice},
     choose,
     counters::IoClient,
     event::{Event, Severity},
-    flight::{self, Settled},
+    flight::{self, Flight, Settled},
     identify,
     lock::{AsyncMutex, Mutex, MutexGuard},
     member::Member,
@@ -38,7 +44,7 @@ use plinth_format::{
     BLOCK_SIZE, DiskNumber, GroupId, MembershipId,
     activity::ActivityLog,
     envelope::Envelope,
-    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
+    layout::{ACTIVITY_SLOT, MEMBERSHIP_SLOT, RecordArea},
     membership::{CatalogFile, DiskState, MemberDisk, Membership},
     stamp::Stamp,
 };
@@ -70,9 +76,20 @@ pub enum Refusal {
 #[derive(Debug, Default)]
 struct LogState {
     newest: Option<ActivityLog>,
+    /// The one before, if the newest was written since the mount.
+    previous: Option<ActivityLog>,
     /// Disks that are about to vote: from the moment they are here they get every log, and
     /// they are given the newest one before they vote.
     joining: BTreeSet<DiskNumber>,
+}
+
+/// How many areas of a disk must hold what is written there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Copies {
+    /// A record: the best of all areas counts.
+    One,
+    /// A wiped slot: what is left of an old record in any area would count.
+    All,
 }
 
 type Hook = Box<dyn Fn(&[DiskNumber]) + Send + Sync>;
@@ -85,6 +102,8 @@ pub struct Voters {
     members: Arc<Members>,
     mirror_sets: Arc<MirrorSets>,
     current: Mutex<Arc<Membership>>,
+    /// The one that was in force before, since the mount.
+    previous: Mutex<Option<Arc<Membership>>>,
     /// Begun, and not in force yet (invariant 1).
     begun: Mutex<Option<Arc<Membership>>>,
     turn: AsyncMutex<()>,
@@ -98,6 +117,8 @@ pub struct Voters {
     log: Mutex<LogState>,
     /// Voters that did not take the membership in force, and cannot be spared.
     behind: Mutex<BTreeSet<DiskNumber>>,
+    /// Places of records that a disk did not keep, and of which it was said.
+    lost_copies: Mutex<BTreeSet<(DiskNumber, u64)>>,
     waiting: AtomicBool,
     closing: AtomicBool,
     /// The I/O deadline, in ticks.
@@ -132,6 +153,7 @@ impl Voters {
             members,
             mirror_sets,
             current: Mutex::new(Arc::new(membership)),
+            previous: Mutex::default(),
             begun: Mutex::new(None),
             turn: AsyncMutex::new(()),
             stamp: AtomicU64::new(stamp),
@@ -140,6 +162,7 @@ impl Voters {
             forced: AtomicBool::new(false),
             log: Mutex::default(),
             behind: Mutex::default(),
+            lost_copies: Mutex::default(),
             waiting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             deadline: Arc::default(),
@@ -349,11 +372,16 @@ impl Voters {
     /// If the disk does not take it.
     pub async fn forget_history(&self, member: &Member) -> Result<(), Refusal> {
         let targets = BTreeSet::from([member.number]);
-        let memberships = MEMBERSHIP_PLACES.map(|place| (place, MEMBERSHIP_SLOT));
-        for (place, length) in memberships.into_iter().chain(STAMP_PLACES.map(|place| (place, BLOCK_SIZE))) {
-            let failed = self.write_records(&targets, place, false, |_| vec![0; length]).await;
-            if let Some(reason) = failed.get(&member.number) {
-                return Err(Refusal::Other(reason.clone()));
+        for slot in [0, 1] {
+            let memberships = |area: &RecordArea| area.memberships[slot];
+            let mut failed =
+                self.write_records(&targets, memberships, false, Copies::All, |_, _| vec![0; MEMBERSHIP_SLOT]).await;
+            let stamps = |area: &RecordArea| area.stamps[slot];
+            failed.append(
+                &mut self.write_records(&targets, stamps, false, Copies::All, |_, _| vec![0; BLOCK_SIZE]).await,
+            );
+            if let Some(reason) = failed.remove(&member.number) {
+                return Err(Refusal::Other(reason));
             }
         }
         Ok(())
@@ -433,6 +461,8 @@ impl Voters {
         if !edit(&mut next)? && failed.is_empty() {
             return Ok(self.current());
         }
+        // In memory of its own (`file_read.rs`).
+        Box::pin(self.look_in_turn()).await;
         let mut in_force = false;
         loop {
             match self.settle(next, &mut failed).await {
@@ -533,6 +563,7 @@ impl Voters {
             if forced || enough(old.len(), holders) {
                 self.first.store(false, Ordering::Relaxed);
                 *self.current.lock() = Arc::clone(&begun);
+                *self.previous.lock() = Some(Arc::clone(&parent));
                 *self.begun.lock() = None;
                 let behind = begun.voters().map(|disk| disk.number).filter(|disk| failed.contains_key(disk));
                 *self.behind() = behind.collect();
@@ -611,7 +642,7 @@ impl Voters {
         for voter in membership.voters() {
             let Some(member) = self.members.get(&voter.number) else { continue };
             let mut held = None;
-            for place in MEMBERSHIP_PLACES {
+            for place in member.areas().iter().flat_map(|area| area.memberships) {
                 if let Settled::Ok(Some(bytes)) =
                     member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await
                     && let Ok((envelope, found)) = Membership::decode(&bytes, place)
@@ -640,6 +671,7 @@ impl Voters {
             // While the old handle has I/O under way it is the same device that the claim fails on.
             if disk.claim().is_ok() {
                 member.release();
+                member.set_areas(header.best.record_areas());
                 member.attach(disk);
             }
             return;
@@ -649,7 +681,7 @@ impl Voters {
     /// Takes note of the log about to be written; returns who must get it.
     pub(crate) fn announce_log(&self, log: &ActivityLog) -> BTreeSet<DiskNumber> {
         let mut state = self.log.lock();
-        state.newest = Some(log.clone());
+        state.previous = state.newest.replace(log.clone());
         self.current().voters().map(|disk| disk.number).chain(state.joining.iter().copied()).collect()
     }
 
@@ -659,19 +691,18 @@ impl Voters {
         log: &ActivityLog,
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
-        let place = ACTIVITY_PLACES[usize::from(log.sequence % 2 == 1)];
-        self.write_records(targets, place, true, |member| {
-            log.encode(Envelope { group: self.group, disk: member.id(), place })
-        })
-        .await
+        let slot = usize::from(log.sequence % 2 == 1);
+        let record = |member: &Member, place| log.encode(Envelope { group: self.group, disk: member.id(), place });
+        self.write_records(targets, |area| area.activity[slot], true, Copies::One, record).await
     }
 
     /// Gives disks that will vote the membership in force and the newest log. An older log that they hold may be of a history
     /// that was given up, with a higher sequence: it is wiped first.
     async fn prepare_to_vote(&self, disks: &BTreeSet<DiskNumber>) -> BTreeMap<DiskNumber, String> {
         self.log.lock().joining.clear();
-        for place in ACTIVITY_PLACES {
-            let failed = self.write_records(disks, place, false, |_| vec![0; ACTIVITY_SLOT]).await;
+        for slot in [0, 1] {
+            let place = |area: &RecordArea| area.activity[slot];
+            let failed = self.write_records(disks, place, false, Copies::All, |_, _| vec![0; ACTIVITY_SLOT]).await;
             if !failed.is_empty() {
                 return failed;
             }
@@ -705,36 +736,43 @@ impl Voters {
         next: &Membership,
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
-        let place = MEMBERSHIP_PLACES[usize::from(next.generation % 2 == 1)];
-        let torn = self.torn_at(place, targets).await;
-        let mut failed = self.write_records(&torn, place, false, |_| vec![0; MEMBERSHIP_SLOT]).await;
+        let slot = usize::from(next.generation % 2 == 1);
+        let place = |area: &RecordArea| area.memberships[slot];
+        let torn = self.torn_at(slot, targets).await;
+        let mut failed = self.write_records(&torn, place, false, Copies::All, |_, _| vec![0; MEMBERSHIP_SLOT]).await;
         let wiped = targets.iter().copied().filter(|disk| !failed.contains_key(disk)).collect();
-        let record = |member: &Member| next.encode(Envelope { group: self.group, disk: member.id(), place });
-        failed.append(&mut self.write_records(&wiped, place, false, record).await);
+        let record = |member: &Member, place| next.encode(Envelope { group: self.group, disk: member.id(), place });
+        failed.append(&mut self.write_records(&wiped, place, false, Copies::One, record).await);
         failed
     }
 
     /// The targets with something in a membership slot that is no record. Sectors of one that was begun may be among it, and the next
     /// one may have the others: cut short, it would leave that one whole, which nobody knew of (`choose.rs`, rule 5).
-    async fn torn_at(&self, place: u64, targets: &BTreeSet<DiskNumber>) -> BTreeSet<DiskNumber> {
+    async fn torn_at(&self, slot: usize, targets: &BTreeSet<DiskNumber>) -> BTreeSet<DiskNumber> {
         let members = targets.iter().filter_map(|disk| self.members.get(disk)).filter(|member| !member.is_hung());
         let looks = members.map(|member| async move {
-            let slot = member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await;
-            let Settled::Ok(Some(bytes)) = slot else { return None };
-            let is_torn = Membership::decode(&bytes, place).is_err() && bytes.iter().any(|byte| *byte != 0);
-            is_torn.then_some(member.number)
+            for place in member.areas().iter().map(|area| area.memberships[slot]) {
+                let slot = member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await;
+                let Settled::Ok(Some(bytes)) = slot else { continue };
+                if Membership::decode(&bytes, place).is_err() && bytes.iter().any(|byte| *byte != 0) {
+                    return Some(member.number);
+                }
+            }
+            None
         });
         futures::future::join_all(looks).await.into_iter().flatten().collect()
     }
 
-    /// Writes a record to each target, flushes and reads it back; returns those that failed and why. `in_one_trip`: that record is
-    /// made durable by its write, and what was written before it stays as it is.
+    /// Writes a record to each target, in all its areas, flushes and reads it back; returns those that failed and why. `place` is where
+    /// the record is in an area. `in_one_trip`: that record is made durable by its write, and what was written before it stays as it is.
+    /// `how`: how many areas must hold it.
     pub(crate) async fn write_records(
         &self,
         targets: &BTreeSet<DiskNumber>,
-        place: u64,
+        place: impl Fn(&RecordArea) -> u64,
         in_one_trip: bool,
-        record: impl Fn(&Member) -> Vec<u8>,
+        how: Copies,
+        record: impl Fn(&Member, u64) -> Vec<u8>,
     ) -> BTreeMap<DiskNumber, String> {
         let mut failed = BTreeMap::new();
         let members: Vec<_> = targets.iter().filter_map(|disk| self.members.get(disk)).collect();
@@ -742,26 +780,29 @@ impl Voters {
             if member.is_hung() {
                 return Some(flight::GIVEN_UP.to_owned());
             }
-            let bytes = Buffer::copy_of(&record(member)).share();
-            // What a disk says it has written is looked at: no other copy on it would tell.
+            let copies: Vec<(u64, Slice)> = member
+                .areas()
+                .iter()
+                .map(&place)
+                .map(|place| (place, Buffer::copy_of(&record(member, place)).share()))
+                .collect();
+            // What a disk says it has written is looked at: nothing else would tell.
+            let mut lost = Vec::new();
             for _ in 0..2 {
-                let written = async {
-                    if in_one_trip {
-                        let write = member.start_durable_write(place, bytes.clone());
-                        write.of(IoClient::Records).settle().await.into_result()?;
-                    } else {
-                        member.start_write(place, bytes.clone()).of(IoClient::Records).settle().await.into_result()?;
-                        member.flush().await.into_result()?;
-                    }
-                    member.start_read(place, bytes.len()).of(IoClient::Records).settle().await.into_result()
-                };
-                match written.await {
-                    Ok(Some(found)) if found[..] == bytes[..] => return None,
-                    Ok(_) => {}
+                match write_copies(member, &copies, in_one_trip).await {
+                    Ok(places) => lost = places,
                     Err(reason) => return Some(reason),
                 }
+                if lost.is_empty() {
+                    return None;
+                }
             }
-            Some(format!("what was written at {place} is not there"))
+            let is_held = |(place, _): &(u64, Slice)| !lost.iter().any(|(other, _)| other == place);
+            if how == Copies::One && copies.iter().any(is_held) {
+                self.tell_of_lost_copies(member, &lost);
+                return None;
+            }
+            lost.into_iter().next().map(|(_, reason)| reason)
         });
         let results = futures::future::join_all(writes).await;
         for (member, result) in members.iter().zip(results) {
@@ -770,6 +811,19 @@ impl Voters {
             }
         }
         failed
+    }
+
+    /// A disk has a record in one of its areas only. Said once for each place.
+    fn tell_of_lost_copies(&self, member: &Member, lost: &[(u64, String)]) {
+        for (place, reason) in lost {
+            if self.lost_copies.lock().insert((member.number, *place)) {
+                let (disk, path) = (member.name(), member.path());
+                let text = format!(
+                    "disk {disk} ({path}) keeps one copy of its records only, without that at {place}: {reason}"
+                );
+                self.tell(Severity::Warning, Some(member.number), text);
+            }
+        }
     }
 
     /// The members take the states and names of the recorded membership.
@@ -827,16 +881,59 @@ impl Voters {
 
     /// Writes the stamp to disks; returns those that did not take it.
     async fn write_stamp(&self, disks: &BTreeSet<DiskNumber>, clean: bool) -> BTreeMap<DiskNumber, String> {
-        let counter = self.stamp.load(Ordering::Relaxed);
+        self.put_stamp(disks, self.stamp.load(Ordering::Relaxed), clean).await
+    }
+
+    async fn put_stamp(&self, disks: &BTreeSet<DiskNumber>, counter: u64, clean: bool) -> BTreeMap<DiskNumber, String> {
         let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
-        let place = STAMP_PLACES[usize::from(counter % 2 == 1)];
-        let record = |member: &Member| stamp.encode(Envelope { group: self.group, disk: member.id(), place }).to_vec();
-        self.write_records(disks, place, false, record).await
+        let slot = usize::from(counter % 2 == 1);
+        let record =
+            |member: &Member, place| stamp.encode(Envelope { group: self.group, disk: member.id(), place }).to_vec();
+        self.write_records(disks, |area| area.stamps[slot], false, Copies::One, record).await
     }
 
     fn tell(&self, severity: Severity, disk: Option<DiskNumber>, text: String) {
         self.world.event(Event { group: self.name.clone(), severity, disk, text });
     }
+}
+
+/// Writes the copies of a record side by side, makes them durable, and reads them back. Returns the places that do not hold what was
+/// written, and why. Overdue I/O is a failure of the disk, as is a flush that failed, of which a durable write has one in it.
+async fn write_copies(
+    member: &Member,
+    copies: &[(u64, Slice)],
+    in_one_trip: bool,
+) -> Result<Vec<(u64, String)>, String> {
+    let mut lost = Vec::new();
+    let writes = copies.iter().map(|(place, bytes)| match in_one_trip {
+        true => member.start_durable_write(*place, bytes.clone()).of(IoClient::Records),
+        false => member.start_write(*place, bytes.clone()).of(IoClient::Records),
+    });
+    let writes: Vec<_> = writes.collect();
+    let written = futures::future::join_all(writes.into_iter().map(Flight::settle)).await;
+    for ((place, _), settled) in copies.iter().zip(written) {
+        match settled {
+            Settled::Failed(error) if !in_one_trip => lost.push((*place, error.to_string())),
+            settled => drop(settled.into_result()?),
+        }
+    }
+    if !in_one_trip {
+        member.flush().await.into_result()?;
+    }
+    let reads = copies.iter().map(|(place, bytes)| member.start_read(*place, bytes.len()).of(IoClient::Records));
+    let reads: Vec<_> = reads.collect();
+    let found = futures::future::join_all(reads.into_iter().map(Flight::settle)).await;
+    for ((place, bytes), settled) in copies.iter().zip(found) {
+        match settled {
+            Settled::Failed(error) => lost.push((*place, error.to_string())),
+            settled => {
+                if settled.into_result()?.is_none_or(|found| found[..] != bytes[..]) {
+                    lost.push((*place, format!("what was written at {place} is not there")));
+                }
+            }
+        }
+    }
+    Ok(lost)
 }
 
 fn is_writable(membership: &Membership, number: DiskNumber) -> bool {

@@ -1,13 +1,13 @@
 //! The disk header: whose the disk is, and how it is cut into AUs.
 //!
-//! Kept three times (first block, middle, end of the disk), each a 4 KiB block,
+//! Kept four times (first block, middle, end of the disk, and after the first AU), each a 4 KiB block,
 //! never all rewritten at once. Of valid copies the highest sequence wins.
 
 use crate::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Redundancy,
     envelope::{self, ENVELOPE_SIZE, Envelope},
     is_name,
-    layout::Layout,
+    layout::{FIRST_AREA, Layout, RecordArea},
     wire::*,
 };
 use std::{fmt, ops::Range};
@@ -28,7 +28,10 @@ pub const QUORUM: Range<usize> = 108..109; //         1: holds no data
 pub const GROUP_NAME: Range<usize> = 112..144; //     text, zero padded
 pub const DISK_NAME: Range<usize> = 144..176; //      text, zero padded
 pub const FAILURE_GROUP: Range<usize> = 176..208; //  text, zero padded
-pub const FEATURES: Range<usize> = 208..216; //       bits that a reader must know; none yet
+pub const FEATURES: Range<usize> = 208..216; //       bits that a reader must know
+
+/// A bit of FEATURES: every record is also in the middle area ([`Layout::middle_area`]).
+pub const MIDDLE_AREA: u64 = 1;
 
 pub const HEADER_SIZE: usize = 216;
 const _: () = assert!(SEQUENCE.start == ENVELOPE_SIZE && HEADER_SIZE == FEATURES.end && HEADER_SIZE <= BLOCK_SIZE);
@@ -55,12 +58,22 @@ pub struct DiskHeader {
     pub status: Status,
     pub redundancy: Redundancy,
     pub quorum: bool,
+    /// Every record of the disk is in both of its areas. False on a disk of a program that had only the first: what is in the middle
+    /// area then means nothing.
+    pub middle_area: bool,
     pub group_name: String,
     pub name: String,
     pub failure_group: String,
 }
 
 impl DiskHeader {
+    /// The areas that hold the disk's records.
+    #[must_use]
+    pub fn record_areas(&self) -> Vec<RecordArea> {
+        let middle = self.middle_area.then(|| self.layout.middle_area());
+        [FIRST_AREA].into_iter().chain(middle).collect()
+    }
+
     /// The block to write at `place`.
     #[must_use]
     pub fn encode(&self, place: u64) -> [u8; BLOCK_SIZE] {
@@ -75,6 +88,7 @@ impl DiskHeader {
         put(&mut block, STATUS, &[self.status as u8]);
         put(&mut block, REDUNDANCY, &[self.redundancy as u8]);
         put(&mut block, QUORUM, &[u8::from(self.quorum)]);
+        put(&mut block, FEATURES, &(if self.middle_area { MIDDLE_AREA } else { 0 }).to_le_bytes());
         put_text(&mut block, GROUP_NAME, &self.group_name);
         put_text(&mut block, DISK_NAME, &self.name);
         put_text(&mut block, FAILURE_GROUP, &self.failure_group);
@@ -91,7 +105,7 @@ impl DiskHeader {
             return Err(FormatError::Length { found: record.len(), limit: HEADER_SIZE });
         }
         let features = get_u64(record, FEATURES);
-        if features != 0 {
+        if features & !MIDDLE_AREA != 0 {
             return Err(FormatError::Field { field: "a feature this program does not know", value: features });
         }
         let name = |at, field| {
@@ -118,6 +132,7 @@ impl DiskHeader {
             },
             redundancy: Redundancy::decode(record[REDUNDANCY.start])?,
             quorum: record[QUORUM.start] == 1,
+            middle_area: features & MIDDLE_AREA != 0,
             group_name: name(GROUP_NAME, "group name")?,
             name: name(DISK_NAME, "disk name")?,
             failure_group: name(FAILURE_GROUP, "failure group name")?,

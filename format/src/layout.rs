@@ -1,14 +1,37 @@
 //! Where things are on a disk, from its size and its AU size alone.
 
 use crate::{BLOCK_SIZE, FormatError, checksum};
+use std::collections::BTreeSet;
 
 pub const MIB: u64 = 1 << 20;
 
-/// Offsets in the system area, in bytes.
+/// Where the first copy of the header is: byte offset.
 pub const HEADER_PLACE: u64 = 0;
-pub const STAMP_PLACES: [u64; 2] = [4 << 10, 8 << 10];
-pub const ACTIVITY_PLACES: [u64; 2] = [64 << 10, 128 << 10];
-pub const MEMBERSHIP_PLACES: [u64; 2] = [256 << 10, 512 << 10];
+
+/// The places of a disk's records: byte offsets, two slots of each kind.
+///
+/// Partition tools, boot loaders and file systems write into the first and the last MiB of a device. So a disk has two areas, one in its
+/// first MiB and one in its middle, and each record is kept in both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordArea {
+    pub stamps: [u64; 2],
+    pub activity: [u64; 2],
+    pub memberships: [u64; 2],
+}
+
+/// The area in the first MiB.
+pub const FIRST_AREA: RecordArea =
+    RecordArea { stamps: [4 << 10, 8 << 10], activity: [64 << 10, 128 << 10], memberships: [256 << 10, 512 << 10] };
+
+impl RecordArea {
+    /// The slots of all kinds: byte offset and bytes of each.
+    pub fn slots(&self) -> impl Iterator<Item = (u64, usize)> + use<> {
+        let stamps = self.stamps.map(|place| (place, BLOCK_SIZE));
+        let activity = self.activity.map(|place| (place, ACTIVITY_SLOT));
+        let memberships = self.memberships.map(|place| (place, MEMBERSHIP_SLOT));
+        stamps.into_iter().chain(activity).chain(memberships)
+    }
+}
 
 /// Bytes of a slot.
 pub const ACTIVITY_SLOT: usize = 64 << 10;
@@ -90,10 +113,44 @@ impl Layout {
         usize::try_from(self.au_size / PIECE_SIZE).expect("1024 at most")
     }
 
-    /// The three places of the header: first block, middle, end.
+    /// The places of the header: first block, middle, end, and the block after the first AU, which would have the checksums of that AU.
     #[must_use]
-    pub fn header_places(&self) -> [u64; 3] {
-        header_places(self.size)
+    pub fn header_places(&self) -> [u64; HEADER_COPIES] {
+        let [middle, end] = middle_and_end(self.size);
+        [HEADER_PLACE, middle, end, self.au_size]
+    }
+
+    /// The record area in the AU that holds the middle copy of the header.
+    ///
+    /// A set is a slot of each kind. As many of the two sets as fit are between the AU's begin and the header copy, the others behind it.
+    #[must_use]
+    pub fn middle_area(&self) -> RecordArea {
+        const SET: u64 = (MEMBERSHIP_SLOT + ACTIVITY_SLOT + BLOCK_SIZE) as u64;
+        const _: () = assert!(3 * SET + BLOCK_SIZE as u64 <= MIB, "two sets fit, wherever the copy is");
+        let [header, _] = middle_and_end(self.size);
+        let begin = header / self.au_size * self.au_size;
+        let before = (header - begin) / SET;
+        let set = |index: u64| match index < before {
+            true => begin + index * SET,
+            false => header + BLOCK_SIZE as u64 + (index - before) * SET,
+        };
+        let sets = [set(0), set(1)];
+        RecordArea {
+            memberships: sets,
+            activity: sets.map(|set| set + MEMBERSHIP_SLOT as u64),
+            stamps: sets.map(|set| set + (MEMBERSHIP_SLOT + ACTIVITY_SLOT) as u64),
+        }
+    }
+
+    /// The largest layout that uses whole AUs of `size` bytes: in the last MiB of the device it has no data.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_whole_units(size: u64, au_size: u64) -> Result<Self, FormatError> {
+        if au_size == 0 {
+            return Self::new(size, au_size);
+        }
+        Self::new(size / au_size * au_size, au_size)
     }
 
     /// Byte offset of an AU.
@@ -131,12 +188,36 @@ impl Layout {
     }
 }
 
-/// The three places of the header on a disk of `size` bytes, whatever its AU size.
-#[must_use]
-pub fn header_places(size: u64) -> [u64; 3] {
+/// Copies of the header.
+pub const HEADER_COPIES: usize = 4;
+
+/// Where a disk of `size` bytes has the middle and the last copy of its header.
+fn middle_and_end(size: u64) -> [u64; 2] {
     let block = BLOCK_SIZE as u64;
     let blocks = size / block;
-    [HEADER_PLACE, blocks / 2 * block, blocks.saturating_sub(1) * block]
+    [blocks / 2 * block, blocks.saturating_sub(1) * block]
+}
+
+/// AU sizes, in bytes, ascending.
+pub fn au_sizes() -> impl Iterator<Item = u64> {
+    (0..7).map(|shift| MIB << shift)
+}
+
+/// Where header copies may be on a device of `size` bytes all of which is used, whatever the AU size: those after the first AU first, in
+/// the order of AU sizes, then middles and ends.
+#[must_use]
+pub fn likely_header_places(size: u64) -> Vec<u64> {
+    let whole = au_sizes().map(|au_size| size / au_size * au_size);
+    let sizes: BTreeSet<u64> = whole.chain([size]).filter(|size| *size > 0).collect();
+    let places: BTreeSet<u64> = sizes.into_iter().flat_map(middle_and_end).collect();
+    let block = BLOCK_SIZE as u64;
+    let fits = |place: &u64| place.checked_add(block).is_some_and(|end| end <= size);
+    let mut all: Vec<u64> = au_sizes().collect();
+    all.extend(
+        places.into_iter().filter(|place| *place != HEADER_PLACE && !au_sizes().any(|au_size| au_size == *place)),
+    );
+    all.retain(fits);
+    all
 }
 
 #[cfg(test)]
@@ -155,7 +236,46 @@ mod tests {
                     let data = layout.au_offset(au)..layout.au_offset(au) + au_size;
                     assert!(data.end <= layout.size());
                     assert!(layout.header_places().iter().all(|place| !data.contains(place)));
+                    assert!(layout.middle_area().slots().all(|(place, _)| !data.contains(&place)));
                 }
+            }
+        }
+    }
+
+    /// Wherever in its AU the middle copy of the header is, the records around it overlap neither it, nor each other, nor another AU.
+    #[test]
+    fn the_middle_area_fits_beside_the_header_copy() {
+        for au_size in [MIB, 4 * MIB, 64 * MIB] {
+            for extra in (0..2 * au_size / 4096).step_by(if au_size == MIB { 1 } else { 61 }) {
+                let layout = Layout::new(100 * au_size + extra * 4096, au_size).expect("large enough");
+                let middle = layout.header_places()[1];
+                let begin = middle / au_size * au_size;
+                let mut places: Vec<(u64, usize)> =
+                    layout.middle_area().slots().chain([(middle, BLOCK_SIZE)]).collect();
+                places.sort_unstable();
+                assert!(places[0].0 >= begin, "{layout:?}");
+                let ends = places.iter().map(|(place, length)| place + *length as u64);
+                let next = places.iter().skip(1).map(|(place, _)| *place).chain([begin + au_size]);
+                assert!(ends.zip(next).all(|(end, next)| end <= next), "{layout:?}: {places:?}");
+                assert!(places.iter().all(|(place, _)| place % 4096 == 0));
+            }
+        }
+    }
+
+    /// In the first and in the last MiB of a device no AU has data that stands nowhere else, if whole AUs of it are used.
+    #[test]
+    fn the_ends_of_a_device_hold_no_data() {
+        for au_size in au_sizes() {
+            for size in [Layout::smallest(au_size), 100 * au_size + 4096, 100 * au_size + MIB / 2, 101 * au_size - 4096]
+            {
+                let layout = Layout::of_whole_units(size, au_size).expect("large enough");
+                let ends = [0..MIB, (size - MIB)..size];
+                let is_at_an_end = |from: u64, to: u64| ends.iter().any(|end| from < end.end && end.start < to);
+                assert!(!layout.data_units().any(|au| is_at_an_end(layout.au_offset(au), layout.au_offset(au + 1))));
+                assert!(!layout.middle_area().slots().any(|(place, bytes)| is_at_an_end(place, place + bytes as u64)));
+                assert!(
+                    layout.header_places().iter().filter(|place| !is_at_an_end(**place, **place + 4096)).count() >= 2
+                );
             }
         }
     }

@@ -4,7 +4,7 @@ use plinth_format::{
     BLOCK_SIZE,
     activity::{self, ENTRIES_MAX},
     envelope, header,
-    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, HEADER_PLACE, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
+    layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT},
     lost, membership, page, stamp,
 };
 use std::{collections::BTreeMap, ops::Range};
@@ -51,12 +51,12 @@ fn in_the_code() -> BTreeMap<String, Fields> {
     };
     let places = vec![
         place("HEADER", HEADER_PLACE, BLOCK_SIZE),
-        place("STAMP_0", STAMP_PLACES[0], BLOCK_SIZE),
-        place("STAMP_1", STAMP_PLACES[1], BLOCK_SIZE),
-        place("ACTIVITY_0", ACTIVITY_PLACES[0], ACTIVITY_SLOT),
-        place("ACTIVITY_1", ACTIVITY_PLACES[1], ACTIVITY_SLOT),
-        place("MEMBERSHIP_0", MEMBERSHIP_PLACES[0], MEMBERSHIP_SLOT),
-        place("MEMBERSHIP_1", MEMBERSHIP_PLACES[1], MEMBERSHIP_SLOT),
+        place("STAMP_0", FIRST_AREA.stamps[0], BLOCK_SIZE),
+        place("STAMP_1", FIRST_AREA.stamps[1], BLOCK_SIZE),
+        place("ACTIVITY_0", FIRST_AREA.activity[0], ACTIVITY_SLOT),
+        place("ACTIVITY_1", FIRST_AREA.activity[1], ACTIVITY_SLOT),
+        place("MEMBERSHIP_0", FIRST_AREA.memberships[0], MEMBERSHIP_SLOT),
+        place("MEMBERSHIP_1", FIRST_AREA.memberships[1], MEMBERSHIP_SLOT),
     ];
     let tables: [(&str, Fields); 9] = [
         ("place", places),

@@ -131,6 +131,7 @@ fn some_header(random: &mut Random) -> DiskHeader {
         status: if random.below(2) == 0 { Status::Member } else { Status::Former },
         redundancy: Redundancy::High,
         quorum: random.below(2) == 0,
+        middle_area: random.below(2) == 0,
         group_name: "DATA".into(),
         name: "DATA_0007".into(),
         failure_group: "SHELF$2".into(),

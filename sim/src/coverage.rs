@@ -59,6 +59,7 @@ pub fn allowed(fault: Fault) -> &'static [State] {
         | F::DismountForce
         | F::Subset
         | F::Halves
+        | F::EndsOverwritten
         | F::HostileBytes => &State::ALL,
         // What returns may go again.
         F::GroupFails | F::GroupHangs | F::DiskFails | F::OperatorOffline => &State::ALL,

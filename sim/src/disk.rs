@@ -15,7 +15,11 @@ use plinth_engine::{
     testing::{Image, Numbers, failed, fits},
     world::{Disk, Io, Sectors},
 };
-use plinth_format::layout::header_places;
+use plinth_format::{
+    BLOCK_SIZE,
+    header::DiskHeader,
+    layout::{HEADER_PLACE, likely_header_places},
+};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
@@ -219,6 +223,12 @@ impl SimDisk {
         std::mem::take(&mut lock(&self.medium).failed_durably)
     }
 
+    /// A right copy of its header, if there is one.
+    pub fn header(&self) -> Option<DiskHeader> {
+        let medium = lock(&self.medium);
+        header_in(&medium.image, medium.size)
+    }
+
     /// Overwrites bytes behind everybody's back.
     pub fn corrupt(&self, offset: u64, bytes: &[u8]) {
         lock(&self.medium).image.corrupt(offset, bytes);
@@ -239,8 +249,14 @@ impl SimDisk {
         }
         let sector = self.sectors.physical as usize;
         // Bytes of a file may be torn, too, and nobody promises anything else; records must not be believed.
-        let headers = header_blocks(medium.size);
-        medium.image.cut(&mut numbers, sector, |block| block < SYSTEM_BLOCKS || headers.contains(&block));
+        let mut records = BTreeSet::new();
+        if let Some(header) = header_in(&medium.image, medium.size) {
+            let slots = header.record_areas().into_iter().flat_map(|area| area.slots().collect::<Vec<_>>());
+            let copies = header.layout.header_places().map(|place| (place, BLOCK_SIZE));
+            let all = slots.chain(copies);
+            records = all.flat_map(|(place, length)| place / BLOCK..(place + length as u64) / BLOCK).collect();
+        }
+        medium.image.cut(&mut numbers, sector, |block| block < SYSTEM_BLOCKS || records.contains(&block));
         medium.hung.clear();
         medium.loses = false;
         medium.holder = None;
@@ -382,16 +398,25 @@ impl SimDisk {
     }
 }
 
-/// Blocks with the copies of the header of a disk of so many bytes.
-fn header_blocks(size: u64) -> [u64; 3] {
-    header_places(size / BLOCK * BLOCK).map(|place| place / BLOCK)
+/// A right copy of the header of a disk of `size` bytes, if there is one.
+fn header_in(image: &Image, size: u64) -> Option<DiskHeader> {
+    let mut block = [0; BLOCK_SIZE];
+    [HEADER_PLACE].into_iter().chain(likely_header_places(size)).find_map(|place| {
+        image.read(place, &mut block);
+        DiskHeader::decode(&block, place).ok()
+    })
+}
+
+/// Whether a copy of the header may be at a place of a disk of `size` bytes.
+fn is_header(place: u64, size: u64) -> bool {
+    place == HEADER_PLACE || likely_header_places(size).contains(&place)
 }
 
 /// What an I/O does to a disk of so many bytes.
 fn touch(io: &Io, size: u64) -> Touch {
     match io {
         Io::Read { .. } => Touch::Nothing,
-        Io::Write { offset, .. } if header_blocks(size).contains(&(offset / BLOCK)) => Touch::Header,
+        Io::Write { offset, data, .. } if data.len() == BLOCK_SIZE && is_header(*offset, size) => Touch::Header,
         _ => Touch::Something,
     }
 }

@@ -6,7 +6,7 @@ use crate::disk::SimDisk;
 use plinth_engine::{api::ROOT, group::Group, session::Session, testing::Numbers, world::World};
 use plinth_format::{
     BLOCK_SIZE, checksum, envelope,
-    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES, header_places},
+    layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT, RecordArea},
     membership::{CatalogFile, CatalogRun, Membership},
     page,
 };
@@ -17,14 +17,17 @@ const FIELDS: u64 = 700;
 
 /// Changes something on a disk. What, in words.
 pub fn tamper(disk: &SimDisk, numbers: &mut Numbers) -> String {
-    let size = disk.size() / BLOCK_SIZE as u64 * BLOCK_SIZE as u64;
-    let two = usize::try_from(numbers.below(2)).expect("small");
-    let three = usize::try_from(numbers.below(3)).expect("small");
+    let copies = disk.header().map_or_else(|| vec![HEADER_PLACE], |header| header.layout.header_places().to_vec());
+    let areas = areas(disk);
+    let one_of = |count: usize, numbers: &mut Numbers| usize::try_from(numbers.below(count as u64)).expect("small");
+    let two = one_of(2, numbers);
+    let copy = copies[one_of(copies.len(), numbers)];
+    let area = areas[one_of(areas.len(), numbers)];
     let (what, place, length) = match numbers.below(5) {
-        0 => ("a header", header_places(size)[three], BLOCK_SIZE),
-        1 => ("a stamp", STAMP_PLACES[two], BLOCK_SIZE),
-        2 => ("an activity log", ACTIVITY_PLACES[two], ACTIVITY_SLOT),
-        3 => ("a membership", MEMBERSHIP_PLACES[two], MEMBERSHIP_SLOT),
+        0 => ("a header", copy, BLOCK_SIZE),
+        1 => ("a stamp", area.stamps[two], BLOCK_SIZE),
+        2 => ("an activity log", area.activity[two], ACTIVITY_SLOT),
+        3 => ("a membership", area.memberships[two], MEMBERSHIP_SLOT),
         _ => return tamper_with_page(disk, numbers),
     };
     let mut record = vec![0; length];
@@ -64,12 +67,22 @@ fn change_fields(bytes: &mut [u8], within: u64, numbers: &mut Numbers) {
     }
 }
 
+/// The record areas of a disk.
+pub fn areas(disk: &SimDisk) -> Vec<RecordArea> {
+    disk.header().map_or_else(|| vec![FIRST_AREA], |header| header.record_areas())
+}
+
+/// The slots of memberships on a disk.
+fn memberships(disk: &SimDisk) -> Vec<u64> {
+    areas(disk).iter().flat_map(|area| area.memberships).collect()
+}
+
 /// Where the catalog's database begins on a disk, as the membership on it says: its first pages.
 pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
     let mut slot = vec![0; MEMBERSHIP_SLOT];
-    MEMBERSHIP_PLACES.iter().find_map(|place| {
-        disk.peek(*place, &mut slot);
-        let (envelope, membership) = Membership::decode(&slot, *place).ok()?;
+    memberships(disk).into_iter().find_map(|place| {
+        disk.peek(place, &mut slot);
+        let (envelope, membership) = Membership::decode(&slot, place).ok()?;
         let number = membership.disks.iter().find(|known| known.id == envelope.disk)?.number;
         let is_it = |run: &&CatalogRun| run.disk == number && run.file == CatalogFile::Database && run.at == 0;
         let first = u64::from(membership.catalog.iter().find(is_it)?.first) * membership.au_size;
@@ -80,7 +93,7 @@ pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
 /// A page of the catalog, as the membership on this disk says where it lies.
 fn tamper_with_page(disk: &SimDisk, numbers: &mut Numbers) -> String {
     let mut slot = vec![0; MEMBERSHIP_SLOT];
-    for place in MEMBERSHIP_PLACES {
+    for place in memberships(disk) {
         disk.peek(place, &mut slot);
         let Ok((envelope, membership)) = Membership::decode(&slot, place) else { continue };
         let Some(number) = membership.disks.iter().find(|known| known.id == envelope.disk).map(|known| known.number)

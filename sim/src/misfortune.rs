@@ -17,7 +17,8 @@ use plinth_engine::{
     world::World,
 };
 use plinth_format::{
-    layout::{MIB, header_places},
+    Layout,
+    layout::{HEADER_COPIES, MIB},
     membership::DiskState,
 };
 use std::{
@@ -60,7 +61,10 @@ pub fn moment(numbers: &mut Numbers) -> Fuse {
 /// Whether a fault ends the engine.
 fn is_an_end(fault: Fault) -> bool {
     use Fault as F;
-    matches!(fault, F::EngineKilled | F::KilledAgain | F::PowerCut | F::PowerCutAgain | F::Subset | F::Halves)
+    matches!(
+        fault,
+        F::EngineKilled | F::KilledAgain | F::PowerCut | F::PowerCutAgain | F::Subset | F::Halves | F::EndsOverwritten
+    )
 }
 
 /// One of several.
@@ -183,7 +187,7 @@ impl Story {
                 for _ in 0..1 + numbers.below(2) {
                     self.down(g, End::PowerCut, moment(numbers)).await?;
                     if headers_rot {
-                        self.tenants[g].spoil_headers(false, numbers);
+                        self.tenants[g].spoil_headers(numbers);
                     }
                     // The power goes again where the mount has come to.
                     for tenant in &mut self.tenants {
@@ -268,6 +272,11 @@ impl Story {
             Fault::NewPath => self.new_path(g, numbers).await,
             Fault::OperatorOffline => self.operator_offline(g, numbers).await,
             Fault::Dismount if numbers.below(2) == 0 && self.has_quorum(g) => self.most_silent(g, numbers).await,
+            Fault::EndsOverwritten => {
+                self.down(g, *pick(numbers, &ANY_END), moment(numbers)).await?;
+                self.tenants[g].overwrite_ends(numbers);
+                self.up().await
+            }
             Fault::Dismount => self.end_and_go_on(g, End::Dismounted, AT_ONCE).await,
             Fault::DismountForce => self.end_and_go_on(g, End::Forced, AT_ONCE).await,
             Fault::Subset => {
@@ -708,7 +717,7 @@ impl Story {
         if numbers.below(2) == 0 {
             let end = *pick(numbers, &ANY_END);
             self.down(g, end, moment(numbers)).await?;
-            self.tenants[g].spoil_headers(true, numbers);
+            self.tenants[g].spoil_headers(numbers);
         }
         self.up().await
     }
@@ -742,9 +751,8 @@ impl Story {
 }
 
 impl Tenant {
-    /// One copy of a disk's header is not what it was, on some disks: always the same one, so that two are left.
-    fn spoil_headers(&self, is_new: bool, numbers: &mut Numbers) {
-        let groups = if self.is_external() { self.disks.len() } else { self.shape.failure_groups().len() };
+    /// One copy of a disk's header is not what it was, on some disks: always the same one, so that the others are left.
+    fn spoil_headers(&self, numbers: &mut Numbers) {
         for (index, disk) in self.disks.iter().enumerate() {
             // A copy that cannot be written cannot be mended.
             if numbers.below(2) == 0 || disk.faults(|faults| !faults.worn.is_empty()) {
@@ -752,15 +760,33 @@ impl Tenant {
             }
             let mut noise = [0; 4096];
             numbers.fill(&mut noise);
-            let (name, size) = &self.shape.disks[index];
-            let votes = is_new && groups <= 5 && self.shape.disks[..index].iter().all(|(other, _)| other != name);
-            let place = header_places(*size)[index % 3];
-            if place == 0 && *size < disk.size() && !votes {
-                // Used in part and without a vote: then it has to be right.
-                continue;
-            }
+            let (_, size) = &self.shape.disks[index];
+            let layout = Layout::of_whole_units(*size, self.shape.au_size).expect("it is a member");
+            let place = layout.header_places()[index % HEADER_COPIES];
             self.say(|| format!("{}: its header at {place} is overwritten", disk.label()));
             disk.corrupt(place, &noise);
+        }
+    }
+
+    /// What a partition tool, a boot loader or a file system writes: parts of the first and the last MiB of every disk, or all of them.
+    fn overwrite_ends(&self, numbers: &mut Numbers) {
+        let whole = numbers.below(3) == 0;
+        let zeros = numbers.below(2) == 0;
+        for disk in &self.disks {
+            // What cannot be read in the middle leaves a disk with nothing.
+            if disk.faults(|faults| !faults.worn.is_empty() || !faults.latent.is_empty()) {
+                continue;
+            }
+            for end in [0, disk.size().saturating_sub(MIB)] {
+                let from = if whole { 0 } else { numbers.below(MIB / 512) * 512 };
+                let length = if whole { MIB } else { (1 + numbers.below((MIB - from) / 512)) * 512 };
+                let mut bytes = vec![0; usize::try_from(length).expect("a MiB at most")];
+                if !zeros {
+                    numbers.fill(&mut bytes);
+                }
+                self.say(|| format!("{}: {length} bytes at {} are overwritten", disk.label(), end + from));
+                disk.corrupt(end + from, &bytes);
+            }
         }
     }
 

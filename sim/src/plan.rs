@@ -177,6 +177,8 @@ faults! {
     Halves "halves" 3,
     /// Somebody writes into headers, memberships, logs, catalog pages what looks right.
     HostileBytes "hostile-bytes" 2,
+    /// The engine ends, and somebody writes over the first and the last MiB of all disks.
+    EndsOverwritten "ends-overwritten" 4,
     /// The group is dropped and created anew.
     DropAndCreate "drop-and-create" 1,
     /// The group is filled to the last AU, and the files removed.

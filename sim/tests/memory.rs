@@ -7,7 +7,7 @@
 use plinth_engine::testing::{Image, Numbers};
 use plinth_format::{
     Redundancy,
-    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES},
+    layout::{ACTIVITY_SLOT, MEMBERSHIP_SLOT, RecordArea},
     membership::CatalogFile,
     page,
 };
@@ -166,11 +166,15 @@ fn hostile_records_are_an_error() {
             world.kill()
         }
         let mut numbers = Numbers::new(seed);
+        let areas = world.areas(0);
+        let slots = |of: fn(&RecordArea) -> [u64; 2], length| {
+            areas.iter().flat_map(of).map(|place| (place, length)).collect::<Vec<_>>()
+        };
         let (what, places): (_, Vec<(u64, usize)>) = match seed % 4 {
             0 => ("header", world.header_places(0).map(|place| (place, 4096)).to_vec()),
-            1 => ("stamp", STAMP_PLACES.map(|place| (place, 4096)).to_vec()),
-            2 => ("membership", MEMBERSHIP_PLACES.map(|place| (place, MEMBERSHIP_SLOT)).to_vec()),
-            _ => ("activity log", ACTIVITY_PLACES.map(|place| (place, ACTIVITY_SLOT)).to_vec()),
+            1 => ("stamp", slots(|area| area.stamps, 4096)),
+            2 => ("membership", slots(|area| area.memberships, MEMBERSHIP_SLOT)),
+            _ => ("activity log", slots(|area| area.activity, ACTIVITY_SLOT)),
         };
         let disks = if numbers.below(2) == 0 { vec![0] } else { vec![0, 1] };
         // The same change to all copies and slots: one that is taken for right.

@@ -3,6 +3,7 @@
 //! It is how a test finds, damages and inspects the mirrors of a block without knowing
 //! anything about the catalog.
 
+use crate::MIB;
 use std::{
     collections::BTreeMap,
     fs::{self, File, OpenOptions},
@@ -140,14 +141,15 @@ pub fn bytes(disk: &Path, offset: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// The three places of a disk's header, as `docs/format.md` has them.
+/// The places of the header of a disk with AUs of 4 MiB, as `docs/format.md` has them: first, middle, last and spare copy.
 ///
 /// # Panics
 /// If the disk cannot be looked at.
 #[must_use]
-pub fn header_places(disk: &Path) -> [u64; 3] {
-    let blocks = fs::metadata(disk).expect("disk").len() / BLOCK as u64;
-    [0, blocks / 2 * BLOCK as u64, (blocks - 1) * BLOCK as u64]
+pub fn header_places(disk: &Path) -> [u64; 4] {
+    let (au_size, block) = (4 * MIB, BLOCK as u64);
+    let blocks = fs::metadata(disk).expect("disk").len() / au_size * au_size / block;
+    [0, blocks / 2 * block, (blocks - 1) * block, au_size]
 }
 
 fn next_data(file: &File, offset: u64) -> Option<u64> {

@@ -69,6 +69,8 @@ pub struct LiveDisk {
     pub bytes_written: u64,
     /// Blocks found bad and rewritten from another mirror.
     pub blocks_repaired: u64,
+    /// Records of the engine's own that were found overwritten and written again.
+    pub metadata_repaired: u64,
     pub votes: bool,
     pub sector: u32,
     pub logical_sector: u32,
@@ -117,7 +119,7 @@ impl Live {
             group.usable,
             group.offline_disks,
         ])?;
-        let values = ["?"; 33].join(",");
+        let values = ["?"; 34].join(",");
         let insert = format!("INSERT INTO temp.live_disk VALUES ({values})");
         for disk in &self.disks {
             connection.prepare_cached(&insert)?.execute(params![
@@ -148,6 +150,7 @@ impl Live {
                 signed(disk.bytes_read),
                 signed(disk.bytes_written),
                 signed(disk.blocks_repaired),
+                signed(disk.metadata_repaired),
                 disk.votes,
                 disk.sector,
                 disk.logical_sector,

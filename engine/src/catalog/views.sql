@@ -48,6 +48,7 @@ CREATE TEMP TABLE live_disk (
     bytes_read      INTEGER NOT NULL,
     bytes_written   INTEGER NOT NULL,
     blocks_repaired INTEGER NOT NULL,
+    metadata_repaired INTEGER NOT NULL,
     votes           INTEGER NOT NULL,
     sector          INTEGER NOT NULL,
     logical_sector  INTEGER NOT NULL,
@@ -160,7 +161,8 @@ SELECT
     NULL AS site_label,
     NULL AS site_status,
     0 AS con_id,
-    d.blocks_repaired AS blocks_repaired
+    d.blocks_repaired AS blocks_repaired,
+    d.metadata_repaired AS metadata_repaired
 FROM temp.live_disk AS d, temp.live_group AS g;
 
 -- Extents that do not have all their mirrors on ONLINE disks; of a shared extent `file` is 0.

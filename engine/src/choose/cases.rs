@@ -41,8 +41,10 @@ pub enum Held {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stamped {
     InStep,
-    /// More than one behind: an ONLINE or SYNCING disk the newest, an OFFLINE one the stamp at which it went; or there is none.
+    /// More than one behind: an ONLINE or SYNCING disk the newest, an OFFLINE one the stamp at which it went.
     Behind,
+    /// None that can be read.
+    Nothing,
     /// It names a membership of another history.
     Other,
 }
@@ -57,6 +59,8 @@ pub struct DiskFacts {
     pub stamp: Stamped,
     /// What the membership says it is.
     pub state: DiskState,
+    /// FORCE, and without the disks whose stamps cannot be read something could not be read.
+    pub needed: bool,
 }
 
 /// The table of disks.
@@ -67,16 +71,24 @@ pub fn standing(facts: DiskFacts) -> Standing {
         Devices::Several => Standing::Duplicate,
         Devices::One if facts.marked => Standing::CopyWhole,
         Devices::One if facts.membership == Held::Other || facts.stamp == Stamped::Other => Standing::LosingBranch,
-        Devices::One if facts.stamp == Stamped::Behind && !planted::has(Bug::OldImageAccepted) => Standing::OldImage,
+        Devices::One if facts.stamp == Stamped::Nothing && facts.needed && facts.state == DiskState::Online => {
+            Standing::Current
+        }
+        Devices::One
+            if matches!(facts.stamp, Stamped::Behind | Stamped::Nothing) && !planted::has(Bug::OldImageAccepted) =>
+        {
+            Standing::OldImage
+        }
         Devices::One if facts.state == DiskState::Online => Standing::Current,
         Devices::One => Standing::Stale,
     }
 }
 
-/// Whether a disk that stands so testifies, if it votes: it could have seen a newer membership, had there been one.
+/// Whether a disk testifies, if it votes: it could have seen a newer membership, had there been one.
 #[must_use]
-pub fn is_witness(standing: Standing, membership: Held) -> bool {
-    matches!(standing, Standing::Current | Standing::Stale) && membership != Held::Nothing
+pub fn is_witness(facts: DiskFacts) -> bool {
+    let standing = standing(DiskFacts { needed: false, ..facts });
+    matches!(standing, Standing::Current | Standing::Stale) && facts.membership != Held::Nothing
 }
 
 /// What becomes of a mount: a row of the table of mounts.

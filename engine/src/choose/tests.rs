@@ -67,6 +67,7 @@ fn sighting(number: u16, membership: Option<&Membership>) -> Sighting {
             status: Status::Member,
             redundancy: Redundancy::Normal,
             quorum: false,
+            middle_area: true,
             group_name: "DATA".to_owned(),
             name: disk.name,
             failure_group: disk.failure_group,
@@ -351,12 +352,19 @@ fn every_combination_of_facts_is_one_case() {
     let mut table = Table::read("disk case");
     for devices in [Devices::None, Devices::One, Devices::Several] {
         for membership in [Held::Newest, Held::Ancestor, Held::Other, Held::Nothing] {
-            for stamp in [Stamped::InStep, Stamped::Behind, Stamped::Other] {
+            for stamp in [Stamped::InStep, Stamped::Behind, Stamped::Other, Stamped::Nothing] {
                 for state in [DiskState::Online, DiskState::Offline, DiskState::Syncing] {
-                    for marked in [false, true] {
-                        let facts = DiskFacts { devices, marked, membership, stamp, state };
-                        let row =
-                            table.case(&[fact(devices), fact(marked), fact(membership), fact(stamp), fact(state)]);
+                    for flags in combinations(&[false, true], 2) {
+                        let (marked, needed) = (flags[0], flags[1]);
+                        let facts = DiskFacts { devices, marked, membership, stamp, state, needed };
+                        let row = table.case(&[
+                            fact(devices),
+                            fact(marked),
+                            fact(membership),
+                            fact(stamp),
+                            fact(state),
+                            fact(needed),
+                        ]);
                         assert_eq!(case(cases::standing(facts)), row, "{facts:?}");
                     }
                 }
@@ -406,7 +414,7 @@ fn every_sighting_of_a_disk_is_one_case() {
                 ("in step", Some((STAMP - 1, 1))),
                 ("in step", Some((STAMP + 1, 2))),
                 ("behind", Some((STAMP - 2, 1))),
-                ("behind", None),
+                ("nothing", None),
                 ("other", Some((STAMP, 77))),
                 ("other", Some((STAMP - 2, 77))),
             ];
@@ -425,7 +433,7 @@ fn every_sighting_of_a_disk_is_one_case() {
                             sight.push(Sighting { identity: Identity("clone".to_owned()), ..third });
                         }
                         // A stamp that is ahead makes the others a step behind, no more.
-                        let facts = [devices, &fact(marked), membership, step, &fact(state)].map(str::to_owned);
+                        let facts = [devices, &fact(marked), membership, step, &fact(state), "no"].map(str::to_owned);
                         let row = table.case(&facts);
                         let decision = choose("DATA", &sight, false).expect("two of three");
                         assert_eq!(decision.membership.id, newest.id, "{facts:?}");
@@ -438,6 +446,17 @@ fn every_sighting_of_a_disk_is_one_case() {
                 }
             }
         }
+    }
+    // Alone, and by FORCE, a disk without a stamp is better than none.
+    for record in [&parent, &successor(&parent, id(2), |_| ())] {
+        let alone = Sighting { stamps: Vec::new(), ..sighting(2, Some(record)) };
+        let row = table.case(&["one", "no", "newest", "nothing", "online", "yes"].map(str::to_owned));
+        let refusal = choose("DATA", std::slice::from_ref(&alone), false).expect_err("one of three");
+        assert!(matches!(refusal, Refusal::NoQuorum { force_helps: true, .. }), "{refusal}");
+        let decision = choose("DATA", &[alone], true).expect("by force");
+        assert_eq!(case(decision.disks[2].standing), row);
+        assert_eq!(decision.case, Case::Forced);
+        assert!(decision.warnings.iter().any(|warning| warning.contains("whose stamp cannot be read")));
     }
     table.end();
 }

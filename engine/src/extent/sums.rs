@@ -6,12 +6,22 @@
 //!
 //! They are loaded by whoever comes first, and dropped by who has all of the extent's range (`group.rs`).
 
-use plinth_format::checksum::UNKNOWN;
+use crate::lock::Mutex;
+use plinth_format::{DiskNumber, checksum::UNKNOWN};
+use smallvec::SmallVec;
 use std::{
     iter,
     ops::Range,
     sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
 };
+
+/// To whose zones a release has written them all: the extent's moves until then, and disks, with how often each had gone offline. What is
+/// there when these are the same still is what was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zones {
+    pub moves: u64,
+    pub disks: SmallVec<[(DiskNumber, u64); 3]>,
+}
 
 /// One stored checksum per block. See the module's description.
 #[derive(Debug)]
@@ -19,6 +29,7 @@ pub struct Sums {
     sums: Box<[AtomicU32]>,
     /// Blocks whose checksum was computed from their bytes, not loaded from a zone, since that was last written.
     fresh: Box<[AtomicU64]>,
+    zones: Mutex<Option<Zones>>,
 }
 
 impl Sums {
@@ -26,7 +37,7 @@ impl Sums {
     pub fn new(sums: impl IntoIterator<Item = u32>) -> Self {
         let sums: Box<[_]> = sums.into_iter().map(AtomicU32::new).collect();
         let words = sums.len().div_ceil(64);
-        Self { sums, fresh: (0..words).map(|_| AtomicU64::new(0)).collect() }
+        Self { sums, fresh: (0..words).map(|_| AtomicU64::new(0)).collect(), zones: Mutex::default() }
     }
 
     /// Of so many blocks none is known.
@@ -62,6 +73,25 @@ impl Sums {
     /// The zone has them all: none is newer.
     pub(super) fn are_stored(&self) {
         self.fresh.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// They were written there.
+    pub(super) fn are_stored_in(&self, zones: Zones) {
+        *self.zones.lock() = Some(zones);
+    }
+
+    /// Whether the zone of a disk has all that are not fresh, because they were written there: the extent has moved so often, and the disk
+    /// gone offline so often.
+    #[must_use]
+    pub fn are_in(&self, moves: u64, disk: DiskNumber, losses: u64) -> bool {
+        let zones = self.zones.lock();
+        zones.as_ref().is_some_and(|zones| zones.moves == moves && zones.disks.contains(&(disk, losses)))
+    }
+
+    /// Whether some zone has them, because they were written there.
+    #[must_use]
+    pub fn has_zones(&self) -> bool {
+        self.zones.lock().is_some()
     }
 }
 

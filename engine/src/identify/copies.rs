@@ -1,17 +1,22 @@
 //! Which header copy counts. Pure: whoever looks at a disk reads the places that [`Search`] names.
 //!
 //!   1. Where copies may be: the first one, if it is right, says where the others are. What stands elsewhere is a leftover of
-//!      a layout that the disk had before, or a file's bytes. Without it they are looked for where the caller guesses them;
-//!      each that is found says where its fellows are.
+//!      a layout that the disk had before, or a file's bytes. Without it the copy after the first AU says so: it is looked for after an
+//!      AU of each size, the smallest first, as a smaller AU than the disk's never ends in a file's bytes. Without both
+//!      they are looked for where the caller guesses them; each that is found says where its fellows are.
 //!   2. Whose disk it is: the one that most of the right copies are of; if as many are of another, the first copy's.
 //!   3. Of that disk's copies the highest sequence holds; what is not that is wrong, and rewritten at the next mount.
 //!
 //! The table of cases is in docs/format.md, section 8; a test compares it with [`decide`].
 
-use plinth_format::{DiskId, GroupId, header::DiskHeader, layout::HEADER_PLACE};
+use plinth_format::{
+    DiskId, GroupId,
+    header::DiskHeader,
+    layout::{HEADER_COPIES, HEADER_PLACE},
+};
 use std::collections::BTreeMap;
 
-/// The header of a disk, from its three copies.
+/// The header of a disk, from its copies.
 #[derive(Debug, Clone)]
 pub struct Header {
     pub case: Case,
@@ -28,6 +33,7 @@ pub enum Case {
     FirstHolds,
     MiddleHolds,
     LastHolds,
+    SpareHolds,
     /// The device is smaller than the disk was: it is not used.
     Shrunk,
     /// Copies of several disks, and nothing says whose disk it is: it is not used.
@@ -47,10 +53,10 @@ pub enum Copy {
     Damaged,
 }
 
-/// The facts of the table: the three copies, and whether the device is as large as they say.
+/// The facts of the table: the copies (first block, middle, end, after the first AU), and whether the device is as large as they say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Facts {
-    pub copies: [Copy; 3],
+    pub copies: [Copy; HEADER_COPIES],
     pub shrunk: bool,
 }
 
@@ -58,20 +64,22 @@ pub struct Facts {
 #[must_use]
 pub fn decide(facts: Facts) -> Case {
     match facts.copies {
-        [Copy::Damaged, Copy::Damaged, Copy::Damaged] => Case::NoHeader,
+        [Copy::Damaged, Copy::Damaged, Copy::Damaged, Copy::Damaged] => Case::NoHeader,
         copies if !copies.contains(&Copy::Newest) => Case::Contested,
         _ if facts.shrunk => Case::Shrunk,
-        [Copy::Newest, Copy::Newest, Copy::Newest] => Case::AllRight,
+        [Copy::Newest, Copy::Newest, Copy::Newest, Copy::Newest] => Case::AllRight,
         [Copy::Newest, ..] => Case::FirstHolds,
-        [_, Copy::Newest, _] => Case::MiddleHolds,
-        _ => Case::LastHolds,
+        [_, Copy::Newest, ..] => Case::MiddleHolds,
+        [_, _, Copy::Newest, _] => Case::LastHolds,
+        _ => Case::SpareHolds,
     }
 }
 
 /// Looking for the copies. See step 1.
 #[derive(Debug)]
 pub struct Search {
-    has_first: bool,
+    /// A copy was found that says where all are.
+    is_sure: bool,
     places: Vec<u64>,
     copies: Vec<(u64, Option<DiskHeader>)>,
 }
@@ -81,7 +89,7 @@ impl Search {
     #[must_use]
     pub fn new(first: Option<DiskHeader>, guesses: Vec<u64>) -> Self {
         let places = first.as_ref().map_or(guesses, |header| header.layout.header_places().to_vec());
-        Self { has_first: first.is_some(), places, copies: vec![(HEADER_PLACE, first)] }
+        Self { is_sure: first.is_some(), places, copies: vec![(HEADER_PLACE, first)] }
     }
 
     /// The next place to look at.
@@ -94,8 +102,14 @@ impl Search {
     /// What stands at a place.
     pub fn found(&mut self, place: u64, copy: Option<DiskHeader>) {
         let copy = copy.filter(|copy| copy.layout.header_places().contains(&place));
-        if let (Some(header), false) = (&copy, self.has_first) {
-            self.places.extend(header.layout.header_places());
+        if let (Some(header), false) = (&copy, self.is_sure) {
+            let fellows = header.layout.header_places();
+            if place == header.layout.au_size() {
+                self.is_sure = true;
+                self.places = fellows.to_vec();
+            } else {
+                self.places.extend(fellows);
+            }
         }
         self.copies.push((place, copy));
     }
@@ -124,12 +138,15 @@ impl Search {
         let leading: Vec<_> = owners.values().filter(|copies| copies.len() == most).collect();
         let of_first = self.copies[0].1.as_ref();
         let owner = match leading[..] {
-            [] => return (Facts { copies: [Copy::Damaged; 3], shrunk: false }, None),
+            [] => return (Facts { copies: [Copy::Damaged; HEADER_COPIES], shrunk: false }, None),
             [owner] => owner,
             _ => match of_first.and_then(|first| leading.into_iter().find(|copies| copies.contains(&first))) {
                 Some(owner) => owner,
                 // The first copy is lost, and others are of several disks.
-                None => return (Facts { copies: [Copy::Damaged, Copy::Foreign, Copy::Foreign], shrunk: false }, None),
+                None => {
+                    let copies = [Copy::Damaged, Copy::Foreign, Copy::Foreign, Copy::Foreign];
+                    return (Facts { copies, shrunk: false }, None);
+                }
             },
         };
         let best = owner.iter().copied().max_by_key(|copy| copy.sequence).expect("an owner has a copy");
@@ -151,7 +168,7 @@ mod tests {
     use plinth_format::{
         DiskNumber, Layout, Redundancy,
         header::Status,
-        layout::{MIB, header_places},
+        layout::{MIB, likely_header_places},
     };
 
     const SIZE: u64 = 64 * MIB;
@@ -169,13 +186,14 @@ mod tests {
             status: Status::Member,
             redundancy: Redundancy::Normal,
             quorum: false,
+            middle_area: true,
             group_name: "DATA".to_owned(),
             name: format!("D{disk}"),
             failure_group: format!("F{disk}"),
         }
     }
 
-    /// Whatever three copies are, on a device of the disk's size, a larger or a smaller one, with and without a membership that
+    /// Whatever the copies are, on a device of the disk's size, a larger or a smaller one, with and without a membership that
     /// says how large the disk is: one row of the table, and its case; and what holds is the newest of the disk that most copies are of.
     #[test]
     fn every_combination_of_copies_is_one_case() {
@@ -189,15 +207,16 @@ mod tests {
             Some(header(3, 9, SIZE)),
             Some(header(4, 1, SIZE / 2)),
         ];
-        for copies in combinations(&values, 3) {
+        let own = header(1, 1, SIZE).layout.header_places();
+        for copies in combinations(&values, HEADER_COPIES) {
             for device in [SIZE, SIZE / 4 * 3, SIZE * 2] {
                 for is_named in [false, true] {
                     let stands = |place: u64| {
-                        let index = header_places(SIZE).iter().position(|other| *other == place)?;
+                        let index = own.iter().position(|other| *other == place)?;
                         copies[index].clone().filter(|_| place < device)
                     };
-                    let mut guesses = header_places(device).to_vec();
-                    guesses.extend(header_places(SIZE).into_iter().filter(|place| is_named && *place < device));
+                    let mut guesses = likely_header_places(device);
+                    guesses.extend(own.into_iter().filter(|place| is_named && *place < device));
                     let mut search = Search::new(stands(0), guesses.clone());
                     let mut looked = vec![0];
                     while let Some(place) = search.next() {
@@ -211,6 +230,7 @@ mod tests {
                         fact(facts.copies[0]),
                         fact(facts.copies[1]),
                         fact(facts.copies[2]),
+                        fact(facts.copies[3]),
                         fact(facts.shrunk),
                     ]);
                     assert_eq!(case(found), row, "{what}");

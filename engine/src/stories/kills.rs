@@ -6,7 +6,7 @@ use plinth_format::{
     DiskNumber,
     activity::ActivityLog,
     header::Status,
-    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT},
+    layout::{ACTIVITY_SLOT, FIRST_AREA, MEMBERSHIP_SLOT},
     membership::Membership,
 };
 
@@ -295,7 +295,7 @@ fn a_vote_that_moves_is_cut_short() {
 #[test]
 fn a_mount_that_finds_a_torn_membership_is_cut_short() {
     let lab = prepared_with(&["A", "B"], true);
-    let newest = MEMBERSHIP_PLACES.into_iter().max_by_key(|place| {
+    let newest = FIRST_AREA.memberships.into_iter().max_by_key(|place| {
         Membership::decode(&lab.disks[1].peek(*place, MEMBERSHIP_SLOT), *place).map_or(0, |(_, found)| found.generation)
     });
     lab.disks[1].corrupt(newest.expect("two slots"), &pattern(5, 4096));
@@ -312,7 +312,7 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
     let found = |disk: &MemoryDisk, place: u64| Membership::decode(&disk.peek(place, MEMBERSHIP_SLOT), place).ok();
     let generation = |disk: &MemoryDisk, place: u64| found(disk, place).map_or(0, |(_, found)| found.generation);
     let disk = &lab.disks[0];
-    let place = MEMBERSHIP_PLACES.into_iter().min_by_key(|place| generation(disk, *place)).expect("two slots");
+    let place = FIRST_AREA.memberships.into_iter().min_by_key(|place| generation(disk, *place)).expect("two slots");
     let begun = disk.twin();
     let twins = [begun.clone(), lab.disks[1].twin(), lab.disks[2].twin()];
     let mut other = Lab {
@@ -325,7 +325,10 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
     };
     other.mount();
     let lost = found(&begun, place).expect("the first record of a mount").1;
-    assert_eq!(lost.generation, generation(disk, MEMBERSHIP_PLACES[usize::from(place == MEMBERSHIP_PLACES[0])]) + 1);
+    assert_eq!(
+        lost.generation,
+        generation(disk, FIRST_AREA.memberships[usize::from(place == FIRST_AREA.memberships[0])]) + 1
+    );
     disk.corrupt(place, &begun.peek(place, SECTOR));
     disk.corrupt(place + SECTOR as u64, &pattern(5, SECTOR));
     assert!(found(disk, place).is_none());
@@ -355,12 +358,12 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
 fn a_log_that_one_voter_has_is_written_to_all() {
     let mut lab = prepared(true);
     let listed = |disk: &MemoryDisk| {
-        let logs = ACTIVITY_PLACES.map(|place| ActivityLog::decode(&disk.peek(place, ACTIVITY_SLOT), place));
+        let logs = FIRST_AREA.activity.map(|place| ActivityLog::decode(&disk.peek(place, ACTIVITY_SLOT), place));
         let newest = logs.into_iter().flatten().map(|(_, log)| log).max_by_key(|log| log.sequence);
         newest.map_or(0, |log| log.regions.len())
     };
     assert!(lab.disks.iter().all(|disk| listed(disk) > 0));
-    for (disk, place) in lab.disks[1..].iter().flat_map(|disk| ACTIVITY_PLACES.map(|place| (disk, place))) {
+    for (disk, place) in lab.disks[1..].iter().flat_map(|disk| FIRST_AREA.activity.map(|place| (disk, place))) {
         disk.corrupt(place, &pattern(5, 4096));
     }
     assert!(lab.disks[1..].iter().all(|disk| listed(disk) == 0));

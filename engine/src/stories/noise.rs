@@ -187,12 +187,14 @@ fn a_voter_without_its_membership_is_named() {
     for disk in 0..3 {
         let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
         lab.check();
-        for place in plinth_format::layout::MEMBERSHIP_PLACES {
+        let areas = lab.group().members.values().nth(disk).expect("a disk").areas();
+        for place in areas.iter().flat_map(|area| area.memberships) {
             lab.disks[disk].corrupt(place, &pattern(place, 4096));
         }
         let problems = |repair| block_on(lab.group().check(repair)).expect("the check runs").problems;
         let told = problems(false);
-        assert!(told.len() == 1 && told[0].text.contains(&format!("voters DATA_000{disk}")), "{told:?}");
+        assert!(told.len() == 1 && told[0].text.contains(&format!("disk DATA_000{disk}")), "{told:?}");
+        assert!(told[0].text.contains("the membership at offset"), "{told:?}");
         assert!(problems(true).iter().all(|problem| problem.repaired));
         lab.check();
         lab.dismount();

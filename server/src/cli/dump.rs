@@ -7,7 +7,7 @@ use plinth_format::{
     activity::ActivityLog,
     envelope::Envelope,
     header::DiskHeader,
-    layout::{ACTIVITY_PLACES, ACTIVITY_SLOT, Layout, MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, STAMP_PLACES, header_places},
+    layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, Layout, MEMBERSHIP_SLOT, RecordArea, likely_header_places},
     membership::Membership,
     stamp::Stamp,
 };
@@ -46,10 +46,20 @@ impl Disk<'_> {
 
     /// The newest valid header.
     fn header(&self) -> Option<DiskHeader> {
-        let copies = header_places(self.size).into_iter().filter_map(|place| {
+        let copies = [HEADER_PLACE].into_iter().chain(likely_header_places(self.size)).filter_map(|place| {
             self.read(place, BLOCK_SIZE).ok().and_then(|block| DiskHeader::decode(&block, place).ok())
         });
         copies.max_by_key(|header| header.sequence)
+    }
+
+    /// Where the copies of the header are, or the first one if there is none.
+    fn header_places(&self) -> Vec<u64> {
+        self.header().map_or_else(|| vec![HEADER_PLACE], |header| header.layout.header_places().to_vec())
+    }
+
+    /// Where the records are.
+    fn areas(&self) -> Vec<RecordArea> {
+        self.header().map_or_else(|| vec![FIRST_AREA], |header| header.record_areas())
     }
 }
 
@@ -131,7 +141,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 fn headers(disk: &Disk<'_>, out: &mut String) {
-    for place in header_places(disk.size) {
+    for place in disk.header_places() {
         record(disk, out, "header", (place, BLOCK_SIZE), DiskHeader::decode, |header, out| {
             line(out, "group", &header.group_name);
             line(out, "group id", header.group);
@@ -152,12 +162,13 @@ fn headers(disk: &Disk<'_>, out: &mut String) {
             line(out, "size", format_args!("{} bytes", header.layout.size()));
             line(out, "AU size", format_args!("{} bytes", header.layout.au_size()));
             line(out, "AUs", header.layout.au_count());
+            line(out, "record areas", header.record_areas().len());
         });
     }
 }
 
 fn stamps(disk: &Disk<'_>, out: &mut String) {
-    for place in STAMP_PLACES {
+    for place in disk.areas().iter().flat_map(|area| area.stamps) {
         record(disk, out, "stamp", (place, BLOCK_SIZE), Stamp::decode, |(envelope, stamp), out| {
             envelope_lines(out, envelope);
             line(out, "counter", stamp.counter);
@@ -169,7 +180,7 @@ fn stamps(disk: &Disk<'_>, out: &mut String) {
 }
 
 fn activity(disk: &Disk<'_>, out: &mut String) {
-    for place in ACTIVITY_PLACES {
+    for place in disk.areas().iter().flat_map(|area| area.activity) {
         record(disk, out, "activity log", (place, ACTIVITY_SLOT), ActivityLog::decode, |(envelope, log), out| {
             envelope_lines(out, envelope);
             line(out, "sequence", log.sequence);
@@ -192,7 +203,7 @@ fn more(out: &mut String, count: usize) {
 }
 
 fn membership(disk: &Disk<'_>, out: &mut String) {
-    for place in MEMBERSHIP_PLACES {
+    for place in disk.areas().iter().flat_map(|area| area.memberships) {
         record(disk, out, "membership", (place, MEMBERSHIP_SLOT), Membership::decode, |(envelope, members), out| {
             envelope_lines(out, envelope);
             line(out, "group", &members.group_name);

@@ -151,6 +151,7 @@ const VIEWS: &[View] = &[
             ("site_status", Text),
             ("con_id", Integer),
             ("blocks_repaired", Integer),
+            ("metadata_repaired", Integer),
             ("remark", Text),
         ],
         has_twin: true,

@@ -7,7 +7,7 @@ use plinth_format::{
     checksum::crc32c,
     envelope::{CHECKSUM, ENVELOPE_SIZE, LENGTH},
     header::DiskHeader,
-    layout::{MEMBERSHIP_PLACES, MEMBERSHIP_SLOT, MIB, STAMP_PLACES},
+    layout::{FIRST_AREA, HEADER_COPIES, MEMBERSHIP_SLOT, MIB, RecordArea},
     membership::{CatalogFile, CatalogRun, Membership},
     stamp::Stamp,
 };
@@ -44,9 +44,20 @@ impl World {
         Layout::new(self.disk(disk).size(), MIB).expect("it is a member")
     }
 
-    /// Where the three copies of the header are.
-    pub fn header_places(&self, disk: usize) -> [u64; 3] {
+    /// Where the copies of the header are.
+    pub fn header_places(&self, disk: usize) -> [u64; HEADER_COPIES] {
         self.layout(disk).header_places()
+    }
+
+    /// The areas with the disk's records.
+    pub fn areas(&self, disk: usize) -> [RecordArea; 2] {
+        [FIRST_AREA, self.layout(disk).middle_area()]
+    }
+
+    /// Overwrites the slots of one kind of record, in both areas.
+    pub fn corrupt_records(&mut self, disk: usize, slots: impl Fn(&RecordArea) -> [u64; 2], bytes: &[u8]) {
+        let areas = self.areas(disk);
+        areas.iter().flat_map(slots).for_each(|place| self.corrupt(disk, place, bytes));
     }
 
     /// The header copy at a place.
@@ -60,7 +71,7 @@ impl World {
 
     /// The newest membership on a disk.
     pub fn membership(&self, disk: usize) -> Option<Membership> {
-        let slots = MEMBERSHIP_PLACES.into_iter().filter_map(|place| {
+        let slots = self.areas(disk).into_iter().flat_map(|area| area.memberships).filter_map(|place| {
             Membership::decode(&self.peek(disk, place, MEMBERSHIP_SLOT), place).ok().map(|(_, membership)| membership)
         });
         slots.max_by_key(|membership| membership.generation)
@@ -74,7 +85,7 @@ impl World {
 
     /// The newest stamp on a disk.
     pub fn stamp(&self, disk: usize) -> u64 {
-        let slots = STAMP_PLACES.into_iter().filter_map(|place| {
+        let slots = self.areas(disk).into_iter().flat_map(|area| area.stamps).filter_map(|place| {
             Stamp::decode(&self.peek(disk, place, BLOCK_SIZE), place).ok().map(|(_, stamp)| stamp.counter)
         });
         slots.max().unwrap_or(0)

@@ -1,10 +1,7 @@
 //! Which disk is trusted.
 
 use super::*;
-use plinth_format::{
-    layout::{MEMBERSHIP_PLACES, STAMP_PLACES},
-    membership::DiskState,
-};
+use plinth_format::membership::DiskState;
 use sim::scenario::pattern;
 use std::time::Duration;
 
@@ -177,7 +174,7 @@ fn a_disk_without_a_stamp_is_copied_whole() {
         let mut world = three(seed);
         world.store("table", &pattern(1, 500_000));
         world.dismount();
-        STAMP_PLACES.into_iter().for_each(|place| world.corrupt(0, place, &pattern(seed, 4096)));
+        world.corrupt_records(0, |area| area.stamps, &pattern(seed, 4096));
         world.mount();
         world.is_told("is an old image; it is copied whole");
         world.ends_well();
@@ -191,7 +188,7 @@ fn a_voter_without_a_membership_is_no_witness() {
         let mut world = three(seed);
         world.store("table", &pattern(1, 500_000));
         world.dismount();
-        MEMBERSHIP_PLACES.into_iter().for_each(|place| world.corrupt(0, place, &pattern(seed, 4096)));
+        world.corrupt_records(0, |area| area.memberships, &pattern(seed, 4096));
         world.present(&[0, 1]);
         assert!(world.refused(false).contains("/disk0 holds no readable membership"), "seed {seed}");
         world.present(&[0, 1, 2]);
@@ -244,14 +241,15 @@ fn a_membership_older_than_all_ancestors_is_no_other_history() {
     let mut world = World::new(1).disks(&["A", "B", "C"]).group(Redundancy::Normal);
     world.store("table", &pattern(1, 4_000_000));
     let first = world.membership(2).expect("it votes").generation;
-    let slots = MEMBERSHIP_PLACES.map(|place| world.peek(2, place, 64 << 10));
+    let places: Vec<u64> = world.areas(2).iter().flat_map(|area| area.memberships).collect();
+    let slots: Vec<_> = places.iter().map(|place| world.peek(2, *place, 64 << 10)).collect();
     while world.newest_membership().generation < first + 300 {
         world.offline("B");
         world.online();
     }
     world.offline("C");
     // As a disk has them that has not voted since.
-    MEMBERSHIP_PLACES.into_iter().zip(&slots).for_each(|(place, slot)| world.corrupt(2, place, slot));
+    places.into_iter().zip(&slots).for_each(|(place, slot)| world.corrupt(2, place, slot));
     world.write("table", 0, &pattern(2, 100_000));
     world.online();
     assert!(!world.told("copied whole"));

@@ -2,7 +2,10 @@
 
 use super::*;
 use plinth_engine::admin::HeaderStatus;
-use plinth_format::{DiskId, GroupId, layout::MIB};
+use plinth_format::{
+    DiskId, GroupId,
+    layout::{HEADER_COPIES, MIB},
+};
 use sim::scenario::{DISK_SIZE, pattern};
 
 /// What is wrong with a copy.
@@ -32,7 +35,7 @@ fn spoil(world: &mut World, disk: usize, copy: usize, wrong: Wrong) {
 
 /// ALL-RIGHT: nothing is repaired, nothing is said.
 #[test]
-fn three_right_copies_are_silent() {
+fn right_copies_are_silent() {
     for seed in seeds() {
         let mut world = pair(seed);
         world.store("table", b"contents");
@@ -43,16 +46,16 @@ fn three_right_copies_are_silent() {
     }
 }
 
-/// FIRST-HOLDS, MIDDLE-HOLDS, LAST-HOLDS: whichever copies are zeros, noise or of an earlier writing, one is enough; the others are
+/// FIRST-HOLDS, MIDDLE-HOLDS, LAST-HOLDS, SPARE-HOLDS: whichever copies are zeros, noise or of an earlier writing, one is enough; the others are
 /// rewritten, and it is said.
 #[test]
 fn one_right_copy_is_enough() {
     for (seed, wrong) in (0..).zip([Wrong::Zeros, Wrong::Noise, Wrong::Behind]) {
         let mut world = pair(seed);
         world.store("table", b"contents");
-        for spoilt in 1..7_usize {
+        for spoilt in 1..(1_usize << HEADER_COPIES) - 1 {
             world.dismount();
-            for copy in (0..3).filter(|copy| spoilt & (1 << copy) != 0) {
+            for copy in (0..HEADER_COPIES).filter(|copy| spoilt & (1 << copy) != 0) {
                 spoil(&mut world, 1, copy, wrong);
             }
             world.mount();
@@ -64,11 +67,11 @@ fn one_right_copy_is_enough() {
     }
 }
 
-/// FIRST-HOLDS, MIDDLE-HOLDS, LAST-HOLDS: a stray `dd` put another disk's copy, with a higher sequence, over one of ours. Two say whose
-/// the disk is; the stray one is overwritten.
+/// A stray `dd` put another disk's copy, with a higher sequence, over one of ours. The others say whose the disk is; the stray one is
+/// overwritten.
 #[test]
-fn a_foreign_copy_does_not_outvote_two() {
-    for copy in 0..3 {
+fn a_foreign_copy_does_not_outvote_the_others() {
+    for copy in 0..HEADER_COPIES {
         let mut world = pair(copy as u64);
         world.store("table", b"contents");
         world.dismount();
@@ -79,23 +82,23 @@ fn a_foreign_copy_does_not_outvote_two() {
     }
 }
 
-/// FIRST-HOLDS: one of the others is lost, the other is foreign. The first copy says whose the disk is.
+/// FIRST-HOLDS: two of the others are lost, one is foreign. The first copy says whose the disk is.
 #[test]
 fn the_first_copy_decides_between_two() {
     for seed in seeds() {
         let mut world = pair(seed);
         world.store("table", b"contents");
         world.dismount();
-        let lost = 1 + usize::try_from(seed % 2).expect("small");
-        spoil(&mut world, 0, lost, Wrong::Zeros);
-        spoil(&mut world, 0, 3 - lost, Wrong::Foreign);
+        let foreign = 1 + usize::try_from(seed % 3).expect("small");
+        (1..HEADER_COPIES).filter(|copy| *copy != foreign).for_each(|copy| spoil(&mut world, 0, copy, Wrong::Zeros));
+        spoil(&mut world, 0, foreign, Wrong::Foreign);
         world.mount();
         world.is_told("repaired the header copy");
         world.ends_well();
     }
 }
 
-/// CONTESTED: the first copy is lost, and the other two are of two disks. Nobody guesses: the disk is absent, nobody takes it without
+/// CONTESTED: the first copy and the spare one are lost, and the other two are of two disks. Nobody guesses: the disk is absent, nobody takes it without
 /// FORCE, and it is said why.
 #[test]
 fn copies_of_two_disks_are_nobodys() {
@@ -104,6 +107,7 @@ fn copies_of_two_disks_are_nobodys() {
         world.store("table", b"contents");
         world.dismount();
         spoil(&mut world, 2, 0, Wrong::Zeros);
+        spoil(&mut world, 2, 3, Wrong::Zeros);
         spoil(&mut world, 2, 1, Wrong::Foreign);
         let seen = world.survey();
         assert_eq!(seen[2].header, HeaderStatus::Unknown, "seed {seed}");
@@ -121,14 +125,14 @@ fn copies_of_two_disks_are_nobodys() {
     }
 }
 
-/// NO-HEADER: all three are lost. The disk is of no group, and the group goes on without it if the others suffice.
+/// NO-HEADER: all are lost. The disk is of no group, and the group goes on without it if the others suffice.
 #[test]
 fn without_a_header_a_disk_is_absent() {
     for seed in seeds() {
         let mut world = three(seed);
         world.store("table", b"contents");
         world.dismount();
-        (0..3).for_each(|copy| spoil(&mut world, 1, copy, Wrong::Noise));
+        (0..HEADER_COPIES).for_each(|copy| spoil(&mut world, 1, copy, Wrong::Noise));
         assert_eq!(world.survey()[1].header, HeaderStatus::Candidate, "seed {seed}");
         world.mount();
         world.is_told("disk DATA_0001 (failure group B) is not in sight");
@@ -157,7 +161,7 @@ fn a_disk_that_shrank_is_not_used() {
     }
 }
 
-/// A device has grown. Its copies are where the disk's own size puts them: with the first one, or by a membership on it.
+/// A device has grown. Its copies are where the disk's own size puts them: the first one says so, or the spare one.
 #[test]
 fn a_device_that_grew_is_known_by_its_own_size() {
     for seed in seeds() {

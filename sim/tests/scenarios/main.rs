@@ -3,6 +3,7 @@
 //! The seed decides how long each I/O takes and what a power cut leaves; each story is told with several.
 
 mod disks;
+mod ends;
 mod halves;
 mod headers;
 mod logs;

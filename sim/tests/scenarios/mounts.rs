@@ -2,10 +2,7 @@
 
 use super::*;
 use plinth_engine::admin::Code;
-use plinth_format::{
-    layout::MEMBERSHIP_PLACES,
-    membership::{CatalogFile, DiskState},
-};
+use plinth_format::membership::{CatalogFile, DiskState};
 use sim::scenario::{pattern, words};
 use std::time::Duration;
 
@@ -90,7 +87,7 @@ fn without_a_membership_nothing_mounts() {
     world.dismount();
     let whole = world.images();
     for disk in 0..2 {
-        MEMBERSHIP_PLACES.into_iter().for_each(|place| world.corrupt(disk, place, &pattern(place, 4096)));
+        world.corrupt_records(disk, |area| area.memberships, &pattern(7, 4096));
     }
     let refusal = world.refused(true);
     assert!(refusal.contains("holds a readable membership (/disk0, /disk1)"), "{refusal}");

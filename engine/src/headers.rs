@@ -1,0 +1,111 @@
+//! Headers of disks, and the record areas that they promise.
+//!
+//! Whatever a mount must have stands outside the first and the last MiB of a device too, where partition tools, boot loaders and file
+//! systems write. So records (stamps, memberships, activity logs) are kept in two areas of a disk: in its first MiB, and in the AU
+//! of the middle header copy ([`Layout::middle_area`](plinth_format::Layout::middle_area)). The header says whether the second is used
+//! (`DiskHeader::middle_area`), and by its layout where it is. A header that names another middle area than the one before it
+//! is written in these steps:
+//!
+//!   1. Wipe the slots of the new area, and flush: an earlier layout may have had a file's bytes there.
+//!   2. Write every record to the new area too, from now on.
+//!   3. Copy to it what the first area holds.
+//!   4. Write the copies of the header, one after the other.
+//!   5. Write records to the first area and the one that the header names, and nowhere else.
+//!
+//! A crash before 4 leaves a header that does not name the new area, so nobody reads it. A crash in 4 leaves some copies that name the
+//! one and some that name the other: both have every record. A header of a disk of before, which has one area, is renewed so at its
+//! next mount or return (`Group::repair_header`).
+
+use crate::{buffer::Buffer, counters::IoClient, create::write_header, flight::Settled, member::Member};
+use plinth_format::{
+    BLOCK_SIZE,
+    activity::ActivityLog,
+    envelope::Envelope,
+    header::DiskHeader,
+    layout::{ACTIVITY_SLOT, FIRST_AREA, MEMBERSHIP_SLOT, RecordArea},
+    membership::Membership,
+    stamp::Stamp,
+};
+
+/// Writes a header to `places`, after the record areas that it names have what they must have.
+///
+/// # Errors
+/// Why the disk did not take it. Then records go to the areas of both headers.
+pub(crate) async fn put_header(member: &Member, header: &DiskHeader, places: &[u64]) -> Result<(), String> {
+    let (wanted, before) = (header.record_areas(), member.areas());
+    let new: Vec<RecordArea> = wanted.iter().copied().filter(|area| !before.contains(area)).collect();
+    for area in &new {
+        for (place, length) in area.slots() {
+            write(member, place, vec![0; length]).await?;
+        }
+    }
+    if !new.is_empty() {
+        flush(member).await?;
+        member.set_areas(before.iter().chain(&new).copied().collect());
+    }
+    for area in &new {
+        copy_records(member, area).await?;
+    }
+    write_header(member, header, places).await?;
+    member.set_areas(wanted);
+    Ok(())
+}
+
+/// Step 3. Nobody is kept from writing records meanwhile: who does, reads back what was written, in both areas; and here a slot
+/// whose record has become another one is copied again.
+async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
+    for slot in [0, 1] {
+        let copies = [
+            (FIRST_AREA.stamps[slot], to.stamps[slot], BLOCK_SIZE),
+            (FIRST_AREA.activity[slot], to.activity[slot], ACTIVITY_SLOT),
+            (FIRST_AREA.memberships[slot], to.memberships[slot], MEMBERSHIP_SLOT),
+        ];
+        for (from, to, length) in copies {
+            let mut copied = None;
+            loop {
+                let found = read(member, from, length).await;
+                if copied.as_ref() == Some(&found) {
+                    break;
+                }
+                if let Some(record) = found.as_deref().and_then(|bytes| moved(member, bytes, from, to)) {
+                    write(member, to, record).await?;
+                }
+                copied = Some(found);
+            }
+        }
+    }
+    flush(member).await
+}
+
+/// The record in `bytes`, read at `from`, as it is written at `to`. `None`: there is no record of this disk.
+fn moved(member: &Member, bytes: &[u8], from: u64, to: u64) -> Option<Vec<u8>> {
+    let is_ours = |envelope: &Envelope| envelope.disk == member.id();
+    let at = |envelope: Envelope| Envelope { place: to, ..envelope };
+    if let Ok((envelope, stamp)) = Stamp::decode(bytes, from) {
+        return is_ours(&envelope).then(|| stamp.encode(at(envelope)).to_vec());
+    }
+    if let Ok((envelope, log)) = ActivityLog::decode(bytes, from) {
+        return is_ours(&envelope).then(|| log.encode(at(envelope)));
+    }
+    let (envelope, membership) = Membership::decode(bytes, from).ok()?;
+    is_ours(&envelope).then(|| membership.encode(at(envelope)))
+}
+
+/// What is there; `None` if it cannot be read, as a record that cannot is none.
+async fn read(member: &Member, place: u64, length: usize) -> Option<Vec<u8>> {
+    match member.start_read(place, length).of(IoClient::Records).settle().await {
+        Settled::Ok(Some(bytes)) => Some(bytes.to_vec()),
+        _ => None,
+    }
+}
+
+async fn write(member: &Member, place: u64, bytes: Vec<u8>) -> Result<(), String> {
+    let bytes = Buffer::copy_of(&bytes).share();
+    let settled = member.start_write(place, bytes).of(IoClient::Records).settle().await;
+    if settled.is_ok() { Ok(()) } else { Err(settled.reason()) }
+}
+
+async fn flush(member: &Member) -> Result<(), String> {
+    let settled = member.flush().await;
+    if settled.is_ok() { Ok(()) } else { Err(settled.reason()) }
+}

@@ -1,0 +1,352 @@
+//! Somebody overwrites what the engine wrote for itself, on disks of a group that it serves.
+
+use super::*;
+use crate::{
+    admin::{Problem, Renaming, ScrubOrder, ScrubPower},
+    event::Severity,
+    extent::Extent,
+    own_metadata::{LOOK, Look},
+    part::Part,
+};
+use plinth_format::layout::{ACTIVITY_SLOT, FIRST_AREA, Layout, MEMBERSHIP_SLOT, RecordArea};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const SIZE: u64 = 64 * MIB;
+
+fn layout() -> Layout {
+    Layout::new(SIZE, MIB).expect("large enough")
+}
+
+/// The slots of one kind of record, in both areas.
+fn slots(of: fn(&RecordArea) -> [u64; 2]) -> Vec<u64> {
+    [FIRST_AREA, layout().middle_area()].iter().flat_map(of).collect()
+}
+
+fn stamps() -> Vec<u64> {
+    slots(|area| area.stamps)
+}
+
+fn memberships() -> Vec<u64> {
+    slots(|area| area.memberships)
+}
+
+/// Every kind of record, what a look calls it, and where it is.
+fn kinds() -> Vec<(&'static str, Vec<u64>, usize)> {
+    vec![
+        ("header", layout().header_places().to_vec(), 4096),
+        ("header copy", layout().header_places()[1..].to_vec(), 4096),
+        ("stamp", stamps(), 4096),
+        ("membership", memberships(), MEMBERSHIP_SLOT),
+        ("membership", FIRST_AREA.memberships.to_vec(), MEMBERSHIP_SLOT),
+        ("activity log", slots(|area| area.activity), ACTIVITY_SLOT),
+    ]
+}
+
+impl Lab {
+    /// What the engine does by itself each minute. Returns what it found.
+    fn look(&self) -> Vec<Problem> {
+        block_on(self.group().look_at_own_metadata(&Part::All, Look::PASSING))
+    }
+
+    fn problems(&self, repair: bool) -> Vec<Problem> {
+        block_on(self.group().check(repair)).expect("the check runs").problems
+    }
+
+    /// Overwrites places of a disk with zeros, or with noise.
+    fn overwrite(&self, disk: usize, places: &[u64], length: usize, noise: bool) {
+        for place in places {
+            let bytes = if noise { pattern(place + 7, length) } else { vec![0; length] };
+            self.disks[disk].corrupt(*place, &bytes);
+        }
+    }
+
+    fn repaired(&self, disk: usize) -> u64 {
+        let member = self.group().members.values().nth(disk).expect("there is such a disk");
+        member.counters.metadata_repaired.load(Ordering::Relaxed)
+    }
+
+    fn lines(&self, text: &str) -> usize {
+        self.world.events().iter().filter(|event| event.text.contains(text)).count()
+    }
+
+    fn is_offline(&self, disk: usize) -> bool {
+        self.state(disk) == DiskState::Offline
+    }
+}
+
+/// Two failure groups, whose disks both vote, and a file whose region is open.
+fn with_an_open_region() -> (Lab, Vec<u8>) {
+    let lab = Lab::new(Redundancy::Normal, SIZE, &["A", "B"]);
+    let bytes = pattern(3, 700_000);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    (lab, bytes)
+}
+
+/// Any kind of record, all of its copies, on either disk or on both, with zeros or noise: one line for each disk names it, the next look finds
+/// nothing, and the group mounts after a kill and after a dismount.
+#[test]
+fn what_is_overwritten_is_written_again() {
+    let (mut lab, bytes) = with_an_open_region();
+    for (kind, places, length) in kinds() {
+        for (round, disks) in [&[0][..], &[1], &[0, 1]].into_iter().enumerate() {
+            for noise in [false, true] {
+                let what = format!("{kind} on {disks:?}, noise: {noise}");
+                let node = lab.find("table");
+                lab.write(node, 0, &bytes);
+                disks.iter().for_each(|disk| lab.overwrite(*disk, &places, length, noise));
+                let found = lab.look();
+                assert_eq!(found.len(), disks.len(), "{what}: {found:?}");
+                assert!(found.iter().all(|one| one.repaired && one.text.contains(kind)), "{what}: {found:?}");
+                assert!(disks.iter().all(|disk| lab.repaired(*disk) > 0), "{what}");
+                let told: Vec<_> = lab.world.events().into_iter().rev().take(disks.len()).collect();
+                let is_line = |event: &crate::event::Event| {
+                    event.severity == Severity::Warning
+                        && event.text.contains(kind)
+                        && event.text.contains("written again")
+                };
+                assert!(told.iter().all(is_line), "{what}: {told:?}");
+                assert_eq!(lab.look(), [], "{what}");
+                assert_eq!(lab.problems(false), [], "{what}");
+                if round % 2 == 0 {
+                    lab.kill();
+                } else {
+                    lab.dismount();
+                }
+                if let Err(error) = lab.try_mount(false) {
+                    panic!("{what}: {error}");
+                }
+                assert!(!lab.is_offline(0) && !lab.is_offline(1), "{what}");
+                assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes, "{what}");
+                lab.check();
+            }
+        }
+    }
+}
+
+/// Nobody asks for it: the engine looks.
+#[test]
+fn the_engine_looks_by_itself() {
+    let (lab, _) = with_an_open_region();
+    lab.overwrite(1, &memberships(), MEMBERSHIP_SLOT, true);
+    lab.world.advance(LOOK);
+    lab.wait_for("a look", || lab.repaired(1) > 0);
+    assert_eq!(lab.look(), []);
+}
+
+/// A dismount in good order leaves disks that mount, whatever was overwritten a moment before.
+#[test]
+fn a_dismount_looks_before_it_says_that_it_was_clean() {
+    let (mut lab, bytes) = with_an_open_region();
+    for (kind, places, length) in kinds() {
+        lab.overwrite(0, &places, length, false);
+        lab.overwrite(1, &places, length, true);
+        lab.dismount();
+        if let Err(error) = lab.try_mount(false) {
+            panic!("{kind}: {error}");
+        }
+        assert!(!lab.is_offline(0) && !lab.is_offline(1), "{kind}");
+        assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes, "{kind}");
+        lab.check();
+    }
+}
+
+/// One disk fails, and the other, of which nobody knew that it had lost its records, is all that is left: at once it has them.
+#[test]
+fn what_is_left_is_looked_at_when_a_disk_goes() {
+    for (kind, places, length) in kinds() {
+        let (mut lab, bytes) = with_an_open_region();
+        lab.overwrite(0, &places, length, true);
+        lab.silence(1);
+        lab.write(lab.find("table"), 0, &bytes);
+        assert!(lab.is_offline(1), "{kind}");
+        lab.wait_for("a look", || lab.told("written again") && lab.problems(false).is_empty());
+        lab.kill();
+        lab.disks[1].heal();
+        if let Err(error) = lab.try_mount(false) {
+            panic!("{kind}: {error}");
+        }
+        assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes, "{kind}");
+        lab.online_all();
+        lab.check();
+    }
+}
+
+/// A change of membership relies on what the voters hold: it is cut short anywhere, and the group mounts.
+#[test]
+fn a_change_finds_the_voters_whole() {
+    let mut lab = Lab::new(Redundancy::Normal, SIZE, &["A", "B", "C"]);
+    // The newest slots of two of three: without a look, one voter would hold a membership.
+    for disk in 1..3 {
+        lab.overwrite(disk, &memberships(), MEMBERSHIP_SLOT, false);
+        lab.overwrite(disk, &stamps(), 4096, true);
+    }
+    let name = lab.group().members.values().next().expect("a disk").name().to_string();
+    let renaming = Renaming::Disks(vec![(name, "OTHER".to_owned())]);
+    block_on(lab.group().rename(&renaming)).expect("it is renamed");
+    assert_eq!(lab.lines("written again"), 2, "one line for each disk");
+    lab.kill();
+    lab.mount();
+    lab.check();
+    lab.dismount();
+}
+
+/// No copy of a header is left when a disk is renamed: it is written from memory.
+#[test]
+fn a_disk_without_a_header_is_renamed() {
+    let (mut lab, bytes) = with_an_open_region();
+    lab.overwrite(1, &layout().header_places(), 4096, false);
+    let name = lab.group().members.values().nth(1).expect("two disks").name().to_string();
+    let renaming = Renaming::Disks(vec![(name, "OTHER".to_owned())]);
+    block_on(lab.group().rename(&renaming)).expect("it is renamed");
+    assert_eq!(lab.look(), []);
+    lab.kill();
+    lab.mount();
+    assert!(lab.group().members().iter().any(|(name, _)| name == "OTHER"));
+    assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
+    lab.check();
+}
+
+/// CHECK and SCRUB name what is wrong and leave it; with REPAIR they write it again, and nothing is left.
+#[test]
+fn a_check_and_a_scrub_mend_it() {
+    let (lab, _) = with_an_open_region();
+    for (kind, places, length) in kinds() {
+        lab.overwrite(1, &places, length, true);
+        let image = || lab.disks[1].peek(places[0], length);
+        let before = image();
+        let named = lab.problems(false);
+        assert!(named.len() == 1 && named[0].text.contains(kind) && !named[0].repaired, "{kind}: {named:?}");
+        assert!(image() == before, "{kind}: nothing was said of repairs");
+        let mended = lab.problems(true);
+        assert!(mended.len() == 1 && mended[0].repaired, "{kind}: {mended:?}");
+        assert_eq!(lab.problems(true), [], "{kind}");
+        lab.overwrite(1, &places, length, false);
+        let order = ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
+        block_on(lab.group().scrub(&order)).expect("it begins");
+        let is_over = || lab.group().operations().iter().all(|one| one.pass != "SCRUBBING" || one.state == "DONE");
+        lab.wait_for("the end of the scrub", is_over);
+        let report = lab.group().scrubbed();
+        assert!(report.problems.len() == 1 && report.is_good(), "{kind}: {report:?}");
+        assert_eq!(lab.problems(false), [], "{kind}");
+    }
+    assert!(lab.told("1 problems found, 1 repaired, 0 left"));
+}
+
+/// A region is open, and what its release before wrote to the checksum zones is overwritten, on one mirror or on both: it is there again.
+#[test]
+fn checksum_blocks_of_open_regions_are_written_again() {
+    for spoilt in [&[0][..], &[1], &[0, 1]] {
+        let (lab, bytes) = with_an_open_region();
+        let node = lab.find("table");
+        while block_on(lab.group().close_idle(true)).expect("regions are closed") {}
+        lab.write(node, 0, &bytes[..4096]);
+        let extents: Vec<Arc<Extent>> = lab.group().extents.all();
+        let zone = |disk: usize| {
+            let of = |extent: &Arc<Extent>| {
+                let mirror = extent.mirrors().into_iter().find(|mirror| usize::from(mirror.disk.0) == disk)?;
+                Some(lab.group().members[&mirror.disk].layout().sums_of(mirror.au).0)
+            };
+            extents.iter().filter(|extent| extent.file == node).filter_map(of).next().expect("it has a mirror there")
+        };
+        let before: Vec<_> = (0..2).map(|disk| lab.disks[disk].peek(zone(disk), 1024)).collect();
+        assert_eq!(lab.look(), []);
+        spoilt.iter().for_each(|disk| lab.overwrite(*disk, &[zone(*disk)], 4096, *disk == 0));
+        let found = lab.look();
+        assert_eq!(found.len(), spoilt.len(), "{found:?}");
+        assert!(found.iter().all(|one| one.repaired && one.text.contains("checksum block")), "{found:?}");
+        for (disk, was) in before.iter().enumerate() {
+            // All but that of the block that has been written since.
+            assert!(lab.disks[disk].peek(zone(disk), 1024)[4..] == was[4..], "disk {disk} of {spoilt:?}");
+        }
+        assert_eq!(lab.look(), []);
+        while block_on(lab.group().close_idle(true)).expect("regions are closed") {}
+        lab.check();
+        assert!(lab.read(node, 0, bytes.len()) == bytes);
+    }
+}
+
+/// A disk in which something is wrong in one look after the other goes offline where it can be spared; one that cannot is an ALARM each time. A
+/// look that finds nothing begins the count anew.
+#[test]
+fn a_disk_that_does_not_keep_it_goes_offline() {
+    let (lab, bytes) = with_an_open_region();
+    let spoil = || lab.overwrite(1, &stamps(), 4096, true);
+    for _ in 0..3 {
+        spoil();
+        assert!(lab.look().iter().all(|one| one.repaired));
+        assert_eq!(lab.look(), []);
+    }
+    for look in 0..3 {
+        assert!(!lab.is_offline(1), "look {look}");
+        spoil();
+        assert!(lab.look().iter().all(|one| one.repaired));
+    }
+    assert!(lab.is_offline(1) && lab.told("is offline: its metadata: in 3 looks one after the other"));
+    assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
+
+    // The other one is all that is left.
+    let alarms = || {
+        let events = lab.world.events();
+        events.iter().filter(|event| event.severity == Severity::Alarm && event.text.contains("does not keep")).count()
+    };
+    for _ in 0..4 {
+        lab.overwrite(0, &memberships(), MEMBERSHIP_SLOT, false);
+        lab.look();
+    }
+    assert!(!lab.is_offline(0));
+    assert_eq!(alarms(), 2, "with each look from the third on");
+    assert_eq!(lab.look(), []);
+}
+
+/// A disk that takes no write is dealt with as soon as it is looked at; one of which a record cannot be read until it is written has it again.
+#[test]
+fn a_disk_that_takes_no_records_goes_offline() {
+    let (lab, _) = with_an_open_region();
+    lab.disks[1].faults(|faults| faults.latent.extend(stamps().into_iter().map(|place| place..place + 4096)));
+    let found = lab.look();
+    assert!(found.len() == 1 && found[0].repaired && found[0].text.contains("cannot be read"), "{found:?}");
+    assert_eq!(lab.look(), []);
+    lab.overwrite(1, &layout().header_places(), 4096, false);
+    lab.disks[1].faults(|faults| faults.fail_writes = true);
+    lab.look();
+    assert!(lab.is_offline(1));
+}
+
+/// Records are written anew all the time, by all that writes them: nothing that is under way is taken for damage, and nothing is written back.
+#[test]
+fn what_is_being_written_is_no_damage() {
+    let lab = Lab::new(Redundancy::Normal, SIZE, &["A", "B", "C"]);
+    let is_over = AtomicBool::new(false);
+    let over = || is_over.load(Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let node = lab.create_file("table");
+            let mut numbers = Numbers::new(5);
+            while !over() {
+                lab.write(node, numbers.below(30) * MIB, &pattern(1, 9000));
+                lab.sync(node);
+                let _ = block_on(lab.group().close_idle(true)).expect("regions are closed");
+            }
+        });
+        scope.spawn(|| {
+            let mut round = 0;
+            while !over() {
+                block_on(lab.group().voters.restamp(false));
+                let renaming = Renaming::Disks(vec![(
+                    lab.group().members.values().next().expect("a disk").name().to_string(),
+                    format!("NAME{round}"),
+                )]);
+                block_on(lab.group().rename(&renaming)).expect("it is renamed");
+                round += 1;
+            }
+        });
+        for _ in 0..200 {
+            assert_eq!(lab.look(), []);
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    assert!((0..3).all(|disk| lab.repaired(disk) == 0));
+    lab.check();
+}
