@@ -503,6 +503,7 @@ impl Group {
             match self.voters.expel(disk, &format!("activity log: {reason}"), false).await {
                 Ok(()) if !self.voters.current().voters().any(|voter| voter.number == disk) => {}
                 Err(Refusal::Closing) => return Err(FileError::Dismounted),
+                Err(Refusal::Answers) => {}
                 _ if self.voters.is_closing() => return Err(FileError::Dismounted),
                 // It cannot be spared, or nobody else can vote: writes wait until it takes the log.
                 kept => {

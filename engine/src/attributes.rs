@@ -8,6 +8,7 @@ mod refused;
 use crate::{
     admin::{AdminError, Code, Phases},
     error::FileError,
+    health::LIMIT_MAX,
     member::TICK_MS,
     world::Timestamp,
 };
@@ -22,6 +23,13 @@ pub struct Attributes {
     pub disk_timeout_ticks: u64,
     /// Seconds an offline disk is waited for.
     pub disk_repair_time: u64,
+    /// So many reads that fail within `disk_error_time` seconds are too many; 0: none are.
+    pub disk_error_limit: usize,
+    /// The same of reads that do not match their checksums.
+    pub disk_checksum_limit: usize,
+    pub disk_error_time: u64,
+    /// A disk that is far slower than the others for so long is taken offline.
+    pub disk_slow_time: Option<Duration>,
     pub failgroup_repair_time: u64,
     /// Whether freed AUs are discarded.
     pub discard: bool,
@@ -52,6 +60,10 @@ impl Default for Attributes {
         Self {
             disk_timeout_ticks: seconds_to_ticks(5),
             disk_repair_time: 12 * 3600,
+            disk_error_limit: 20,
+            disk_checksum_limit: 100,
+            disk_error_time: 3600,
+            disk_slow_time: None,
             failgroup_repair_time: 24 * 3600,
             discard: true,
             latency_target: None,
@@ -80,7 +92,11 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("content.check", "true"),
     ("content.type", "data"),
     ("content_hardcheck.enabled", "false"),
+    ("disk_checksum_limit", "100"),
+    ("disk_error_limit", "20"),
+    ("disk_error_time", "1h"),
     ("disk_repair_time", "12h"),
+    ("disk_slow_time", "none"),
     ("disk_timeout", "5"),
     ("failgroup_repair_time", "24h"),
     ("io_poll_time", "none"),
@@ -149,6 +165,12 @@ fn percentage(name: &str, value: &str) -> Result<u8, AdminError> {
     percent.ok_or_else(|| invalid(name, value, "a percentage from 1 to 100"))
 }
 
+/// How many errors of a disk are too many.
+fn limit(name: &str, value: &str) -> Result<usize, AdminError> {
+    let limit = value.parse().ok().filter(|limit| (0..=LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| invalid(name, value, "a number from 1 to 1000, or 0 for no limit"))
+}
+
 fn boolean(name: &str, value: &str) -> Result<bool, AdminError> {
     match value.to_ascii_lowercase().as_str() {
         "true" => Ok(true),
@@ -192,8 +214,21 @@ impl Attributes {
                 }
                 self.disk_timeout_ticks = seconds_to_ticks(seconds);
             }
+            "disk_error_limit" => self.disk_error_limit = limit(name, value)?,
+            "disk_checksum_limit" => self.disk_checksum_limit = limit(name, value)?,
+            "disk_error_time" => {
+                let time = duration(name, value)?;
+                if !(1..=7 * 24 * 3600).contains(&time) {
+                    return Err(invalid(name, value, "a number with M (minutes) or H (hours), up to 168H"));
+                }
+                self.disk_error_time = time;
+            }
             "disk_repair_time" => self.disk_repair_time = duration(name, value)?,
             "failgroup_repair_time" => self.failgroup_repair_time = duration(name, value)?,
+            "disk_slow_time" => {
+                let wanted = "a time such as 60s, from 30s to 86400s, or none";
+                self.disk_slow_time = time(name, value, 30e9..=86_400e9, wanted)?;
+            }
             "rebalance.latency_target" => {
                 let wanted = "a time such as 2ms or 500us, from 50us to 10s, or none";
                 self.latency_target = time(name, value, 50e3..=10e9, wanted)?;
@@ -500,6 +535,10 @@ mod tests {
             ("disk_timeout", "0"),
             ("disk_timeout", "x"),
             ("disk_repair_time", "-1h"),
+            ("disk_slow_time", "29s"),
+            ("disk_error_limit", "1001"),
+            ("disk_checksum_limit", "-1"),
+            ("disk_error_time", "0"),
             ("io_poll_time", "2ms"),
             ("io_poll_time", "0us"),
             ("io_poll_time", "50"),

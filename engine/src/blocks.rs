@@ -68,6 +68,8 @@ pub struct Compared {
     pub bytes: u64,
     /// Bytes rewritten, summed over mirrors.
     pub copied: u64,
+    /// Blocks that stay wrong, summed over mirrors on disks that stay.
+    pub left: u64,
 }
 
 /// The blocks of a piece.
@@ -103,6 +105,16 @@ impl Group {
         active: &Active<'_>,
     ) -> Result<Buffer, FileError> {
         Ok(self.compare(extent, blocks, Reason::Repair, active).await?.0)
+    }
+
+    /// As [`Self::repair`], for who wants to know whether all mirrors are right now.
+    pub(crate) async fn mend(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        active: &Active<'_>,
+    ) -> Result<bool, FileError> {
+        Ok(self.compare(extent, blocks, Reason::Repair, active).await?.1.left == 0)
     }
 
     /// Makes the mirrors of an extent equal after a crash; its whole range is held.
@@ -197,7 +209,7 @@ impl Group {
             }
         }
         let result = result.share();
-        let mut copied = 0;
+        let (mut copied, mut left) = (0, 0);
         for ((mirror, member), image) in candidates.iter().zip(&images) {
             for (index, sum) in sums.iter().enumerate() {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
@@ -206,7 +218,21 @@ impl Group {
                 }
                 let offset = Self::offset(member, *mirror, blocks.start + index);
                 copied += BLOCK_SIZE as u64;
-                if !self.rewrite(member, offset, part).await? {
+                let is_written = self.rewrite(member, offset, part.clone()).await?;
+                if is_written && reason == Reason::Repair && !self.reads_back(member, offset, &part).await {
+                    let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
+                    let text = format!(
+                        "4 KiB at offset {offset} of disk {} ({}) were rewritten from another mirror, and cannot be read back: {place}",
+                        member.name(),
+                        member.path()
+                    );
+                    member.note(Trouble::NotRepaired, Some((offset, BLOCK_SIZE as u64)), place);
+                    self.tell(Severity::Warning, Some(mirror.disk), text);
+                    left += 1;
+                    continue;
+                }
+                if !is_written {
+                    left += u64::from(member.is_writable());
                     if member.is_writable()
                         && let Some(extent) = self.extents.get(extent.id)
                     {
@@ -263,7 +289,7 @@ impl Group {
             return Err(error);
         }
         let buffer = Buffer::copy_of(&result);
-        Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied }))
+        Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied, left }))
     }
 
     /// Data is right, and what a disk stores of its checksums is not: that is written again when the region closes.
@@ -341,7 +367,7 @@ impl Group {
                 let mut image = Vec::with_capacity(blocks.len());
                 for block in blocks {
                     let one = member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Checks);
-                    let one = one.settle().await;
+                    let one = one.again().settle().await;
                     image.push(match one {
                         Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
                         _ => None,
@@ -364,6 +390,16 @@ impl Group {
             Err(FileError::Refused { .. }) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a disk has what was just written there: until then nothing is repaired.
+    async fn reads_back(&self, member: &Member, offset: u64, part: &[u8]) -> bool {
+        let found = member.start_read(offset, part.len()).of(IoClient::Checks).again().settle().await;
+        let is_there = matches!(found, Settled::Ok(Some(found)) if found[..] == part[..]);
+        if is_there {
+            member.health.note_mended((offset, part.len()));
+        }
+        is_there
     }
 
     /// Makes everything written durable on every writable disk that has something to flush.

@@ -440,11 +440,11 @@ impl Group {
         }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
-        match self.repair(extent, blocks, &active).await {
-            Ok(_) => {
+        match self.mend(extent, blocks, &active).await {
+            Ok(is_whole) => {
                 // Checksum blocks are rewritten when the region closes.
                 extent.soil();
-                Ok(true)
+                Ok(is_whole)
             }
             Err(FileError::ExtentLost { .. }) => Ok(false),
             Err(error) => Err(error),

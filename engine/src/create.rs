@@ -217,7 +217,8 @@ pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> 
         })
         .collect();
     let members = Arc::new(members);
-    member::watch(world, &members, &Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks)));
+    let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
+    member::watch(world, &members, &deadline, &member::Watch::new(&new.name));
     let voters = Arc::new(Voters::new(
         Arc::clone(world),
         group,

@@ -315,7 +315,7 @@ impl Group {
         let in_hand = self.take_in_hand();
         match self.voters.dismiss(number).await {
             Ok(true) => {}
-            Ok(false) | Err(Refusal::WouldLoseData) => return Ok(false),
+            Ok(false) | Err(Refusal::WouldLoseData | Refusal::Answers) => return Ok(false),
             Err(Refusal::Closing) => return Err(FileError::Dismounted),
             Err(Refusal::Other(why)) => {
                 let reason = "it could not be recorded that it is dropped".to_owned();

@@ -22,6 +22,16 @@ use std::{
 /// I/O that takes longer is slow: an operator should hear of it, although it ends well. The watchdog probes the other disks then.
 const SLOW: Duration = Duration::from_millis(PROBE_TICKS * TICK_MS);
 
+/// Why an I/O is overdue, in words; and why none is begun on a disk that has such I/O.
+const OVERDUE: &str = "no answer within the disk timeout";
+pub const GIVEN_UP: &str = "I/O that was given up is still under way";
+
+/// Whether a reason, perhaps with more before it, is silence and no failure: it may be over.
+#[must_use]
+pub fn is_silence(reason: &str) -> bool {
+    reason.ends_with(OVERDUE) || reason.ends_with(GIVEN_UP)
+}
+
 /// An I/O under way.
 #[derive(Debug)]
 pub struct Flight<'a> {
@@ -34,6 +44,8 @@ pub struct Flight<'a> {
     has_ended: bool,
     /// It is a flush or has one in it: when it fails, what was written before it may be lost (R9).
     has_flush: bool,
+    /// It is a part of one that failed.
+    is_again: bool,
 }
 
 /// How an I/O stands after its deadline or its end.
@@ -66,7 +78,17 @@ impl<'a> Flight<'a> {
         completion: Completion,
         has_flush: bool,
     ) -> Self {
-        Self { member, purpose, client: IoClient::Files, offset, length, completion, has_ended: false, has_flush }
+        Self {
+            member,
+            purpose,
+            client: IoClient::Files,
+            offset,
+            length,
+            completion,
+            has_ended: false,
+            has_flush,
+            is_again: false,
+        }
     }
 
     /// Its caller does not go on without its end: if it fails, nobody else need hear of it.
@@ -82,6 +104,13 @@ impl Flight<'_> {
     #[must_use]
     pub fn of(mut self, client: IoClient) -> Self {
         self.client = client;
+        self
+    }
+
+    /// It asks for a part of what one failed to read: that is no other failure.
+    #[must_use]
+    pub fn again(mut self) -> Self {
+        self.is_again = true;
         self
     }
 
@@ -156,7 +185,10 @@ impl Flight<'_> {
             self.note_end(self.completion.took().unwrap_or_default());
         }
         match (done.result, self.purpose) {
-            (Ok(()), IoClass::Read) => Settled::Ok(done.buffer),
+            (Ok(()), IoClass::Read) => {
+                self.member.health.note_read();
+                Settled::Ok(done.buffer)
+            }
             (Ok(()), IoClass::Write) if !self.has_flush => {
                 self.member.has_written();
                 Settled::Ok(None)
@@ -174,6 +206,9 @@ impl Flight<'_> {
                 }
                 counter.fetch_add(1, Ordering::Relaxed);
                 self.tally().errors.fetch_add(1, Ordering::Relaxed);
+                if purpose == IoClass::Read {
+                    self.member.note_failed_read(self.client, (self.offset, self.length), self.is_again);
+                }
                 self.note(trouble, source.to_string());
                 Settled::Failed(DiskError {
                     disk: self.member.id(),
@@ -213,7 +248,7 @@ impl Settled {
             Self::Failed(error) => {
                 format!("{} {} bytes at {}: {}", error.doing, error.length, error.offset, error.source)
             }
-            Self::Overdue => "no answer within the disk timeout".to_owned(),
+            Self::Overdue => OVERDUE.to_owned(),
         }
     }
 }

@@ -53,6 +53,7 @@ use crate::{
     repairs::Repairs,
     scrub::Scrub,
     slots::Slots,
+    slow::Speeds,
     space::Space,
     stale::Stale,
     store::DiskStore,
@@ -115,6 +116,7 @@ pub struct Group {
     pub(crate) extents: Arc<Extents>,
     pub(crate) files: Arc<Files>,
     pub(crate) stale: Arc<Mutex<Stale>>,
+    pub(crate) speeds: Mutex<Speeds>,
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) doubt: Arc<Doubt>,
     pub(crate) space: Arc<Mutex<Space>>,
@@ -281,6 +283,7 @@ impl Group {
             extents: parts.extents,
             files: parts.files,
             stale: parts.stale,
+            speeds: Mutex::default(),
             suspects: parts.suspects,
             doubt: parts.doubt,
             space: parts.space,
@@ -417,6 +420,9 @@ impl Group {
             }
         });
         self.spawn_explorer();
+        if purpose == Purpose::Serve {
+            self.spawn_health();
+        }
         if self.suspects.left() > 0 {
             let group = Arc::clone(self);
             self.world.spawn("recovery", Box::pin(group.recover_all()));

@@ -61,7 +61,7 @@ impl Group {
                     state: match entry {
                         Some(entry) if entry.leaving && state == DiskState::Offline => "FORCING",
                         Some(entry) if entry.leaving => "DROPPING",
-                        _ if member.is_hung() => "HUNG",
+                        _ if member.is_hung() || member.is_silent() => "HUNG",
                         _ => "NORMAL",
                     }
                     .to_owned(),

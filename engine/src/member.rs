@@ -3,7 +3,7 @@
 //! Every I/O of the engine on a disk goes through here. An I/O is a [`Flight`] (`flight.rs`); it
 //! ends well, fails, or becomes overdue when the watchdog has ticked `deadline`
 //! times since it began (R2). Ticks are counted by the engine itself, so time in
-//! which the process did not run does not count. An overdue I/O goes on, and keeps
+//! which the process did not run does not count, and time in which no disk of the group answers does not either (`Watch`). An overdue I/O goes on, and keeps
 //! its buffer; whether its caller goes on waiting depends on the other mirrors. One overdue I/O
 //! makes all others on the same disk overdue: the disk is silent, not the I/O.
 //!
@@ -20,7 +20,9 @@ use crate::{
     buffer::{Buffer, Slice},
     completion::{Completion, Done, Expiry},
     counters::{Counters, IoClass, IoClient},
+    event::{self, Severity},
     flight::{Flight, Settled},
+    health::Health,
     in_flight::InFlight,
     lock::{AsyncMutex, Mutex},
     members::Members,
@@ -39,6 +41,7 @@ use plinth_format::{
     membership::{DiskState, MemberDisk},
 };
 use std::{
+    collections::BTreeMap,
     fmt, io,
     sync::{
         Arc,
@@ -72,12 +75,18 @@ pub struct Member {
     pub(crate) wrong_looks: WrongLooks,
     /// How long front ends wait for its reads.
     pub gauge: ReadGauge,
+    /// How often it failed of late.
+    pub health: Health,
     clock: Arc<dyn World>,
     in_flight: InFlight,
     /// I/O that was declared overdue and has perhaps not ended.
     overdue: Mutex<Vec<Expiry>>,
     /// A hint: `overdue` may not be empty.
     hung: AtomicBool,
+    /// No disk of the group answers, nor does this one.
+    silent: AtomicBool,
+    /// Until this tick its silence is no reason to take it offline.
+    excused: AtomicU64,
     ticks: AtomicU64,
     written: AtomicU64,
     flushed: AtomicU64,
@@ -123,10 +132,13 @@ impl Member {
             counters: Counters::default(),
             wrong_looks: WrongLooks::default(),
             gauge: ReadGauge::default(),
+            health: Health::default(),
             clock: Arc::clone(clock),
             in_flight: InFlight::default(),
             overdue: Mutex::default(),
             hung: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            excused: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             written: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
@@ -238,6 +250,7 @@ impl Member {
         if before != state as u8 {
             self.wait_anew();
             self.gauge.forget();
+            self.health.forget();
             self.metadata_is_right();
         }
         if state == DiskState::Offline && before != state as u8 {
@@ -249,6 +262,18 @@ impl Member {
     /// Something went wrong; `place` is where on the disk: byte offset and bytes.
     pub fn note(&self, trouble: Trouble, place: Option<(u64, u64)>, text: String) {
         self.counters.troubles.note(trouble, self.clock.now(), place, text);
+    }
+
+    /// A read failed; `is_again`: of a part of what another one failed to read.
+    pub fn note_failed_read(&self, client: IoClient, place: (u64, usize), is_again: bool) {
+        self.health.note_failed_read(self.clock.monotonic(), client, place, self.layout().au_size(), is_again);
+    }
+
+    /// Bytes that a front end reads do not match their checksum.
+    pub fn note_mismatch(&self, place: (u64, u64), text: String) {
+        self.counters.mismatches.fetch_add(1, Ordering::Relaxed);
+        self.health.note_mismatch(self.clock.monotonic());
+        self.note(Trouble::Checksum, Some(place), text);
     }
 
     /// How often it went offline: who began when it was another number must not go on.
@@ -534,14 +559,38 @@ impl Member {
         !overdue.is_empty()
     }
 
+    /// Whether it is silent, as all disks of the group are: who waits for it goes on waiting.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// It was silent when others were that it cannot be spared without: from now on it has `ticks` to answer.
+    pub fn excuse(&self, ticks: u64) {
+        self.excused.store(self.ticks.load(Ordering::Relaxed) + ticks, Ordering::Relaxed);
+    }
+
+    /// Whether its silence is no reason to take it offline.
+    #[must_use]
+    pub fn is_excused(&self) -> bool {
+        self.ticks.load(Ordering::Relaxed) < self.excused.load(Ordering::Relaxed)
+    }
+
     /// One tick of the watchdog. When an I/O that began `deadline` ticks ago has not
-    /// ended, the disk is silent, and everything in flight on it is overdue.
-    fn tick(&self, deadline: u64) {
+    /// ended, the disk is silent, and everything in flight on it is overdue. Not while it `waits`.
+    fn tick(&self, deadline: u64, waits: bool) {
         let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
         let late = self.in_flight.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
-        if late {
+        if late && !waits {
             self.expire_all();
         }
+    }
+
+    /// I/O that has ended, however it did.
+    fn ended(&self) -> u64 {
+        let of_class = IoClass::ALL.iter().map(|class| self.counters.timings(*class).count()).sum::<u64>();
+        let errors = [&self.counters.read_errors, &self.counters.write_errors];
+        of_class + errors.iter().map(|errors| errors.load(Ordering::Relaxed)).sum::<u64>()
     }
 
     fn expire_all(&self) {
@@ -564,27 +613,91 @@ impl Member {
     }
 }
 
+/// What the watchdog knows of a group: whether any of its disks answers (R2).
+///
+/// A disk is silent when an I/O on it is under way for [`PROBE_TICKS`], or a part of the deadline where that is short, and none has ended for as
+/// long. Where all disks with data are, the trouble is more likely on our side of the cable, or an array fails over: nothing becomes overdue, whoever
+/// waits goes on waiting, and nobody is expelled. When one answers, the others have a whole deadline from then on.
+///
+/// Only of a group that serves: a mount and whoever makes a group say that a disk does not answer.
+#[derive(Debug)]
+pub struct Watch {
+    pub group: String,
+    pub serves: AtomicBool,
+}
+
+/// What is known of one disk: I/O that had ended at the last tick, and ticks since that was another number.
+type Heard = (u64, u64);
+
+impl Watch {
+    #[must_use]
+    pub fn new(group: &str) -> Arc<Self> {
+        Arc::new(Self { group: group.to_owned(), serves: AtomicBool::new(false) })
+    }
+
+    /// Looks whether all disks with data are silent.
+    fn all_are_silent(&self, members: &Members, probe: u64, heard: &mut BTreeMap<DiskNumber, Heard>) -> bool {
+        let (mut count, mut all) = (0, true);
+        for member in members.values().filter(|member| member.is_writable() && !member.quorum) {
+            let (ended, since) = heard.entry(member.number).or_default();
+            let now = member.ended();
+            (*ended, *since) = (now, if now == *ended { *since + 1 } else { 0 });
+            let is_asked = member.oldest().is_some_and(|ticks| ticks >= probe) || member.is_hung();
+            count += 1;
+            all &= is_asked && *since >= probe;
+        }
+        let are_silent = all && count > 0 && self.serves.load(Ordering::Relaxed);
+        members.values().for_each(|member| member.silent.store(are_silent && !member.quorum, Ordering::Relaxed));
+        are_silent
+    }
+
+    fn tell(&self, clock: &Arc<dyn World>, severity: Severity, text: String) {
+        clock.event(event::Event { group: self.group.clone(), severity, disk: None, text });
+    }
+}
+
 /// When a disk has not answered for this many ticks, the idle ones are asked whether they
 /// still answer: disks of one failure group fall silent together, and their deadlines should not add up.
 pub(crate) const PROBE_TICKS: u64 = 10;
 
 /// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
-pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<AtomicU64>) {
+pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<AtomicU64>, watch: &Arc<Watch>) {
     let (clock, members, deadline) = (Arc::clone(world), Arc::downgrade(members), Arc::clone(deadline));
+    let watch = Arc::clone(watch);
     world.spawn(
         "watchdog",
         Box::pin(async move {
+            let mut heard = BTreeMap::new();
+            // Ticks for which all have been silent, and since they were.
+            let (mut silent, mut since) = (0_u64, u64::MAX);
             loop {
                 let began = clock.monotonic();
                 clock.sleep(Duration::from_millis(TICK_MS)).await;
                 let Some(members) = members.upgrade() else { return };
                 let deadline = deadline.load(Ordering::Relaxed);
-                members.with_former().for_each(|member| member.tick(deadline));
+                let probe = PROBE_TICKS.min(deadline / 4).max(1);
+                if watch.all_are_silent(&members, probe, &mut heard) {
+                    (silent, since) = (silent + 1, 0);
+                    if silent == deadline {
+                        let text = "no disk answers: I/O waits, and none goes offline for that. It goes on when one answers. Look \
+                                    at what they have in common: the array, its controller, the cable, the network";
+                        watch.tell(&clock, Severity::Alarm, text.to_owned());
+                    }
+                } else {
+                    if silent >= deadline {
+                        let seconds = silent * TICK_MS / 1000;
+                        let text = format!("disks answer again: none did for {seconds} s, and I/O goes on");
+                        watch.tell(&clock, Severity::Note, text);
+                    }
+                    (silent, since) = (0, since.saturating_add(1));
+                }
+                let waits = since <= deadline;
+                members.with_former().for_each(|member| member.tick(deadline, waits));
                 if planted::has(Bug::DeadlineRunsOn) {
                     let missed = (clock.monotonic() - began).as_millis() / u128::from(TICK_MS);
-                    (1..missed).for_each(|_| members.values().for_each(|member| member.tick(deadline)));
+                    (1..missed).for_each(|_| members.values().for_each(|member| member.tick(deadline, false)));
                 }
-                if members.values().any(|member| member.oldest() == Some(PROBE_TICKS)) {
+                if members.values().any(|member| member.oldest() == Some(probe)) {
                     let idle = members.values().filter(|member| member.is_writable() && member.oldest().is_none());
                     idle.for_each(|member| member.probe());
                 }
@@ -652,7 +765,7 @@ mod tests {
         let members = Arc::new(Members::new());
         members.join(Arc::new(member(&disk)));
         let world: Arc<dyn World> = TestWorld::new();
-        watch(&world, &members, &Arc::new(AtomicU64::new(2)));
+        watch(&world, &members, &Arc::new(AtomicU64::new(2)), &Watch::new("DATA"));
         let member = Arc::clone(&members[&DiskNumber(0)]);
         member.leave();
         disk.faults(|faults| faults.hang = true);

@@ -51,7 +51,7 @@ use crate::{
     space::Space,
     stale::{self, EVERYTHING, Runs},
     store::{self, DiskStore},
-    voters::{Voters, find},
+    voters::{Refusal, Voters, find},
     world::{Disk, Found, Task, World},
 };
 use plinth_format::{
@@ -320,11 +320,12 @@ async fn mount_disks(
     let members = Arc::new(make_members(&decision, &claimed, &world)?);
     let was_mounted = found.mounted;
     let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
-    member::watch(&world, &members, &deadline);
+    let watch = member::Watch::new(&found.group_name);
+    member::watch(&world, &members, &deadline, &watch);
     let (log, holders) = read_activity(&found, &members).await;
 
     let mirror_sets = Arc::new(MirrorSets::default());
-    let voters = Arc::new(Voters::new(
+    let voters = Voters::new(
         Arc::clone(&world),
         decision.group,
         Arc::clone(&members),
@@ -332,7 +333,8 @@ async fn mount_disks(
         found.clone(),
         decision.stamp,
         decision.stamped,
-    ));
+    );
+    let voters = Arc::new(voters.with_deadline(&deadline));
     let failed = |error: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("disk group {name}: {error}"));
     voters.forced(force);
     voters.announce_log(&log);
@@ -403,10 +405,16 @@ async fn mount_disks(
         if kept_power {
             // What the disks were given is in them; now it is durable, too.
             for member in members.values().filter(|member| member.is_writable()) {
-                let settled = member.flush_all().await;
-                if !settled.is_ok() {
+                loop {
+                    let settled = member.flush_all().await;
+                    if settled.is_ok() {
+                        break;
+                    }
                     let reason = format!("at mount: {}", settled.reason());
-                    voters.expel(member.number, &reason, false).await.map_err(|refusal| failed(&refusal))?;
+                    match voters.expel(member.number, &reason, false).await {
+                        Err(Refusal::Answers) => {}
+                        expelled => break expelled.map_err(|refusal| failed(&refusal))?,
+                    }
                 }
             }
         }
@@ -501,6 +509,7 @@ async fn mount_disks(
         group.retire_strangers(&decision, &claimed.sightings, &claimed.disks).await;
         group.begin_discards(is_all_discarded, !force);
     }
+    watch.serves.store(purpose == Purpose::Serve, Ordering::Relaxed);
     Ok(group)
 }
 
@@ -532,7 +541,7 @@ async fn record_mount(
     world: &Arc<dyn World>,
     voters: &Arc<Voters>,
     decision: &Decision,
-) -> std::result::Result<(), crate::voters::Refusal> {
+) -> std::result::Result<(), Refusal> {
     let now = world.now();
     let (stamp, disks) = (decision.stamp, decision.disks.clone());
     let is_unforced = decision.case == choose::Case::Mount;

@@ -229,7 +229,7 @@ impl Group {
         };
         let repaired = match self.voters.expel(member.number, &format!("its metadata: {reason}"), false).await {
             Ok(()) => member.state() == DiskState::Offline,
-            Err(Refusal::Closing) => false,
+            Err(Refusal::Closing | Refusal::Answers) => false,
             Err(refusal) => {
                 let line = format!(
                     "disk {} ({}) does not keep its own metadata: {reason}. It cannot go offline, because {refusal}. While that \

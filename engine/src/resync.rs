@@ -104,9 +104,18 @@ impl Group {
         if !numbers.is_empty() {
             self.look_at_own_metadata(&Part::All, Look::PASSING).await;
         }
+        let unread = self.ask_others_than(&members).await;
         self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
             let name = self.members.get(&number).map_or_else(|| Arc::from(""), |member| member.name());
             let text = format!("disk {name} of disk group {} cannot go offline: {refusal}", self.name);
+            if refusal == Refusal::WouldLoseData && !unread.is_empty() {
+                let names = unread.join(", ");
+                let text = format!("{text}; not everything on {names} can be read");
+                return AdminError::new(Code::WouldLoseData, text).hint(format!(
+                    "ALTER DISKGROUP {} SCRUB REPAIR first; V$ASM_ERROR says what failed on {names}",
+                    self.name
+                ));
+            }
             AdminError::new(Code::WouldLoseData, text)
                 .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
         })?;

@@ -245,7 +245,6 @@ impl DiskStore {
         doing: &'static str,
         failures: &BTreeMap<DiskNumber, Settled>,
     ) -> Result<bool, StoreError> {
-        let mut again = false;
         for (disk, settled) in failures {
             match self.voters.expel(*disk, &format!("catalog: {}", settled.reason()), false).await {
                 Ok(()) => {}
@@ -258,14 +257,15 @@ impl DiskStore {
                     if self.voters.is_closing() {
                         return Err(let_go());
                     }
-                    again = true;
+                    // What was seen of the others is as old: they may answer, too.
+                    return Ok(true);
                 }
                 Err(refusal) => {
                     return Err(Self::failed(file, doing, 0, 0, format!("{}; {refusal}", settled.reason())));
                 }
             }
         }
-        Ok(again)
+        Ok(false)
     }
 
     async fn flush_members(&self, file: CatalogFile, disks: &BTreeSet<DiskNumber>) -> Result<(), StoreError> {

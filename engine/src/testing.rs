@@ -277,6 +277,8 @@ pub struct Faults {
     pub slow_reads: Duration,
     /// Why it cannot be claimed.
     pub claim: Option<io::ErrorKind>,
+    /// Writes take so much longer.
+    pub slow_writes: Duration,
 }
 
 /// How often a [`MemoryDisk`] was asked for each kind of I/O.
@@ -610,7 +612,11 @@ impl Disk for OpenDisk {
             medium.hung.push((io, completer));
             return completion;
         }
-        let slow = if matches!(io, Io::Read { .. }) { medium.faults.slow_reads } else { Duration::ZERO };
+        let slow = match io {
+            Io::Read { .. } => medium.faults.slow_reads,
+            Io::Write { .. } => medium.faults.slow_writes,
+            _ => Duration::ZERO,
+        };
         drop(medium);
         if !slow.is_zero() {
             thread::sleep(slow);

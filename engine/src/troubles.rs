@@ -19,10 +19,14 @@ pub enum Trouble {
     WriteTimeout,
     /// It ended well, after more than a second.
     Slow,
+    /// It takes many times as long as the other disks.
+    Slower,
     /// Bytes did not match their checksum.
     Checksum,
     /// Bytes were rewritten from another mirror.
     Repaired,
+    /// They were rewritten, and cannot be read back.
+    NotRepaired,
     /// The engine's own metadata was not what it had written there, and was written again.
     Metadata,
     /// It failed, and could not be spared: who asked got the error.
@@ -41,8 +45,10 @@ impl fmt::Display for Trouble {
             Self::ReadTimeout => "READ TIMEOUT",
             Self::WriteTimeout => "WRITE TIMEOUT",
             Self::Slow => "SLOW",
+            Self::Slower => "SLOWER",
             Self::Checksum => "CHECKSUM",
             Self::Repaired => "REPAIRED",
+            Self::NotRepaired => "NOT REPAIRED",
             Self::Metadata => "METADATA",
             Self::Refused => "REFUSED",
             Self::Offline => "OFFLINE",

@@ -31,7 +31,7 @@ use crate::{
     choose,
     counters::IoClient,
     event::{Event, Severity},
-    flight::{Flight, Settled},
+    flight::{self, Flight, Settled},
     lock::{AsyncMutex, Mutex, MutexGuard},
     look::{FoundDisk, find_disk},
     member::Member,
@@ -63,6 +63,9 @@ pub enum Refusal {
     /// R5: some extent, or the catalog, would keep no current mirror.
     #[error("some extent would keep no current mirror")]
     WouldLoseData,
+    /// It was silent, and is not any more: the I/O is to be tried again.
+    #[error("it answers again")]
+    Answers,
     #[error("the disk group is being dismounted")]
     Closing,
     #[error("{0}")]
@@ -118,6 +121,8 @@ pub struct Voters {
     lost_copies: Mutex<BTreeSet<(DiskNumber, u64)>>,
     waiting: AtomicBool,
     closing: AtomicBool,
+    /// The I/O deadline, in ticks.
+    deadline: Arc<AtomicU64>,
     /// Called with the disks that a recorded membership took offline.
     on_offline: OnceLock<Hook>,
 }
@@ -160,8 +165,16 @@ impl Voters {
             lost_copies: Mutex::default(),
             waiting: AtomicBool::new(false),
             closing: AtomicBool::new(false),
+            deadline: Arc::default(),
             on_offline: OnceLock::new(),
         }
+    }
+
+    /// How long a disk may be silent, in ticks, as somebody keeps it.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: &Arc<AtomicU64>) -> Self {
+        self.deadline = Arc::clone(deadline);
+        self
     }
 
     /// An operator forces the mount: until `forced(false)` one voter is enough, and what those
@@ -208,7 +221,7 @@ impl Voters {
     /// Takes a disk offline after it failed (R4). On return the membership says so, durably.
     ///
     /// # Errors
-    /// [`Refusal::WouldLoseData`] by R5; then the disk stays as it was.
+    /// [`Refusal::WouldLoseData`] by R5, or [`Refusal::Answers`]; then the disk stays as it was.
     pub async fn expel(&self, number: DiskNumber, reason: &str, by_operator: bool) -> Result<(), Refusal> {
         let now = self.world.now();
         let stamp = self.stamp.load(Ordering::Relaxed);
@@ -217,6 +230,9 @@ impl Voters {
         let change = self.change(|next| {
             if next.disk(number).is_none_or(|disk| disk.state == DiskState::Offline) {
                 return Ok(false);
+            }
+            if self.has_answered(number, reason) {
+                return Err(Refusal::Answers);
             }
             if !self.can_spare(next, number) {
                 return Err(Refusal::WouldLoseData);
@@ -253,7 +269,7 @@ impl Voters {
                         }
                         continue;
                     }
-                    if !self.can_spare(next, *number) {
+                    if !self.can_spare_for(next, *number, |member| !member.is_hung() && !member.health.has_unread()) {
                         *blame = Some(*number);
                         return Err(Refusal::WouldLoseData);
                     }
@@ -379,13 +395,44 @@ impl Voters {
         Ok(())
     }
 
-    /// R5 for one disk, given the states in `membership`.
+    /// Whether a disk is to go because it was silent, and is not any more: perhaps all were for a moment (R2).
+    fn has_answered(&self, number: DiskNumber, reason: &str) -> bool {
+        flight::is_silence(reason) && self.members.get(&number).is_some_and(|member| !member.is_hung())
+    }
+
+    /// R5 for one disk, given the states in `membership`. What cannot be read is no current mirror; and where the disk goes because it is
+    /// silent, one that is silent, too, is none (R2): it may be one array that both are on.
     fn can_spare(&self, membership: &Membership, number: DiskNumber) -> bool {
-        let is_current = |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+        let Some(leaving) = self.members.get(&number).filter(|member| member.is_hung()) else {
+            return self.can_spare_for(membership, number, |member| !member.health.is_unreadable());
+        };
+        if leaving.is_excused() {
+            return false;
+        }
+        let is_spared =
+            self.can_spare_for(membership, number, |member| !member.health.is_unreadable() && !member.is_hung());
+        if !is_spared {
+            self.excuse(|_| true);
+        }
+        is_spared
+    }
+
+    /// Silent disks of which nobody could be spared have a whole deadline when one of them answers.
+    fn excuse(&self, which: impl Fn(&Member) -> bool) {
+        let ticks = self.deadline.load(Ordering::Relaxed);
+        let silent = self.members.values().filter(|member| member.is_hung() && which(member));
+        silent.for_each(|member| member.excuse(ticks));
+    }
+
+    /// The same, where a disk that is ONLINE has to be `sound`, too.
+    fn can_spare_for(&self, membership: &Membership, number: DiskNumber, sound: impl Fn(&Member) -> bool) -> bool {
+        let is_online = |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+        let is_current =
+            |disk: DiskNumber| is_online(disk) && self.members.get(&disk).is_none_or(|member| sound(member));
         let has_catalog = |file: CatalogFile| {
             let mut runs = membership.catalog.iter().filter(|run| run.file == file);
             membership.catalog.is_empty()
-                || runs.any(|run| run.disk != number && is_whole(membership, file, run.mirror, number))
+                || runs.any(|run| run.disk != number && is_whole(membership, file, run.mirror, number, is_current))
         };
         let has_extents = if self.mirror_sets.is_complete() {
             self.mirror_sets.can_spare(number, is_current)
@@ -445,7 +492,7 @@ impl Voters {
         let mut dropped = false;
         for (number, reason) in failed {
             let is_serving = next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
-            if is_serving && self.can_spare(next, *number) {
+            if is_serving && !self.has_answered(*number, reason) && self.can_spare(next, *number) {
                 take_offline(next, *number, self.stamp.load(Ordering::Relaxed), self.world.now(), false);
                 self.tell_offline(*number, &format!("its metadata: {reason}"), Severity::Alarm);
                 dropped = true;
@@ -554,6 +601,7 @@ impl Voters {
                 );
                 self.tell(Severity::Alarm, None, text);
             }
+            self.excuse(|member| failed.contains_key(&member.number));
             self.world.sleep(Duration::from_secs(1)).await;
             for number in failed.keys() {
                 if let Some(member) = self.members.get(number) {
@@ -733,7 +781,7 @@ impl Voters {
         let members: Vec<_> = targets.iter().filter_map(|disk| self.members.get(disk)).collect();
         let writes = members.iter().map(|member| async {
             if member.is_hung() {
-                return Some("I/O that was given up is still under way".to_owned());
+                return Some(flight::GIVEN_UP.to_owned());
             }
             let copies: Vec<(u64, Slice)> = member
                 .areas()
@@ -895,10 +943,16 @@ fn is_writable(membership: &Membership, number: DiskNumber) -> bool {
     membership.disk(number).is_some_and(|disk| disk.state != DiskState::Offline)
 }
 
-/// Whether mirror `mirror` of a catalog file has no run on `without`, nor on a disk that is not online.
-fn is_whole(membership: &Membership, file: CatalogFile, mirror: u8, without: DiskNumber) -> bool {
+/// Whether mirror `mirror` of a catalog file has no run on `without`, nor on a disk that is not current.
+fn is_whole(
+    membership: &Membership,
+    file: CatalogFile,
+    mirror: u8,
+    without: DiskNumber,
+    is_current: impl Fn(DiskNumber) -> bool,
+) -> bool {
     let mut runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
-    runs.all(|run| run.disk != without && membership.disk(run.disk).is_some_and(|disk| disk.state == DiskState::Online))
+    runs.all(|run| run.disk != without && is_current(run.disk))
 }
 
 /// Writes into `membership` that a disk is offline from now on.

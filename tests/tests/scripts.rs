@@ -162,7 +162,14 @@ impl Story {
                 assert_eq!(rows.len() as f64, self.instance.number("SELECT count(*) FROM v$asm_operation"));
             }
             "attributes" => {
-                let expected = [["DATA", "disk_repair_time", "8h", "N"], ["DATA", "disk_timeout", "5", "N"]];
+                let expected = [
+                    ["DATA", "disk_checksum_limit", "100", "N"],
+                    ["DATA", "disk_error_limit", "20", "N"],
+                    ["DATA", "disk_error_time", "1h", "N"],
+                    ["DATA", "disk_repair_time", "8h", "N"],
+                    ["DATA", "disk_slow_time", "none", "N"],
+                    ["DATA", "disk_timeout", "5", "N"],
+                ];
                 assert_eq!(*rows, expected);
             }
             "sector_sizes" => {

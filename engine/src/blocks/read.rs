@@ -16,7 +16,6 @@ use crate::{
     member::Member,
     planted::{self, Bug},
     read_policy::{self, ReadGauge, Reading},
-    troubles::Trouble,
 };
 use plinth_format::{
     BLOCK_SIZE,
@@ -201,10 +200,9 @@ impl Group {
 
     /// Notes that a mirror has other bytes than another one, which match the checksum that is known.
     pub(super) fn note_mismatch(&self, extent: &Extent, blocks: &Range<usize>, mirror: Mirror, member: &Member) {
-        member.counters.mismatches.fetch_add(1, Ordering::Relaxed);
         let place = (Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()) as u64);
         let text = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
-        member.note(Trouble::Checksum, Some(place), text);
+        member.note_mismatch(place, text);
     }
 
     /// Goes on when the first mirror did not have the bytes.

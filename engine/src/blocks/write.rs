@@ -189,7 +189,7 @@ impl Group {
                 continue;
             }
             let mut expelled = self.voters.expel(member.number, &failure, false).await;
-            if is_silent && matches!(expelled, Err(Refusal::WouldLoseData)) {
+            if is_silent && matches!(expelled, Err(Refusal::WouldLoseData | Refusal::Answers)) {
                 // It cannot be spared, so it is waited for: a later write of these blocks must not land before this one.
                 let end = flight.wait().await;
                 if end.is_ok() {

@@ -118,7 +118,11 @@ impl DiskStore {
                     None => "does not match its checksum",
                 };
                 let text = format!("{}: page {number} of the catalog {what}", self.place(file, *mirror, at));
-                let repaired = repair && self.write_mirror(file, *mirror, at, Buffer::copy_of(&source).share()).is_ok();
+                let is_there =
+                    || self.read_mirror(file, *mirror, at, PAGE_SIZE).is_ok_and(|found| found[..] == source[..]);
+                let repaired = repair
+                    && self.write_mirror(file, *mirror, at, Buffer::copy_of(&source).share()).is_ok()
+                    && is_there();
                 problems.push(Problem { text, repaired });
             }
         }
@@ -166,9 +170,15 @@ impl DiskStore {
             // The other mirror may be the next to go.
             let _ = self.flush();
             let current = self.mirrors(file);
+            // What cannot be read back is not mended: the next read finds it again, and too many take the disk offline (`health.rs`).
+            let is_there = |mirror: &&u8| {
+                let found = self.read_mirror(file, **mirror, offset, slice.len());
+                found.is_ok_and(|found| found[..] == slice[..])
+            };
             wrong
                 .iter()
                 .filter(|mirror| current.contains(mirror))
+                .filter(is_there)
                 .for_each(|mirror| self.tell_mended(file, *mirror, offset));
         }
         Buffer::copy_of(&slice)

@@ -55,8 +55,9 @@ impl Parser<'_> {
             if self.is("STOP") {
                 if order.scope != Scope::All {
                     let text = "STOP ends the scrub of the disk group, whatever it looks at";
+                    let group = self.one(groups)?.value;
                     return Err(
-                        Refusal::syntax(self.here(), text).hint(format!("ALTER DISKGROUP {} SCRUB STOP", group.value))
+                        Refusal::syntax(self.here(), text).hint(format!("ALTER DISKGROUP {} SCRUB STOP", group))
                     );
                 }
                 stop = self.take("STOP");
