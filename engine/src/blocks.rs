@@ -345,8 +345,7 @@ impl Group {
     }
 
     fn envelope_at(&self, member: &Member, place: u64) -> Envelope {
-        let (group, disk) = member.origin().unwrap_or_else(|| (self.id, member.id()));
-        Envelope { group, disk, place }
+        Envelope { group: self.id, disk: member.id(), place }
     }
 
     /// What a mirror has where a block could be read on no other: never what it had before.

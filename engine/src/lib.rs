@@ -15,12 +15,10 @@
 //!   member    one disk: I/O, deadline        catalog   SQLite on the store
 //! ```
 
-mod absent;
 mod access;
 pub mod activity;
 pub mod admin;
 pub mod api;
-mod arrival;
 pub mod attributes;
 pub mod balance;
 mod bits;
@@ -77,7 +75,6 @@ mod mirror_sets;
 mod mount;
 mod move_waits;
 mod mover;
-mod originals;
 pub mod overlay;
 mod own_metadata;
 mod pace;
@@ -99,7 +96,6 @@ mod reclaim;
 mod recovery;
 mod reminders;
 mod rename;
-pub mod rename_group;
 mod repair_time;
 mod repairs;
 mod replace;

@@ -17,7 +17,6 @@
 
 use crate::{
     identify::{self, Header},
-    originals,
     world::{Disk, Found, Identity, Sign, Task, World},
 };
 use futures::{
@@ -159,34 +158,16 @@ pub(crate) async fn look<'a, T: Send + 'a>(
     Looked { silent: silent.collect(), seen, failed }
 }
 
-/// What carries the id of a disk.
-pub(crate) struct FoundDisk {
-    /// Two that are no two paths to one: neither is to be used.
-    pub matches: Vec<(Found, Arc<dyn Disk>, Header)>,
-    /// Sentences on copies, which are not among them.
-    pub copies: Vec<String>,
-    pub silent: Vec<Silent>,
-}
-
-/// Devices whose headers say that they are this disk of a group. Copies of its disks are told apart by all that are in sight of the group.
-pub(crate) async fn find_disk(world: &dyn World, group: GroupId, disk: DiskId) -> FoundDisk {
+/// Devices whose headers say that they are this disk of a group. Two that are no two paths to one: neither is to be used.
+pub(crate) async fn find_disk(world: &dyn World, group: GroupId, disk: DiskId) -> Looked<Header> {
     let examine = |_: Found, one: Arc<dyn Disk>| -> Task<'_, Option<Header>> {
         Box::pin(async move {
             let header = identify::read_header(world, &*one).await?;
-            (header.best.group == group).then_some(header)
+            (header.best.disk == disk && header.best.group == group).then_some(header)
         })
     };
-    let needs = |seen: &[Seen<Header>], _: &[Found]| {
-        let is_there = seen.iter().any(|one| one.what.best.disk == disk);
-        if is_there { Needs::Nothing } else { Needs::WhatItMisses }
-    };
-    let looked = look(world, examine, needs).await;
-    let all = looked.seen.iter().map(|one| (one.found.clone(), Arc::clone(&one.disk), one.what.best.clone()));
-    let (own, copies) = originals::set_aside(world, all.collect()).await;
-    let is_own = |one: &Seen<Header>| own.iter().any(|(found, ..)| found.path == one.found.path);
-    let of_disk = looked.seen.into_iter().filter(|one| one.what.best.disk == disk && is_own(one));
-    let matches = of_disk.map(|one| (one.found, one.disk, one.what)).collect();
-    FoundDisk { matches, copies, silent: looked.silent }
+    let needs = |seen: &[Seen<Header>], _: &[Found]| if seen.is_empty() { Needs::WhatItMisses } else { Needs::Nothing };
+    look(world, examine, needs).await
 }
 
 /// All devices in sight. Those that are named are waited for.

@@ -155,7 +155,6 @@ mod tests {
             quorum: false,
             copy_whole: false,
             by_operator: false,
-            absent: false,
             leaving: false,
             size: 64 * MIB,
             target: None,

@@ -43,7 +43,6 @@ use crate::{
     member::{self, Member},
     members::Members,
     mirror_sets::MirrorSets,
-    originals,
     planted::{self, Bug},
     reclaim::Freeing,
     recovery::Suspects,
@@ -83,8 +82,6 @@ pub(crate) struct Claimed {
     pub unusable: Vec<Unusable>,
     /// Devices that do not answer, of whatever group.
     pub silent: Vec<Silent>,
-    /// Sentences on copies of disks, which are left alone.
-    copies: Vec<String>,
 }
 
 /// A disk of the group that cannot be used: it counts as one that is not in sight.
@@ -97,7 +94,7 @@ impl Claimed {
     /// A sentence for each disk that is in sight and not used, and for each device that does not answer.
     fn reasons(&self) -> impl Iterator<Item = String> + '_ {
         let unusable = self.unusable.iter().map(|disk| disk.why.clone());
-        unusable.chain(self.copies.iter().cloned()).chain(self.silent.iter().map(Silent::sentence))
+        unusable.chain(self.silent.iter().map(Silent::sentence))
     }
 }
 
@@ -137,17 +134,8 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
             })
         })
     };
-    let mut looked = look(&**world, examine, |seen, _| needs(name, seen)).await;
-    let header_of = |one: &Seen<Candidate>| match &one.what {
-        Candidate::Whole(sighting) => sighting.header.clone(),
-        Candidate::Shrunk(header) => header.clone(),
-    };
-    let all = looked.seen.iter().map(|one| (one.found.clone(), Arc::clone(&one.disk), header_of(one))).collect();
-    let (own, copies) = originals::set_aside(&**world, all).await;
-    let own: BTreeSet<String> = own.into_iter().map(|(found, ..)| found.path).collect();
-    looked.seen.retain(|one| own.contains(&one.found.path));
-    let (sightings, disks, unusable) = (Vec::new(), Vec::new(), Vec::new());
-    let mut claimed = Claimed { sightings, disks, unusable, silent: looked.silent, copies };
+    let looked = look(&**world, examine, |seen, _| needs(name, seen)).await;
+    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), unusable: Vec::new(), silent: looked.silent };
     let (mut seen, mut lost) = (BTreeSet::new(), Vec::new());
     for Seen { found: one, disk, what } in looked.seen {
         if lost.iter().any(|(_, identity)| *identity == one.identity) {
@@ -530,7 +518,6 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
         if let Some(index) = sighting {
             member.set_areas(claimed.sightings[index].header.record_areas());
         }
-        member.set_origin(sighting.and_then(|index| claimed.sightings[index].header.origin));
         members.join(Arc::new(member));
     }
     Ok(members)
@@ -544,7 +531,6 @@ async fn record_mount(
 ) -> std::result::Result<(), Refusal> {
     let now = world.now();
     let (stamp, disks) = (decision.stamp, decision.disks.clone());
-    let is_unforced = decision.case == choose::Case::Mount;
     voters
         .change(move |next| {
             next.mounted = true;
@@ -559,9 +545,6 @@ async fn record_mount(
                     if !(planted::has(Bug::SyncingStampKept) && entry.state == DiskState::Syncing) {
                         entry.stamp = stamp;
                     }
-                    // One that an engine of an earlier version was copying to whole comes back by itself, too.
-                    let goes_on = entry.state == DiskState::Syncing && entry.copy_whole;
-                    entry.absent = is_unforced && (verdict.standing.is_away() || goes_on);
                     entry.state = DiskState::Offline;
                     entry.since = now;
                 }

@@ -2,10 +2,9 @@
 
 mod access;
 mod convert;
-mod copies;
 mod crowd;
-mod discards;
 mod disputes;
+mod discards;
 mod endings;
 mod exchange;
 mod flushes;

@@ -13,7 +13,7 @@ use crate::executor::{Core, ProcessId, Touch, lock};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
     testing::{Image, Numbers, failed, fits},
-    world::{Disk, Identity, Io, Sectors},
+    world::{Disk, Io, Sectors},
 };
 use plinth_format::{
     BLOCK_SIZE,
@@ -445,10 +445,6 @@ impl Disk for OpenDisk {
 
     fn sectors(&self) -> Sectors {
         self.disk.sectors
-    }
-
-    fn identity(&self) -> Identity {
-        Identity(self.disk.label().to_owned())
     }
 
     fn can_discard(&self) -> bool {

@@ -28,7 +28,6 @@ mod nbd;
 mod network;
 mod open;
 mod place;
-mod renamedg;
 mod setup;
 mod sql;
 pub mod table;

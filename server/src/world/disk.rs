@@ -353,6 +353,10 @@ impl RealDisk {
         }
     }
 
+    pub(super) fn identity(&self) -> Identity {
+        Identity(self.identity.clone())
+    }
+
     fn looking(&self) -> Option<Arc<Looking>> {
         self.looking.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -410,10 +414,6 @@ fn size_of(file: impl AsFd, sectors: Sectors) -> io::Result<u64> {
 }
 
 impl Disk for RealDisk {
-    fn identity(&self) -> Identity {
-        Identity(self.identity.clone())
-    }
-
     fn path(&self) -> &str {
         &self.path
     }
