@@ -3,8 +3,8 @@
 mod access;
 mod convert;
 mod crowd;
-mod disputes;
 mod discards;
+mod disputes;
 mod endings;
 mod exchange;
 mod flushes;
