@@ -824,6 +824,18 @@ impl Client {
         Ok(Some(sectors.flat_map(|number| *model.sector(file, number)).collect()))
     }
 
+    /// The file that has a name.
+    pub fn file_of(&self, name: &str) -> Option<FileId> {
+        self.model().names().0.get(name).map(|(file, _)| *file)
+    }
+
+    /// The name that a file has.
+    pub fn name_of(&self, file: FileId) -> Option<String> {
+        let model = self.model();
+        let names = model.names();
+        names.0.iter().find(|(_, (other, _))| *other == file).map(|(name, _)| name.clone())
+    }
+
     /// A disk has lost the last write of a block, with its checksums: readers see that write, or this.
     pub fn may_be(&self, name: &str, block: u64, old: &[u8]) {
         let mut model = self.model();

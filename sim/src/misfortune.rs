@@ -668,6 +668,7 @@ impl Story {
             tenant.start_clients();
             return Ok(());
         };
+        let file = client.file_of(&name);
         self.down(g, End::Dismounted, AT_ONCE).await?;
         let tenant = &mut self.tenants[g];
         let mut pairs = Vec::new();
@@ -736,8 +737,10 @@ impl Story {
             if !found.contains(&old) || !found.contains(&new) {
                 return Err(format!("{}: of two right pairs one was overwritten", tenant.name));
             }
-            // Somebody decides it.
-            tenant.rewrite(&client, &name, block).await?;
+            // Somebody decides it, in whatever the file is called by now.
+            if let Some(name) = file.and_then(|file| client.name_of(file)) {
+                tenant.rewrite(&client, &name, block).await?;
+            }
         }
         tenant.start_clients();
         Ok(())
