@@ -184,7 +184,7 @@ impl Group {
              if it is known which disk lies, take that one away: DROP DISK ... FORCE",
             extent.number,
             extent.file,
-            run.len() * BLOCK_SIZE >> 10,
+            (run.len() * BLOCK_SIZE) >> 10,
             run.start * BLOCK_SIZE,
             sides.join(", and ")
         )

@@ -98,7 +98,8 @@ pub(crate) async fn look<'a, T: Send + 'a>(
 ) -> Looked<T> {
     let began = world.monotonic();
     let mut signs = world.look().fuse();
-    let mut examining: FuturesUnordered<Task<'a, (Found, Arc<dyn Disk>, Option<T>)>> = FuturesUnordered::new();
+    type Examined<T> = (Found, Arc<dyn Disk>, Option<T>);
+    let mut examining: FuturesUnordered<Task<'a, Examined<T>>> = FuturesUnordered::new();
     let (mut seen, mut failed) = (Vec::new(), Vec::new());
     // What is looked at or examined.
     let mut waiting = BTreeSet::new();

@@ -265,7 +265,9 @@ pub(crate) async fn mount(
     connections: &[ConnectionId],
 ) -> Result<Arc<Group>> {
     let mut opened = None;
-    mount_disks(world, name, force, (purpose, connections), &mut opened).await.map_err(|error| match opened {
+    // Boxed: it is large, and callers would move it.
+    let mounted = Box::pin(mount_disks(world, name, force, (purpose, connections), &mut opened)).await;
+    mounted.map_err(|error| match opened {
         Some(store) => store.explain(error),
         None => error,
     })

@@ -57,7 +57,7 @@ impl Level {
 
 /// How full, in percent, rounded down: 100 only where nothing is left.
 fn percent(free: u64, all: u64) -> u64 {
-    if all == 0 { 0 } else { (all - free.min(all)) * 100 / all }
+    ((all - free.min(all)) * 100).checked_div(all).unwrap_or(0)
 }
 
 impl Group {
@@ -81,7 +81,7 @@ impl Group {
             }
             level
         };
-        let left = free * self.au_size >> 20;
+        let left = (free * self.au_size) >> 20;
         let how = match level {
             Level::Full => "is full: nothing more can be allocated".to_owned(),
             _ => format!("is {used} % full: {left} MiB can still be allocated"),

@@ -231,14 +231,14 @@ mod tests {
     /// The disk of the report: 50 ms more on each I/O, its mirror needs 0.1. It is told once, with figures, and when it is over.
     #[test]
     fn a_disk_far_slower_than_its_mirror_is_told_once() {
-        for kind in 0..KINDS.len() {
+        for (kind, named) in KINDS.into_iter().enumerate() {
             let mut disks = Disks::new(2);
             assert_eq!(disks.window(kind, 38, &[0, 0]), []);
             assert_eq!(disks.window(kind, 38, &[0, 50]), []);
             assert_eq!(disks.window(kind, 38, &[0, 50]), []);
             let told = disks.window(kind, 38, &[0, 50]);
             let [(DiskNumber(1), Change::Slow(slowness))] = told[..] else { panic!("{told:?}") };
-            assert_eq!((slowness.kind, slowness.time), (KINDS[kind], WINDOW * 3));
+            assert_eq!((slowness.kind, slowness.time), (named, WINDOW * 3));
             assert!(
                 slowness.to_string().contains("50.1 ms, and 0.10 ms on the other disks: 501 times as long"),
                 "{slowness}"

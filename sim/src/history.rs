@@ -176,7 +176,7 @@ impl Story {
     pub async fn look(&mut self) -> Result<(), Failure> {
         for tenant in &mut self.tenants {
             tenant.failure()?;
-            tenant.replace_if_stopped().await?;
+            Box::pin(tenant.replace_if_stopped()).await?;
             tenant.note_redundancy();
         }
         *lock(&self.counts.operations) = self.done();

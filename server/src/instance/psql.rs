@@ -331,8 +331,9 @@ fn cast_as(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
 fn aliases(tokens: &[Token], edits: &mut Edits) {
     for (select, _) in tokens.iter().enumerate().filter(|(_, token)| token.is("SELECT")) {
         let is_distinct = tokens.get(select + 1).is_some_and(|next| next.is("DISTINCT"));
-        let (mut from, mut depth) = (select + 1 + usize::from(is_distinct), 0_usize);
-        for end in from..=tokens.len() {
+        let begin = select + 1 + usize::from(is_distinct);
+        let (mut from, mut depth) = (begin, 0_usize);
+        for end in begin..=tokens.len() {
             let token = tokens.get(end);
             let is = |symbol: &str| token.is_some_and(|token| token.is_symbol(symbol));
             let is_last = token.is_none_or(|token| depth == 0 && (token.is("FROM") || token.is_symbol(")")));

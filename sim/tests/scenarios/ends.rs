@@ -5,8 +5,11 @@ use plinth_engine::testing::Numbers;
 use plinth_format::layout::MIB;
 use sim::scenario::{DISK_SIZE, pattern};
 
+/// Offsets and lengths, in bytes.
+type Ranges = &'static [(u64, u64)];
+
 /// What tools write, as byte ranges of a device: the beginning first, then the end, counted back from it.
-const TOOLS: [(&str, &[(u64, u64)], &[(u64, u64)]); 9] = [
+const TOOLS: [(&str, Ranges, Ranges); 9] = [
     ("parted mklabel gpt", &[(0, 34 * 512)], &[(33 * 512, 33 * 512)]),
     ("parted mklabel msdos", &[(0, 512)], &[]),
     ("mkswap", &[(0, 4096)], &[]),

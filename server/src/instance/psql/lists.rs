@@ -94,7 +94,7 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
         Ok(list.map(|list| elements(&list).contains(&of)))
     })?;
     for (name, count) in [("array_length", 2), ("array_upper", 2), ("cardinality", 1)] {
-        connection.create_scalar_function(name, count, flags, |context| length(context))?;
+        connection.create_scalar_function(name, count, flags, length)?;
     }
     connection.create_scalar_function("array_lower", 2, flags, |context| Ok(length(context)?.map(|_| 1)))?;
     connection.create_scalar_function("array_position", 2, flags, |context| {
