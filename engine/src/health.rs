@@ -6,6 +6,7 @@
 //! ```text
 //!   too many reads failed in disk_error_time, or all reads fail   --> OFFLINE where R5 allows it, else an ALARM
 //!   too many did not match their checksums in disk_error_time     --> the same
+//!   ... and a disk of another failure group had failures in it    --> an ALARM: what is wrong there may be right here only
 //! ```
 //!
 //! What a scrub, a check or a repair reads is not counted, but where all reads fail: it looks for what is wrong, and mends it.
@@ -182,6 +183,14 @@ impl Health {
         self.has_alarmed.store(false, Relaxed);
     }
 
+    /// Whether anything failed within the time of the limits.
+    #[must_use]
+    pub fn has_failed(&self, now: Duration, limits: &Limits) -> bool {
+        let recent = self.recent.lock();
+        let begin = now.saturating_sub(limits.time);
+        recent.reads.since(begin) + recent.checksums.since(begin) > 0
+    }
+
     /// Whether it fails too often.
     #[must_use]
     pub fn judge(&self, now: Duration, limits: &Limits) -> Option<TooMany> {
@@ -241,19 +250,29 @@ impl Group {
             let name = member.name();
             let remedy =
                 format!("It should be replaced: ALTER DISKGROUP {} REPLACE DISK {name} WITH 'path'", self.name);
-            match self.voters.expel(member.number, &format!("{many}. {remedy}"), false).await {
-                Ok(()) => {}
-                Err(_) if self.is_stopping() || member.health.has_alarmed.swap(true, Relaxed) => {}
-                Err(refusal) => {
-                    let text = format!(
-                        "disk {name} ({}) in failure group {}: {many}, and it cannot go offline, because {refusal}. Bring the disks \
-                         with the other mirrors ONLINE, or copy out what can be read. {remedy}",
-                        member.path(),
-                        member.failure_group
-                    );
-                    self.tell(Severity::Alarm, Some(member.number), text);
-                }
+            // What is wrong on a disk that has failures of its own may be right on this one only.
+            let failing = self.members.values().find(|other| {
+                other.failure_group != member.failure_group
+                    && other.is_readable()
+                    && other.health.has_failed(self.world.monotonic(), &limits)
+            });
+            let refusal = match failing {
+                Some(other) => format!("disk {} has failures, too", other.name()),
+                None => match self.voters.expel(member.number, &format!("{many}. {remedy}"), false).await {
+                    Ok(()) => continue,
+                    Err(refusal) => refusal.to_string(),
+                },
+            };
+            if self.is_stopping() || member.health.has_alarmed.swap(true, Relaxed) {
+                continue;
             }
+            let text = format!(
+                "disk {name} ({}) in failure group {}: {many}, and it cannot go offline, because {refusal}. Bring the disks \
+                 with the other mirrors ONLINE, or copy out what can be read. {remedy}",
+                member.path(),
+                member.failure_group
+            );
+            self.tell(Severity::Alarm, Some(member.number), text);
         }
     }
 
