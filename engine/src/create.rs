@@ -19,7 +19,6 @@ use crate::{
     group::Group,
     identify::{self, survey_one},
     lock::Mutex,
-    look::find_paths,
     member::{self, Member},
     members::Members,
     mirror_sets::MirrorSets,
@@ -184,7 +183,7 @@ pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size
 /// Makes a group and leaves it dismounted.
 pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
     check_names(&new.name, &new.disks)?;
-    let found = find_paths(&**world, &new.disks.iter().map(|disk| disk.path.as_str()).collect()).await;
+    let found = world.discover().await;
     for one in &found {
         if let Ok(disk) = &one.disk
             && let Some(header) = identify::read_header(&**world, &**disk).await

@@ -11,8 +11,7 @@ use crate::{
     admin::{HeaderStatus, Survey},
     buffer::Buffer,
     choose::Sighting,
-    look::{Needs, look},
-    world::{Disk, Found, Io, Task, World},
+    world::{Disk, Found, Io, World},
 };
 use futures::future::Either;
 use plinth_format::{
@@ -160,11 +159,10 @@ async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<
     (stamps, memberships)
 }
 
-/// What is said of a device of which nothing is known.
-fn unknown(path: &str) -> Survey {
-    Survey {
-        path: path.to_owned(),
-        aliases: Vec::new(),
+/// Looks at one match of the discovery string.
+pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey, Option<DiskHeader>) {
+    let mut survey = Survey {
+        path: found.path.clone(),
         header: HeaderStatus::Unknown,
         group: None,
         group_id: None,
@@ -176,14 +174,8 @@ fn unknown(path: &str) -> Survey {
         logical_sector: 0,
         physical_sector: 0,
         can_discard: false,
-        is_held: false,
         remark: None,
-    }
-}
-
-/// Looks at one match of the discovery string.
-pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey, Option<DiskHeader>) {
-    let mut survey = unknown(&found.path);
+    };
     let disk = match &found.disk {
         Ok(disk) => disk,
         Err(error) => {
@@ -195,7 +187,6 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
     survey.logical_sector = disk.sectors().logical;
     survey.physical_sector = disk.sectors().physical;
     survey.can_discard = disk.can_discard();
-    survey.is_held = disk.was_held();
     let (case, header) = examine_header(&**world, &**disk).await;
     if let Some(header) = header {
         let header = header.best;
@@ -236,30 +227,9 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
 
 /// Looks at every disk that discovery shows, without mounting anything.
 pub(crate) async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
-    let examine = |found: Found, _: Arc<dyn Disk>| -> Task<'_, Option<(Survey, Option<DiskHeader>)>> {
-        Box::pin(async move { Some(survey_one(world, &found).await) })
-    };
-    let looked = look(&**world, examine, |_, _| Needs::Something).await;
-    let failed = looked.failed.into_iter().map(|found| {
-        let survey = match &found.disk {
-            Err(error) => Survey { remark: Some(format!("cannot be opened: {error}")), ..unknown(&found.path) },
-            Ok(_) => unknown(&found.path),
-        };
-        (found, (survey, None))
-    });
-    let mut all: Vec<_> = looked.seen.into_iter().map(|one| (one.found, one.what)).chain(failed).collect();
-    all.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
-    let (mut found, mut seen) = (Vec::<Found>::new(), Vec::<(Survey, Option<DiskHeader>)>::new());
-    for (one, what) in all {
-        // A device that is seen by two paths is one.
-        match found.iter().position(|other| other.identity == one.identity) {
-            Some(at) => seen[at].0.aliases.push(one.path),
-            None => {
-                found.push(one);
-                seen.push(what);
-            }
-        }
-    }
+    let found = world.discover().await;
+    // Together: a disk that does not answer holds up the answer once, not once each.
+    let mut seen = futures::future::join_all(found.iter().map(|one| survey_one(world, one))).await;
     // Two devices with one disk id: neither is to be trusted until one is gone.
     for index in 0..seen.len() {
         let Some(header) = &seen[index].1 else { continue };

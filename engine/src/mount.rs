@@ -39,7 +39,6 @@ use crate::{
     headers::put_header,
     identify,
     lock::Mutex,
-    look::{Needs, Seen, Silent, look},
     member::{self, Member},
     members::Members,
     mirror_sets::MirrorSets,
@@ -51,7 +50,7 @@ use crate::{
     stale::{self, EVERYTHING, Runs},
     store::{self, DiskStore},
     voters::{Refusal, Voters, find},
-    world::{Disk, Found, Task, World},
+    world::{Disk, World},
 };
 use plinth_format::{
     DiskNumber, Layout,
@@ -79,92 +78,42 @@ const CLAIM_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct Claimed {
     pub sightings: Vec<Sighting>,
     pub disks: Vec<Arc<dyn Disk>>,
-    pub unusable: Vec<Unusable>,
-    /// Devices that do not answer, of whatever group.
-    pub silent: Vec<Silent>,
+    /// Sentences on disks that are smaller than they were: such a disk is not used, as if it were not in sight.
+    shrunk: Vec<String>,
 }
 
-/// A disk of the group that cannot be used: it counts as one that is not in sight.
-pub(crate) struct Unusable {
-    name: String,
-    pub why: String,
-}
-
-impl Claimed {
-    /// A sentence for each disk that is in sight and not used, and for each device that does not answer.
-    fn reasons(&self) -> impl Iterator<Item = String> + '_ {
-        let unusable = self.unusable.iter().map(|disk| disk.why.clone());
-        unusable.chain(self.silent.iter().map(Silent::sentence))
-    }
-}
-
-/// What a device says that may be of the group.
-enum Candidate {
-    Whole(Sighting),
-    Shrunk(DiskHeader),
-}
-
-/// What a mount that has seen these needs.
-fn needs(name: &str, seen: &[Seen<Candidate>]) -> Needs {
-    let whole = seen.iter().filter_map(|one| match &one.what {
-        Candidate::Whole(sighting) => Some(sighting.clone()),
-        Candidate::Shrunk(_) => None,
-    });
-    let Ok(decision) = choose::choose(name, &whole.collect::<Vec<_>>(), false) else { return Needs::WhatItMisses };
-    let is_there = |verdict: &choose::Verdict| {
-        let entry = decision.membership.disk(verdict.number);
-        verdict.standing != Standing::Absent || entry.is_some_and(|entry| entry.state == DiskState::Offline)
-    };
-    if decision.disks.iter().all(is_there) { Needs::Nothing } else { Needs::Something }
-}
-
-/// Steps 1 of a mount. A disk that another engine holds, or its last I/O, refuses it (R1). One that cannot be used for another reason is one
-/// that is missing.
+/// Steps 1 of a mount.
 pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
     let mut waited = Duration::ZERO;
-    let examine = |one: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Candidate>> {
-        Box::pin(async move {
-            let header = identify::read_header(&**world, &*disk).await?;
-            if header.best.status != Status::Member || header.best.group_name != name {
-                return None;
-            }
-            Some(match header.case {
-                identify::Case::Shrunk => Candidate::Shrunk(header.best),
-                _ => Candidate::Whole(identify::sight(&**world, &one, &*disk, header.best).await),
-            })
-        })
-    };
-    let looked = look(&**world, examine, |seen, _| needs(name, seen)).await;
-    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), unusable: Vec::new(), silent: looked.silent };
-    let (mut seen, mut lost) = (BTreeSet::new(), Vec::new());
-    for Seen { found: one, disk, what } in looked.seen {
-        if lost.iter().any(|(_, identity)| *identity == one.identity) {
-            continue;
-        }
-        let path = &one.path;
-        let header = match what {
-            Candidate::Whole(sighting) => sighting.header,
-            Candidate::Shrunk(header) => {
-                let (disk_name, size, needed) = (&header.name, disk.size(), header.layout.size());
-                let why = format!("{path} has shrunk: {size} bytes, disk {disk_name} needs {needed}; it is not used");
-                claimed.unusable.push(Unusable { name: header.name, why });
+    let (mut found, mut shrunk) = (Vec::new(), Vec::new());
+    for one in world.discover().await {
+        let Ok(disk) = one.disk.clone() else { continue };
+        if let Some(header) = identify::read_header(&**world, &*disk).await
+            && header.best.status == Status::Member
+            && header.best.group_name == name
+        {
+            if header.case == identify::Case::Shrunk {
+                let needed = header.best.layout.size();
+                let (path, disk_name, size) = (&one.path, &header.best.name, disk.size());
+                shrunk
+                    .push(format!("{path} has shrunk: {size} bytes, disk {disk_name} needs {needed}; it is not used"));
                 continue;
             }
-        };
+            found.push((one, disk));
+        }
+    }
+    let mut seen = BTreeSet::new();
+    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), shrunk };
+    for (one, disk) in found {
         // A second path to a device cannot be claimed as well, and need not be.
         if seen.insert(one.identity.clone()) {
-            let mut trouble = None;
             while let Err(error) = disk.claim() {
                 if planted::has(Bug::ClaimIgnored) {
                     break;
                 }
-                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy) {
-                    trouble = Some(error);
-                    break;
-                }
-                if waited >= CLAIM_WAIT {
-                    let held = disk.holder().map_or_else(String::new, |holder| format!(": {holder}"));
-                    let text = format!("disk group {name}, disk {}: {error}{held}", header.name);
+                let held = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy);
+                if !held || waited >= CLAIM_WAIT {
+                    let text = format!("disk {} of disk group {name} is held by another engine: {error}", one.path);
                     return Err(AdminError::new(Code::HeldElsewhere, text).hint(
                         "the group is mounted already, or I/O of an engine that died is still under way; try again when it has ended",
                     ));
@@ -173,33 +122,11 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
                 world.sleep(step).await;
                 waited += step;
             }
-            if let Some(error) = trouble {
-                let why = format!("disk {} cannot be used: {error}", header.name);
-                claimed.unusable.push(Unusable { name: header.name, why });
-                lost.push((header.disk, one.identity));
-                continue;
-            }
         }
-        match identify::read_header(&**world, &*disk).await {
-            Some(header) => {
-                claimed.sightings.push(identify::sight(&**world, &one, &*disk, header.best).await);
-                claimed.disks.push(disk);
-            }
-            None => {
-                let why = format!("disk {} cannot be used: {path} could be read, and now it cannot", header.name);
-                claimed.unusable.push(Unusable { name: header.name, why });
-            }
+        if let Some(header) = identify::read_header(&**world, &*disk).await {
+            claimed.sightings.push(identify::sight(&**world, &one, &*disk, header.best).await);
+            claimed.disks.push(disk);
         }
-    }
-    // What carries the id of a disk that cannot be used, and is another device, is a copy.
-    let is_copy = |sighting: &Sighting| {
-        lost.iter().any(|(disk, identity)| *disk == sighting.header.disk && *identity != sighting.identity)
-    };
-    for at in (0..claimed.sightings.len()).rev().filter(|at| is_copy(&claimed.sightings[*at])).collect::<Vec<_>>() {
-        let sighting = claimed.sightings.remove(at);
-        claimed.disks.remove(at);
-        let why = format!("{} carries the id of disk {} as well; it is not used", sighting.path, sighting.header.name);
-        claimed.unusable.push(Unusable { name: sighting.header.name, why });
     }
     Ok(claimed)
 }
@@ -211,10 +138,9 @@ pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String 
 }
 
 /// Sentences on disks in sight that may be of any group, as their headers cannot be used: one of them may be what a mount misses.
-async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String> {
-    let silent: BTreeSet<&String> = silent.iter().map(|one| &one.path).collect();
+async fn unusable_disks(world: &Arc<dyn World>) -> Vec<String> {
     let unusable = |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
-    let seen: Vec<_> = identify::survey(world).await.into_iter().filter(|disk| !silent.contains(&disk.path)).collect();
+    let seen = identify::survey(world).await;
     let sentence = |disk: &Survey| {
         format!("{} is in sight and {}: {}", disk.path, disk.header, disk.remark.as_deref().unwrap_or("no header"))
     };
@@ -283,7 +209,7 @@ async fn mount_disks(
 ) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
     let refused = choose::choose(name, &claimed.sightings, force);
-    let unusable = if refused.is_err() { unusable_disks(&world, &claimed.silent).await } else { Vec::new() };
+    let unusable = if refused.is_err() { unusable_disks(&world).await } else { Vec::new() };
     let decision = refused.map_err(|refusal| {
         let code = match refusal.case() {
             choose::Case::NoDisks => Code::NoGroup,
@@ -292,19 +218,15 @@ async fn mount_disks(
             _ => Code::WouldLoseData,
         };
         let mut text = refusal.to_string();
-        claimed.reasons().for_each(|reason| text += &format!("; {reason}"));
+        claimed.shrunk.iter().for_each(|shrunk| text += &format!("; {shrunk}"));
         unusable.iter().for_each(|disk| text += &format!("; {disk}"));
         AdminError::new(code, text).hint(refusal.remedy())
     })?;
     let tell = |severity, disk, text: String| {
         world.event(Event { group: name.to_owned(), severity, disk, text });
     };
-    claimed.reasons().for_each(|reason| tell(Severity::Warning, None, reason));
-    for warning in &decision.warnings {
-        let is_said = |disk: &Unusable| warning.starts_with(&format!("disk {} (failure group ", disk.name));
-        if !(warning.contains("is not in sight") && claimed.unusable.iter().any(is_said)) {
-            tell(Severity::Warning, None, warning.clone());
-        }
+    for warning in claimed.shrunk.iter().chain(&decision.warnings) {
+        tell(Severity::Warning, None, warning.clone());
     }
     let found = decision.membership.clone();
     let members = Arc::new(make_members(&decision, &claimed, &world)?);

@@ -199,10 +199,6 @@ impl Disk for Covered {
         self.real.path()
     }
 
-    fn present_path(&self) -> String {
-        self.real.present_path()
-    }
-
     fn size(&self) -> u64 {
         self.real.size()
     }
@@ -265,14 +261,6 @@ impl Disk for Covered {
             }
             other => other,
         }
-    }
-
-    fn was_held(&self) -> bool {
-        self.real.was_held()
-    }
-
-    fn holder(&self) -> Option<String> {
-        self.real.holder()
     }
 
     fn occupant(&self) -> Option<String> {

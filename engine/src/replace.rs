@@ -14,7 +14,6 @@ use crate::{
     create::{Taken, Wanted, header_of, take_disks, wipe_system_area, write_header},
     event::Severity,
     group::Group,
-    look::find_paths,
     member::Member,
 };
 use plinth_format::{Redundancy, header::Status, membership::DiskState};
@@ -110,8 +109,7 @@ impl Group {
             numbers: pairs.iter().map(|(member, _)| member.number).collect(),
             of: Some((self.id, &membership)),
         };
-        let found = find_paths(&*self.world, &disks.iter().map(|disk| disk.path.as_str()).collect()).await;
-        let taken = take_disks(&self.world, &wanted, &found).await?;
+        let taken = take_disks(&self.world, &wanted, &self.world.discover().await).await?;
         for ((member, replacement), one) in pairs.iter().zip(&taken) {
             self.check_sectors(&*one.disk)?;
             // It gets the size that the other one was to have.

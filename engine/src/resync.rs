@@ -22,7 +22,6 @@ use crate::{
     group::Group,
     identify,
     lock::Mutex,
-    look::find_disk,
     member::Member,
     own_metadata::Look,
     part::Part,
@@ -211,9 +210,14 @@ impl Group {
         &self,
         member: &Member,
     ) -> Result<(Arc<dyn Disk>, Option<String>, Vec<RecordArea>), AdminError> {
-        let looked = find_disk(&*self.world, self.id, member.id()).await;
-        let silent: Vec<String> = looked.silent.iter().map(|one| format!("; {}", one.sentence())).collect();
-        let matches: Vec<_> = looked.seen.into_iter().map(|one| (one.found, one.disk, one.what)).collect();
+        let mut matches = Vec::new();
+        for found in self.world.discover().await {
+            let Ok(disk) = found.disk.clone() else { continue };
+            let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
+            if header.best.disk == member.id() && header.best.group == self.id {
+                matches.push((found, disk, header));
+            }
+        }
         let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
         identities.dedup();
         if identities.len() > 1 && !planted::has(Bug::CloneAccepted) {
@@ -222,8 +226,7 @@ impl Group {
             return Err(AdminError::new(Code::DuplicateDisk, text).hint("detach the copy"));
         }
         let Some((found, disk, header)) = matches.into_iter().next() else {
-            let silent = silent.concat();
-            let text = format!("disk {} of disk group {} is not in sight{silent}", member.name(), self.name);
+            let text = format!("disk {} of disk group {} is not in sight", member.name(), self.name);
             return Err(AdminError::new(Code::CannotOpen, text)
                 .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
         };

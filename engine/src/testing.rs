@@ -275,8 +275,6 @@ pub struct Faults {
     pub fail_after: Option<u64>,
     /// Reads take so much longer.
     pub slow_reads: Duration,
-    /// Why it cannot be claimed.
-    pub claim: Option<io::ErrorKind>,
     /// Writes take so much longer.
     pub slow_writes: Duration,
 }
@@ -615,9 +613,6 @@ impl Disk for OpenDisk {
 
     fn claim(&self) -> io::Result<()> {
         let mut medium = lock(&self.disk.medium);
-        if let Some(kind) = medium.faults.claim {
-            return Err(kind.into());
-        }
         if medium.claimed && !self.claimed.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -32,8 +32,8 @@ use crate::{
     counters::IoClient,
     event::{Event, Severity},
     flight::{self, Flight, Settled},
+    identify,
     lock::{AsyncMutex, Mutex, MutexGuard},
-    look::{Seen, find_disk},
     member::Member,
     members::Members,
     mirror_sets::MirrorSets,
@@ -662,14 +662,19 @@ impl Voters {
     /// Tries to open a failed disk afresh: it may have come back as another device. Its
     /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
     async fn reopen(&self, member: &Member) {
-        let found = find_disk(&*self.world, self.group, member.id()).await.seen.into_iter().next();
-        // While the old handle has I/O under way it is the same device that the claim fails on.
-        if let Some(Seen { disk, what, .. }) = found
-            && disk.claim().is_ok()
-        {
-            member.release();
-            member.set_areas(what.best.record_areas());
-            member.attach(disk);
+        for found in self.world.discover().await {
+            let Ok(disk) = found.disk else { continue };
+            let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
+            if header.best.disk != member.id() || header.best.group != self.group {
+                continue;
+            }
+            // While the old handle has I/O under way it is the same device that the claim fails on.
+            if disk.claim().is_ok() {
+                member.release();
+                member.set_areas(header.best.record_areas());
+                member.attach(disk);
+            }
+            return;
         }
     }
 

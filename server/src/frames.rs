@@ -112,7 +112,8 @@ impl Frames {
         Ok(frames)
     }
 
-    /// Without a greeting: the other side is this very program.
+    /// Without a greeting.
+    #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn ungreeted(stream: UnixStream) -> Self {
         Self { stream }
     }

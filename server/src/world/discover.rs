@@ -1,28 +1,35 @@
 //! Discovery: from the discovery string to open disks.
 //!
 //! The string is a list of shell patterns, separated by commas. What they match is
-//! looked at; regular files and block devices stay, also behind symbolic links.
+//! sorted by path; regular files and block devices stay, also behind symbolic links.
 //!
-//! Nothing here touches a disk, a directory or a name, not even to ask what it is: that can hang. A looker does (`probe.rs`), all of
-//! them at once, and each is told of as soon as it has answered. What has not answered after [`PATIENCE`] is reported as timed out,
-//! and until it does answer nobody asks it again: who looks then is told at once that it hangs. Who looks while it is asked, but not
-//! for so long, waits for that answer, too, and then asks itself.
+//! Nothing here touches a disk, not even to ask what it is: that can hang. Patterns are
+//! matched against the names in directories. Each match is then examined and opened on a
+//! thread of its own; after [`PATIENCE`] it is reported as timed out and its thread left
+//! behind, and until that thread returns the path is not tried again.
 
 use super::{
     IoEngine,
-    disk::{About, Medium, NotADisk, RealDisk},
-    patience::no_answer,
-    probe::{Hanging, Looked, Looker, Opening},
+    disk::{NotADisk, RealDisk},
+    patience::{PATIENCE, no_answer},
 };
 use glob::{MatchOptions, Pattern};
-use plinth_engine::world::{Disk, Found, Identity, Sign};
+use plinth_engine::world::{Disk, Found, Identity};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Component, Path, PathBuf},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
     time::{Duration, Instant},
 };
+
+/// Disks being opened at the same time.
+const OPENING_MAX: usize = 64;
 
 /// A pattern of the discovery string that is none.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +38,22 @@ pub struct BadDiskstring {
     pub pattern: String,
     #[source]
     pub source: glob::PatternError,
+}
+
+/// Paths whose opening hangs, each with a flag that is set when it no longer does.
+#[derive(Default)]
+pub(super) struct Hanging(Mutex<BTreeMap<String, Arc<AtomicBool>>>);
+
+impl Hanging {
+    fn has(&self, path: &str) -> bool {
+        let mut hanging = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        hanging.retain(|_, returned| !returned.load(Ordering::Acquire));
+        hanging.contains_key(path)
+    }
+
+    fn add(&self, path: &str, returned: Arc<AtomicBool>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), returned);
+    }
 }
 
 /// The patterns of a discovery string.
@@ -48,183 +71,82 @@ pub(super) fn patterns(diskstring: &str) -> Result<Vec<String>, BadDiskstring> {
         .collect()
 }
 
-/// What happens while disks are looked at.
-enum Event {
-    Paths(String, io::Result<Vec<String>>),
-    Opening(String, Opening),
-    /// It was asked by somebody else, and has answered.
-    Answered(String),
+/// Opens every disk that the patterns match. Blocks, a little longer than [`PATIENCE`] at most
+/// for every [`OPENING_MAX`] disks that hang.
+pub(super) fn discover(patterns: &[String], engine: IoEngine, hanging: &Hanging) -> Vec<Found> {
+    discover_with(patterns, hanging, PATIENCE, move |path| RealDisk::open(path, engine))
 }
 
-/// What is under way.
-struct Looks<'a> {
-    engine: IoEngine,
-    hanging: &'a Arc<Hanging>,
-    patience: Duration,
-    looker: Arc<Looker>,
-    events: mpsc::Sender<Event>,
-    /// Paths that were met, and patterns.
-    met: BTreeSet<String>,
-    expanding: BTreeSet<String>,
-    /// `None`: somebody else asked it.
-    opening: BTreeMap<String, Option<Looked>>,
-    tell: &'a mut dyn FnMut(Sign),
-}
-
-/// Opens every disk that the patterns match, and tells of each. Blocks, `patience` at most. Whether all have answered.
-pub(super) fn look(
+fn discover_with(
     patterns: &[String],
-    engine: IoEngine,
-    looker: Arc<Looker>,
-    hanging: &Arc<Hanging>,
+    hanging: &Hanging,
     patience: Duration,
-    tell: &mut dyn FnMut(Sign),
-) -> bool {
-    let (events, happened) = mpsc::channel();
-    let deadline = Instant::now() + patience;
-    let mut looks = Looks {
-        engine,
-        hanging,
-        patience,
-        looker,
-        events,
-        met: BTreeSet::new(),
-        expanding: BTreeSet::new(),
-        opening: BTreeMap::new(),
-        tell,
-    };
-    patterns.iter().for_each(|pattern| looks.expand(pattern));
-    while !looks.expanding.is_empty() || !looks.opening.is_empty() {
-        match happened.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Event::Paths(pattern, paths)) => {
-                looks.expanding.remove(&pattern);
-                match paths {
-                    Ok(paths) => paths.into_iter().for_each(|path| looks.begin(path)),
-                    Err(error) => looks.failed(&pattern, None, error),
-                }
+    open: impl Fn(&str) -> io::Result<RealDisk> + Send + Clone + 'static,
+) -> Vec<Found> {
+    let paths: Vec<String> =
+        patterns.iter().flat_map(|pattern| expand(pattern)).collect::<BTreeSet<_>>().into_iter().collect();
+    let mut results: Vec<Option<io::Result<RealDisk>>> = paths.iter().map(|_| None).collect();
+    let (report, reports) = mpsc::channel();
+    let mut opening: BTreeMap<usize, (Instant, Arc<AtomicBool>)> = BTreeMap::new();
+    let mut next = 0;
+    loop {
+        while next < paths.len() && opening.len() < OPENING_MAX {
+            let (path, number) = (paths[next].clone(), next);
+            next += 1;
+            if hanging.has(&path) {
+                results[number] = Some(Err(no_answer(patience)));
+                continue;
             }
-            Ok(Event::Opening(path, opening)) => looks.heard(path, opening),
-            Ok(Event::Answered(path)) => {
-                if looks.opening.remove(&path).is_some() {
-                    looks.ask(path);
-                }
-            }
-            Err(_) => break,
-        }
-    }
-    let all_answered = looks.opening.is_empty() && looks.expanding.is_empty();
-    let silent = std::mem::take(&mut looks.opening);
-    silent.into_keys().for_each(|path| looks.failed(&path, hanging.medium(&path), no_answer(patience)));
-    let silent = std::mem::take(&mut looks.expanding);
-    silent.into_iter().for_each(|pattern| looks.failed(&pattern, None, no_answer(patience)));
-    all_answered
-}
-
-/// Why a device that has hung for a while is not asked.
-fn still_silent(since: Duration) -> io::Error {
-    let text =
-        format!("no answer for {} s: the device hangs, and is asked again when it has answered", since.as_secs());
-    io::Error::new(io::ErrorKind::TimedOut, text)
-}
-
-impl Looks<'_> {
-    fn expand(&mut self, pattern: &str) {
-        if !pattern.contains(['*', '?', '[']) {
-            return self.begin(pattern.to_owned());
-        }
-        let (events, hanging, name) = (self.events.clone(), Arc::clone(self.hanging), pattern.to_owned());
-        if let Some((since, _)) = hanging.wait(pattern, || ())
-            && since.elapsed() >= self.patience
-        {
-            return self.failed(pattern, None, still_silent(since.elapsed()));
-        }
-        if self.expanding.insert(name.clone()) {
-            hanging.asked(pattern);
-            self.looker.expand(pattern, move |paths| {
-                hanging.answered(&name);
-                let _ = events.send(Event::Paths(name, paths));
-            });
-        }
-    }
-
-    fn begin(&mut self, path: String) {
-        if self.met.insert(path.clone()) {
-            (self.tell)(Sign::Begun(path.clone()));
-            self.ask(path);
-        }
-    }
-
-    fn ask(&mut self, path: String) {
-        let (events, name) = (self.events.clone(), path.clone());
-        let answered = move || drop(events.send(Event::Answered(name)));
-        if let Some((since, medium)) = self.hanging.wait(&path, answered) {
-            if since.elapsed() >= self.patience {
-                return self.failed(&path, medium, still_silent(since.elapsed()));
-            }
-            self.opening.insert(path, None);
-            return;
-        }
-        self.hanging.asked(&path);
-        let (events, hanging, name) = (self.events.clone(), Arc::clone(self.hanging), path.clone());
-        let heard = move |opening: Opening| {
-            let more = match &opening {
-                Opening::Is(medium) => {
-                    hanging.is(&name, *medium);
-                    true
-                }
-                Opening::Hangs | Opening::Ended(_) => {
-                    hanging.answered(&name);
-                    false
-                }
+            let returned = Arc::new(AtomicBool::new(false));
+            let (open, report, flag) = (open.clone(), report.clone(), Arc::clone(&returned));
+            let work = move || {
+                let result = open(&path);
+                // Returned, for whoever looks; too late for this discovery, perhaps, and then the disk is closed here.
+                flag.store(true, Ordering::Release);
+                drop(report.send((number, result)));
             };
-            let _ = events.send(Event::Opening(name.clone(), opening));
-            more
-        };
-        let looked = self.looker.open(&path, self.hanging.media(self.patience), heard);
-        self.opening.insert(path, Some(looked));
-    }
-
-    fn heard(&mut self, path: String, opening: Opening) {
-        let ended = match opening {
-            Opening::Is(_) => return,
-            Opening::Hangs => {
-                Err(io::Error::new(io::ErrorKind::TimedOut, "no answer by another path: the device hangs"))
+            match thread::Builder::new().name("disk-open".into()).spawn(work) {
+                Ok(_) => drop(opening.insert(number, (Instant::now() + patience, returned))),
+                Err(error) => results[number] = Some(Err(error)),
             }
-            Opening::Ended(ended) => ended,
-        };
-        let looked = self.opening.remove(&path).flatten();
-        match (ended, looked) {
-            (Ok(about), Some(looked)) => self.found(path, about, looked),
-            // It was given up.
-            (Ok(_), None) => {}
-            // The name of a directory, or of nothing at all: no disk, and nobody's mistake.
-            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => (self.tell)(Sign::NoDisk(path)),
-            (Err(error), _) if error.get_ref().is_some_and(|inner| inner.is::<NotADisk>()) => {
-                (self.tell)(Sign::NoDisk(path));
+        }
+        // Threads start in the order of the numbers, so the lowest has the nearest deadline.
+        let Some((_, (deadline, _))) = opening.first_key_value() else { break };
+        match reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok((number, result)) => {
+                if opening.remove(&number).is_some() {
+                    results[number] = Some(result);
+                }
             }
-            (Err(error), _) => self.failed(&path, None, error),
+            Err(_) => {
+                if let Some((number, (_, returned))) = opening.pop_first() {
+                    hanging.add(&paths[number], returned);
+                    results[number] = Some(Err(no_answer(patience)));
+                }
+            }
         }
     }
 
-    fn found(&mut self, path: String, about: About, looked: Looked) {
-        let disk = RealDisk::looked(&path, about, self.engine, looked);
-        let identity = disk.identity();
-        (self.tell)(Sign::Answered(Found { path, identity, disk: Ok(Arc::new(disk) as Arc<dyn Disk>) }));
-    }
-
-    fn failed(&mut self, path: &str, medium: Option<Medium>, error: io::Error) {
-        // What does not let us look is known by its path alone, unless it was seen where the path leads.
-        let identity = match medium {
-            Some(Medium::Block { major, minor }) => Identity(format!("block:{major}:{minor}")),
-            Some(Medium::File { device, inode }) => Identity(format!("file:{device}:{inode}")),
-            None => Identity(format!("path:{path}")),
+    let found = paths.into_iter().zip(results).filter_map(|(path, result)| {
+        let disk = match result.unwrap_or_else(|| Err(no_answer(patience))) {
+            Ok(disk) => disk,
+            // The name of a directory, or of nothing at all: no disk, and nobody's mistake.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NotADisk>()) => return None,
+            Err(error) => {
+                // What does not let us look is known by its path alone.
+                let identity = Identity(format!("path:{path}"));
+                return Some(Found { path, identity, disk: Err(Arc::new(error)) });
+            }
         };
-        (self.tell)(Sign::Answered(Found { path: path.to_owned(), identity, disk: Err(Arc::new(error)) }));
-    }
+        let identity = disk.identity();
+        Some(Found { path, identity, disk: Ok(Arc::new(disk) as Arc<dyn Disk>) })
+    });
+    found.collect()
 }
 
-/// The paths that a pattern may mean. Where it has no wildcards, nobody looks whether they exist. May hang as long as a directory does.
-pub(super) fn expand(pattern: &str) -> Vec<String> {
+/// The paths that a pattern may mean. Where it has no wildcards, nobody looks whether they exist.
+fn expand(pattern: &str) -> Vec<String> {
     const LIKE_A_SHELL: MatchOptions =
         MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
     let mut paths = vec![PathBuf::new()];
@@ -251,7 +173,6 @@ pub(super) fn expand(pattern: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plinth_engine::{buffer::Buffer, world::Io};
 
     #[test]
     fn a_discovery_string_is_split_and_checked() {
@@ -265,84 +186,46 @@ mod tests {
         assert!(error.to_string().contains("/b/["), "{error}");
     }
 
-    /// Looks until nobody says more; what was found, by path.
-    fn look_at(pattern: &str, hanging: &Arc<Hanging>, patience: Duration) -> BTreeMap<String, Found> {
-        let mut found = BTreeMap::new();
-        let mut hear = |sign: Sign| {
-            if let Sign::Answered(one) = sign {
-                found.insert(one.path.clone(), one);
-            }
-        };
-        let looker = Looker::start().expect("a looker");
-        look(&[pattern.to_owned()], IoEngine::Threads, looker, hanging, patience, &mut hear);
-        found
-    }
-
-    /// A disk hangs when it is opened. The others are found, by whatever path, the one that hangs is named, and is left alone, by
-    /// whatever path, until it has answered; then it is a disk like any other.
+    /// One disk hangs when it is opened. The other is found, the sick one is named,
+    /// and is left alone until its thread has come back.
     #[test]
     fn a_disk_that_hangs_does_not_hang_discovery() {
         let directory = tempfile::tempdir().expect("temporary directory");
         for name in ["sick", "well"] {
-            fs::write(directory.path().join(name), [7; 8192]).expect("write");
+            fs::write(directory.path().join(name), [0; 8192]).expect("write");
         }
-        let at = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
-        let lease = testing::Lease::take(&directory.path().join("sick"));
-        let hanging = Arc::new(Hanging::default());
-        let soon = Duration::from_millis(300);
-        for round in 0..3 {
-            let found = look_at(&at("*"), &hanging, soon);
-            let error = found[&at("sick")].disk.as_ref().expect_err("it hangs");
-            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
-            let well = found[&at("well")].disk.as_ref().expect("it does not");
-            let read = crate::world::block_on(well.submit(Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }));
-            read.result.expect("read");
-            assert!(read.buffer.expect("its buffer")[..] == [7; 4096]);
-            assert_eq!(hanging.list(Duration::ZERO).len(), 1, "round {round}");
-            if round == 0 {
-                std::os::unix::fs::symlink(at("sick"), at("link")).expect("link");
+        let (release, released) = mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let opens = Arc::new(Mutex::new(0));
+        let open = {
+            let opens = Arc::clone(&opens);
+            move |path: &str| {
+                if path.ends_with("sick") {
+                    *opens.lock().expect("lock") += 1;
+                    let _ = released.lock().expect("lock").recv();
+                }
+                RealDisk::open(path, IoEngine::Threads)
             }
-            if round == 1 {
-                let error = found[&at("link")].disk.as_ref().expect_err("it is the same device");
-                assert!(error.to_string().contains("another path"), "{error}");
-            }
+        };
+        let hanging = Hanging::default();
+        let pattern = [format!("{}/*", directory.path().display())];
+        for _ in 0..2 {
+            let found = discover_with(&pattern, &hanging, Duration::from_millis(200), open.clone());
+            assert_eq!(found.len(), 2);
+            let error = found[0].disk.as_ref().expect_err("it hangs");
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert!(found[1].disk.is_ok());
         }
-        drop(lease);
-        let (tell, told) = mpsc::channel();
-        if hanging.wait(&at("sick"), move || tell.send(()).unwrap_or_default()).is_some() {
-            told.recv().expect("it answers");
+        assert_eq!(*opens.lock().expect("lock"), 1, "a hanging disk is not opened again");
+        drop(release);
+        while hanging.has(&found_path(&pattern[0], "sick")) {
+            thread::yield_now();
         }
-        let found = look_at(&at("*"), &hanging, Duration::from_secs(60));
-        assert!(found.values().all(|found| found.disk.is_ok()), "{found:?}");
-        assert_eq!(found[&at("sick")].identity, found[&at("link")].identity);
-    }
-}
-
-#[cfg(test)]
-pub(super) mod testing {
-    #![allow(unsafe_code)]
-    use std::{fs::File, os::fd::AsRawFd, path::Path};
-
-    /// While it is held, whoever opens the file waits in `open`, as with a device that hangs.
-    pub struct Lease(File);
-
-    impl Lease {
-        pub fn take(path: &Path) -> Self {
-            let file = File::options().read(true).write(true).open(path).expect("open");
-            const F_SETSIG: libc::c_int = 10;
-            // SAFETY: no pointers. The signal that says that somebody waits is one that is ignored.
-            unsafe {
-                assert_ne!(libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG), -1, "F_SETSIG");
-                assert_ne!(libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK), -1, "F_SETLEASE");
-            }
-            Self(file)
-        }
+        let found = discover_with(&pattern, &hanging, PATIENCE, open);
+        assert!(found.iter().all(|found| found.disk.is_ok()));
     }
 
-    impl Drop for Lease {
-        fn drop(&mut self) {
-            // SAFETY: no pointers.
-            unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
-        }
+    fn found_path(pattern: &str, name: &str) -> String {
+        pattern.replace('*', name)
     }
 }
