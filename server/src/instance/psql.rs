@@ -501,7 +501,7 @@ mod tests {
         for (query, sql) in [
             ("select name::text from v$asm_disk", "select CAST(name AS TEXT) from v$asm_disk"),
             ("select d.x::int::text, f(1)::numeric(5, 2)", "select CAST(plinth_int(d.x) AS TEXT), plinth_number(f(1))"),
-            ("select a::name[], 'x'::pg_catalog.regtype", "select a , pg_regtype('x')"),
+            ("select a::name[], 'x'::pg_catalog.regtype", r#"select a , pg_regtype('x') AS "regtype""#),
             ("select pg_catalog.version()", "select version()"),
             ("select 1 where 'a' ilike 'A'", "select 1 where 'a' MATCH 'A'"),
             (r"select E'a\'b'", "select 'a''b'"),
