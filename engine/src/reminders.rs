@@ -86,8 +86,7 @@ impl Group {
             Level::Full => "is full: nothing more can be allocated".to_owned(),
             _ => format!("is {used} % full: {left} MiB can still be allocated"),
         };
-        let text =
-            format!("disk group {} {how}. ALTER DISKGROUP {} ADD DISK ..., or remove files", self.name, self.name);
+        let text = format!("disk group {} {how}. Add disks to it, or remove files", self.name);
         self.tell(Severity::Alarm, None, text);
     }
 
@@ -99,7 +98,7 @@ impl Group {
         if let Some(left) = left {
             let text = format!(
                 "the catalog has {} KiB left and cannot grow: no disk has room for it; when they are used up no file can be made. \
-                 ALTER DISKGROUP {} ADD DISK ..., or remove files",
+                 Add disks to disk group {}, or remove files",
                 left >> 10,
                 self.name
             );

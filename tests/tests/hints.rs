@@ -12,7 +12,9 @@ fn named(said: &str) -> Vec<String> {
         .expect("a pattern");
     let end = Regex::new(r": | (?:does|drops|goes|mounts|first|when)\b").expect("a pattern");
     let one = |found: regex::Match<'_>| end.split(found.as_str()).next().unwrap_or_default().trim().to_owned();
-    what.find_iter(said).map(one).collect()
+    // Behind the hint the statement itself is shown, and where in it the trouble is.
+    let hint = said.split("\nLINE 1:").next().unwrap_or_default();
+    what.find_iter(hint).map(one).collect()
 }
 
 /// Does what a hint says.
@@ -261,6 +263,10 @@ const FOLLOWED: &[(&str, &str)] = &[
     ("name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}", "a_disk_of_the_group_itself_is_known"),
     ("an administrator can say: ALTER USER {} ROLE {needed}", "checks_scrubs_and_roles"),
     ("ALTER DISKGROUP {} SCRUB STOP", "checks_scrubs_and_roles"),
+    (
+        "ALTER DISKGROUP {} SCRUB REPAIR first; V$ASM_ERROR says what failed on {names}",
+        "the same statement, in a_scrub_finds_and_mends_rot of admin.rs",
+    ),
     ("wait for it, or ALTER DISKGROUP {} SCRUB STOP", "the same statement, in checks_scrubs_and_roles"),
     ("ALTER DISKGROUP {group} CHECK REPAIR", "checks_scrubs_and_roles"),
 ];
@@ -291,7 +297,16 @@ fn every_hint_that_names_a_statement_is_followed() {
     let names = Regex::new(names).expect("a pattern");
     let blank = Regex::new(r"\s+").expect("a pattern");
     // Lines of the alert log tell of what has happened; what they say is to be done is done when that is mended.
-    let lines = ["{error}. ", "{reason}", "{text}. ", "None is started again", "writes wait: "];
+    let lines = [
+        "{error}. ",
+        "{reason}",
+        "{text}. ",
+        "None is started again",
+        "writes wait: ",
+        "It should be replaced: ",
+        "{who} is slow: ",
+        "days ago: what has rotted",
+    ];
     let is_line = |text: &str| lines.iter().any(|line| text.contains(line));
     let mut seen = BTreeSet::new();
     for file in files {

@@ -324,13 +324,16 @@ fn a_refused_mount_is_refused_for_its_reason_each_time() {
     assert!(other.is_empty(), "{} of 200 have another reason: {}", other.len(), other[0]);
 }
 
-/// Noise over the system areas of all disks: no group, no panic.
+/// Noise over both areas of records of all disks: no group, no panic.
 #[test]
 fn noise_in_the_system_areas_ends_in_a_refusal() {
     let instance = group();
     instance.sql("ALTER DISKGROUP data DISMOUNT");
     for name in ["f0d0", "f1d0"] {
-        plinth_tests::noise(&instance.disk(name), 4096, (1 << 20) - 4096);
+        let disk = instance.disk(name);
+        for header in [0, header_places(&disk)[1]] {
+            plinth_tests::noise(&disk, header + 4096, (1 << 20) - 4096);
+        }
     }
     says(&instance.refused("ALTER DISKGROUP data MOUNT"), &["DATA"]);
     for name in ["f0d0", "f1d0"] {
