@@ -1,7 +1,7 @@
 //! Devices that hang: a stranger's, and a group's own. Nobody waits for one that is not needed, and an engine that is killed is gone.
 
 use plinth_tests::{Blocks, Instance, MIB, wait_for};
-use std::{fs, thread};
+use std::{fs, path::PathBuf, process::Command, thread};
 
 /// What the alert log and `v$asm_disk` say of a device that hangs.
 fn it_is_named(instance: &Instance, name: &str) {
@@ -112,24 +112,35 @@ fn a_group_that_needs_a_disk_that_hangs_says_which() {
     instance.check("DATA");
 }
 
+/// A device that is made read-only, and is not when this is dropped: a loop device stays so when its file is gone.
+struct ReadOnly(PathBuf);
+
+impl ReadOnly {
+    fn set(&self, flag: &str) {
+        let done = Command::new("blockdev").arg(flag).arg(&self.0).status();
+        assert!(done.is_ok_and(|status| status.success()), "blockdev {flag} {}", self.0.display());
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        let _ = Command::new("blockdev").arg("--setrw").arg(&self.0).status();
+    }
+}
+
 /// Disks that cannot be written are disks that are missing: named with the reason, and the group is mounted if it is whole without them.
 #[test]
 fn a_member_that_is_read_only_is_missing() {
     let mut instance = Instance::new();
     let device = instance.add_loop_disk("f2d0", 256 * MIB, 512);
-    let read_only = |on: bool| {
-        let flag = if on { "--setro" } else { "--setrw" };
-        let done =
-            std::process::Command::new("blockdev").arg(flag).arg(fs::canonicalize(&device).expect("a device")).status();
-        assert!(done.is_ok_and(|status| status.success()), "blockdev {flag}");
-    };
+    let read_only = ReadOnly(fs::canonicalize(&device).expect("a device"));
     let size = &[256 * MIB][..];
     instance.create_group("data", "NORMAL", &[size, size, size], "");
     let mount = instance.mount("DATA");
     let blocks = Blocks::new(mount.join("file"), 1, 1000);
     instance.unmount(&mount);
     instance.sql("ALTER DISKGROUP data DISMOUNT");
-    read_only(true);
+    read_only.set("--setro");
     // ONLINE until now; and then OFFLINE.
     for _ in 0..2 {
         instance.sql("ALTER DISKGROUP data MOUNT");
@@ -147,7 +158,7 @@ fn a_member_that_is_read_only_is_missing() {
     let mount = instance.mount("DATA");
     assert!(mount.join("file").exists());
     blocks.must_read_right();
-    read_only(false);
+    read_only.set("--setrw");
     instance.sql("ALTER DISKGROUP data ONLINE DISK data_0002");
     instance.wait_until_whole("DATA");
     instance.check("DATA");
