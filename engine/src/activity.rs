@@ -37,7 +37,7 @@ mod gate;
 pub use gate::Gate;
 
 use crate::{
-    buffer::Buffer,
+    buffer::{Buffer, Slice},
     counters::IoClient,
     error::FileError,
     event::Severity,
@@ -629,27 +629,28 @@ impl Group {
     /// Writes an extent's checksums to the zones of all its mirrors, if they are newer than those. They stay dirty until a
     /// flush was good.
     pub(crate) async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
-        let bytes = &{
-            match &*extent.sums() {
-                Some(sums) if extent.is_dirty() => {
-                    let mut block = Buffer::zeroed(self.sums_length());
-                    for (stored, sum) in block.chunks_exact_mut(4).zip(sums.all()) {
-                        stored.copy_from_slice(&sum.to_le_bytes());
-                    }
-                    block.share()
-                }
-                _ => return Ok(()),
-            }
-        };
-        let mirrors: Vec<(&Arc<Member>, u64)> = self
+        let sums = extent.sums().clone();
+        let Some(sums) = sums.filter(|_| extent.is_dirty()) else { return Ok(()) };
+        let kept = self.sums_to_keep(extent, &sums).await;
+        let mut block = Buffer::zeroed(self.sums_length());
+        for (stored, sum) in block.chunks_exact_mut(4).zip(sums.all()) {
+            stored.copy_from_slice(&sum.to_le_bytes());
+        }
+        let block = block.share();
+        let mirrors: Vec<(&Arc<Member>, u64, Slice)> = self
             .mirrors(extent)
             .filter(|(_, member)| member.is_writable())
-            .map(|(mirror, member)| (member, member.layout().sums_of(mirror.au).0))
+            .map(|(mirror, member)| {
+                let own = kept.patch(mirror.disk, &block).map(|own| Buffer::copy_of(&own).share());
+                (member, member.layout().sums_of(mirror.au).0, own.unwrap_or_else(|| block.clone()))
+            })
             .collect();
+        sums.set_agreed(kept.agree, kept.is_any());
         loop {
-            let writes = mirrors.iter().filter(|(member, _)| member.is_writable()).map(|(member, offset)| async move {
-                (member, member.start_write(*offset, bytes.clone()).of(IoClient::Checksums).settle().await)
-            });
+            let writes =
+                mirrors.iter().filter(|(member, ..)| member.is_writable()).map(|(member, offset, bytes)| async move {
+                    (member, member.start_write(*offset, bytes.clone()).of(IoClient::Checksums).settle().await)
+                });
             let mut again = false;
             for (member, settled) in futures::future::join_all(writes).await {
                 if !settled.is_ok() && !self.give_up_or_wait(member, &settled).await? {

@@ -1,5 +1,6 @@
 //! The words in which operators and the engine talk about disk groups.
 
+use crate::findings::Findings;
 use plinth_format::Redundancy;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -388,8 +389,9 @@ impl fmt::Display for HeaderStatus {
 /// What `CHECK` found.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Sentences, each naming a thing, a place and what was done or can be done.
-    pub problems: Vec<Problem>,
+    /// Sentences, each naming a thing, a place and what was done or can be done; and how many there are.
+    #[serde(flatten)]
+    pub problems: Findings,
     /// What is worth knowing and not wrong, in sentences.
     #[serde(default)]
     pub remarks: Vec<String>,

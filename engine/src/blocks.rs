@@ -9,6 +9,7 @@
 //! ```text
 //!   known in memory, some mirror matches      that one is right
 //!   a mirror matches what some zone stores    that one is right      (only while memory came from a zone)
+//!   two differ, each matches its own zone     neither is overwritten, and an ALARM is told (`disputes.rs`)
 //!   all mirrors are equal (two or more)       they are right, the checksum block was bad
 //!   not known, mirrors differ                 after a crash or a failed write: the lowest mirror (either is legal)
 //!   otherwise                                 lost: an error, never other bytes
@@ -31,6 +32,7 @@ use crate::{
     activity::Active,
     buffer::{Buffer, Slice},
     counters::IoClient,
+    disputes::Image,
     error::FileError,
     event::{Event, Severity},
     extent::{Extent, Mirror, Mirrors},
@@ -66,6 +68,11 @@ pub struct Compared {
     pub bytes: u64,
     /// Bytes rewritten, summed over mirrors.
     pub copied: u64,
+}
+
+/// The blocks of a piece.
+pub(crate) fn blocks_of_piece(piece: usize) -> Range<usize> {
+    piece * BLOCKS_PER_PIECE..(piece + 1) * BLOCKS_PER_PIECE
 }
 
 fn bytes_of(blocks: usize) -> usize {
@@ -154,16 +161,33 @@ impl Group {
         let mut result = Buffer::zeroed(bytes_of(blocks.len()));
         let mut sums = Vec::with_capacity(blocks.len());
         let (mut lost, mut guessed) = (false, false);
+        let mut rivals = Vec::new();
+        // Of each mirror, blocks that are right and its zone wrong.
+        let mut bad_zones = vec![0; candidates.len()];
         for index in 0..blocks.len() {
             let evidence = Evidence {
                 reason,
                 mirrors: images.iter().map(|image| image[index].as_deref()).collect(),
                 known: known.get(index).copied().unwrap_or(UNKNOWN),
                 fresh: fresh[index],
-                stored: zones.iter().flatten().map(|zone| zone[blocks.start + index]).collect(),
+                stored: zones
+                    .iter()
+                    .map(|zone| zone.as_ref().map_or(UNKNOWN, |zone| zone[blocks.start + index]))
+                    .collect(),
             };
             let (case, winner) = evidence.judge();
             guessed |= case == Case::Lowest;
+            if case == Case::Rivals {
+                rivals.push(index);
+            }
+            if let (Reason::Repair, Case::ByMemory | Case::ByZone | Case::BadChecksum, Some(right), false) =
+                (reason, case, winner, evidence.fresh)
+            {
+                let sum = of_block(right);
+                for ((bad, image), stored) in bad_zones.iter_mut().zip(&evidence.mirrors).zip(&evidence.stored) {
+                    *bad += usize::from(*image == Some(right) && *stored != sum && *stored != UNKNOWN);
+                }
+            }
             if let Some(winner) = winner {
                 result[bytes_of(index)..bytes_of(index + 1)].copy_from_slice(winner);
                 sums.push(Some(of_block(winner)));
@@ -177,7 +201,7 @@ impl Group {
         for ((mirror, member), image) in candidates.iter().zip(&images) {
             for (index, sum) in sums.iter().enumerate() {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
-                if sum.is_none() || image[index].as_deref() == Some(&part[..]) {
+                if sum.is_none() || image[index].as_deref() == Some(&part[..]) || rivals.contains(&index) {
                     continue;
                 }
                 let offset = Self::offset(member, *mirror, blocks.start + index);
@@ -207,7 +231,9 @@ impl Group {
             }
         }
         if copied > 0 {
-            self.write_to_guest(extent, guest, blocks.start, &sums, &result).await?;
+            let written: Vec<Option<u32>> =
+                sums.iter().enumerate().map(|(index, sum)| sum.filter(|_| !rivals.contains(&index))).collect();
+            self.write_to_guest(extent, guest, blocks.start, &written, &result).await?;
         }
         if copied > 0 && (reason == Reason::Crash || guessed) && !planted::has(Bug::RecoveryNotFlushed) {
             // What somebody has read stays so: another loss of power must not bring back what the others had.
@@ -215,19 +241,45 @@ impl Group {
         }
         for (index, sum) in sums.iter().enumerate() {
             match sum {
+                Some(sum) if rivals.contains(&index) => extent.prefer_sum(blocks.start + index, *sum),
                 Some(sum) => extent.set_sums(blocks.start + index, &[*sum]),
                 // The zone may be older than what nobody could read.
                 None if reason == Reason::Crash => extent.forget_sums(blocks.start + index, 1),
                 None => {}
             }
         }
+        self.tell_bad_zones(extent, &candidates, &bad_zones);
+        let seen: Vec<Image<'_>> = images.iter().map(|image| image.iter().map(Option::as_deref).collect()).collect();
+        self.note_disputes(extent, blocks.clone(), &rivals, &candidates, &seen);
         if lost {
+            for ((mirror, member), image) in candidates.iter().zip(&images) {
+                let refuted = sums.iter().zip(image).filter(|(sum, bytes)| sum.is_none() && bytes.is_some()).count();
+                if refuted > 0 {
+                    self.note_mismatch(extent, &blocks, *mirror, member);
+                }
+            }
             let error = self.lost(extent, candidates.len());
             self.tell(Severity::Alarm, None, error.to_string());
             return Err(error);
         }
         let buffer = Buffer::copy_of(&result);
         Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied }))
+    }
+
+    /// Data is right, and what a disk stores of its checksums is not: that is written again when the region closes.
+    fn tell_bad_zones(&self, extent: &Extent, candidates: &[(Mirror, &Arc<Member>)], bad: &[usize]) {
+        for ((mirror, member), count) in candidates.iter().zip(bad).filter(|(_, count)| **count > 0) {
+            let (offset, length) = member.layout().sums_of(mirror.au);
+            let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
+            let text = format!(
+                "disk {} ({}): the checksum block at offset {offset} is wrong for {count} blocks whose data is right, and is written \
+                 again: {place}",
+                member.name(),
+                member.path()
+            );
+            member.note(Trouble::Checksum, Some((offset, length as u64)), format!("checksum block: {place}"));
+            self.tell(Severity::Warning, Some(mirror.disk), text);
+        }
     }
 
     /// Where mirrors were rewritten, the place that one of them moved to when that began may have a copy of what was wrong.
@@ -251,7 +303,12 @@ impl Group {
     }
 
     /// One mirror's blocks, `None` where they cannot be read, or a resync found nothing to copy.
-    async fn read_image(&self, member: &Arc<Member>, mirror: Mirror, blocks: Range<usize>) -> Vec<Option<Box<[u8]>>> {
+    pub(crate) async fn read_image(
+        &self,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        blocks: Range<usize>,
+    ) -> Vec<Option<Box<[u8]>>> {
         let first = blocks.start;
         let mut image = self.read_all(member, mirror, blocks).await;
         for (index, block) in image.iter_mut().enumerate() {
@@ -431,5 +488,15 @@ mod tests {
         assert_eq!(pick(&[Some(&bad), Some(&good)], sum, false, &[sum], Crash), Some(1));
         assert_eq!(pick(&[Some(&bad), Some(&worse)], sum, false, &[sum], Crash), Some(2));
         assert_eq!(pick(&[None, Some(&worse)], sum, false, &[sum], Crash), Some(3));
+        // Two that differ, each right by its own zone: what memory has or the lowest, but rather what most have.
+        for (reason, known) in [(Crash, sum), (Repair, sum), (Repair, UNKNOWN), (Repair, of_block(&bad))] {
+            let (one, other) = (of_block(&good), of_block(&bad));
+            let first = if known == sum { Some(1) } else { Some(2) };
+            assert_eq!(pick(&[Some(&bad), Some(&good)], known, false, &[other, one], reason), first);
+            assert_eq!(
+                pick(&[Some(&bad), Some(&good), Some(&good)], known, false, &[other, one, one], reason),
+                Some(1)
+            );
+        }
     }
 }

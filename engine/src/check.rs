@@ -15,13 +15,18 @@
 //!  10. The membership in force gives the catalog each AU once, on online disks.
 
 use crate::{
-    admin::{Problem, Report},
-    blocks::BLOCKS_PER_PIECE,
+    admin::{AdminError, Code, Problem, Report, Scope},
+    blocks::{
+        BLOCKS_PER_PIECE,
+        cases::{Case, Evidence, Reason},
+    },
     counters::IoClient,
+    disputes::Image,
     error::FileError,
-    extent::{Extent, Mirror, Sums},
+    extent::{Extent, Mirror},
     flight::Settled,
     group::Group,
+    member::Member,
     mirror_sets::mirrors_wanted,
     own_metadata::Look,
     part::Part,
@@ -113,10 +118,43 @@ type Owners = BTreeMap<(DiskNumber, u32), Owner>;
 /// An AU and two that seemed to have it.
 type Double = ((DiskNumber, u32), Owner, Owner);
 
+/// What is wrong with blocks of an extent.
+struct Wrong {
+    text: String,
+    /// A good mirror says what is right.
+    can_be_mended: bool,
+}
+
+impl Wrong {
+    fn of(text: String) -> Self {
+        Self { text, can_be_mended: true }
+    }
+}
+
+fn place_of(mirror: Mirror, member: &Member) -> String {
+    format!("disk {} ({}), AU {}", member.name(), member.path(), mirror.au)
+}
+
 impl Group {
+    /// A check of which the alert log hears nothing.
+    ///
+    /// # Errors
+    /// If there is no such part, or the check itself cannot go on.
+    pub(crate) async fn check_quietly(&self, scope: &Scope, repair: bool) -> std::result::Result<Report, AdminError> {
+        let part = self.part(scope).await?;
+        self.check_part(&part, repair).await.map_err(|error| match error {
+            // It is asked again and again until then (`Catalog::read`).
+            FileError::SnapshotTooOld => AdminError::new(Code::Busy, format!("the check cannot end: {error}")).hint(
+                "run it again when fewer files are made and removed, or CHECK a part of the disk group: DISK, FILE",
+            ),
+            error => self.store.explain(AdminError::new(Code::Io, error)),
+        })
+    }
+
     /// Of a part: headers of its disks, and its extents; what holds of the group as a whole only if it is that.
-    pub(crate) async fn check_part(&self, part: &Part, repair: bool) -> Result<Report> {
+    async fn check_part(&self, part: &Part, repair: bool) -> Result<Report> {
         let mut report = Report::default();
+        let checking = self.begin_check(part).await?;
         if part.is_all() {
             self.check_catalog_mirrors(&mut report, repair).await?;
             for complaint in self.catalog.verify().await? {
@@ -137,8 +175,10 @@ impl Group {
             from = next;
             for extent in extents {
                 self.check_place(&extent, &mut owners, &mut doubles, &mut report);
+                let before = report.bytes_read;
                 self.check_data(&extent, repair, &mut report).await?;
                 report.extents_checked += 1;
+                checking.advance(self.world.monotonic(), report.bytes_read - before);
             }
         }
         if doubles.is_empty() && part.is_all() {
@@ -287,72 +327,109 @@ impl Group {
             let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
             let (wrong, unsettled) = self.compare_blocks(extent, blocks.clone(), report).await?;
             if !wrong.is_empty() || unsettled {
-                let repaired = repair && self.repair_blocks(extent, blocks).await?;
-                report.problems.extend(wrong.into_iter().map(|text| Problem { text, repaired }));
+                let can_be_mended = unsettled || wrong.iter().any(|wrong| wrong.can_be_mended);
+                let repaired = repair && can_be_mended && self.repair_blocks(extent, blocks).await?;
+                let problem = |wrong: Wrong| Problem { text: wrong.text, repaired: repaired && wrong.can_be_mended };
+                report.problems.extend(wrong.into_iter().map(problem));
             }
             piece = run.end;
         }
         Ok(())
     }
 
-    /// What is wrong with blocks on some mirror, in sentences; and whether a stored checksum differs in a region that is
-    /// being written, so that it may be wrong or about to be.
+    /// What is wrong with blocks on some mirror; and whether a stored checksum differs in a region that is being written, so that it may be
+    /// wrong or about to be.
     async fn compare_blocks(
         &self,
         extent: &Extent,
         blocks: Range<usize>,
         report: &mut Report,
-    ) -> Result<(Vec<String>, bool)> {
+    ) -> Result<(Vec<Wrong>, bool)> {
         self.load_sums(extent).await?;
         let _range = extent.ranges.hold(blocks.clone(), false).await;
         if extent.is_buried() {
             return Ok((Vec::new(), false));
         }
+        let owner = format!("extent {} of file {}", extent.number, extent.file);
         let (mut wrong, mut unsettled) = (Vec::new(), false);
-        // Blocks of which no checksum is known, since a write of them failed, as the mirrors before have them.
-        let mut unproved: BTreeMap<usize, u32> = BTreeMap::new();
-        for mirror in extent.mirrors() {
-            let Some(member) = self.members.get(&mirror.disk).filter(|member| member.is_readable()) else { continue };
+        let (mut candidates, mut buffers, mut zones) = (Vec::new(), Vec::new(), Vec::new());
+        // What zones have counts where nothing newer is in memory, before they are read and after.
+        let mut is_settled = !self.activity.has(extent.id) && !extent.is_dirty();
+        for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
             let offset = Self::offset(member, mirror, blocks.start);
-            let place = format!("disk {} ({}), AU {}", member.name(), member.path(), mirror.au);
-            let owner = format!("extent {} of file {}", extent.number, extent.file);
-            let buffer = match member.start_read(offset, blocks.len() * BLOCK_SIZE).of(IoClient::Checks).settle().await
-            {
-                Settled::Ok(Some(buffer)) => buffer,
-                bad => {
-                    wrong.push(format!("{place}: {}; {owner}", bad.reason()));
-                    continue;
+            match member.start_read(offset, blocks.len() * BLOCK_SIZE).of(IoClient::Checks).settle().await {
+                Settled::Ok(Some(buffer)) => {
+                    report.bytes_read += buffer.len() as u64;
+                    zones.push(self.read_zone(member, mirror).await);
+                    buffers.push(buffer);
+                    candidates.push((mirror, member));
+                }
+                bad => wrong.push(Wrong::of(format!("{}: {}; {owner}", place_of(mirror, member), bad.reason()))),
+            }
+        }
+        is_settled &= !self.activity.has(extent.id) && !extent.is_dirty();
+        let images: Vec<Image<'_>> =
+            buffers.iter().map(|buffer| buffer.chunks_exact(BLOCK_SIZE).map(Some).collect()).collect();
+        let (known, fresh): (Vec<u32>, Vec<bool>) = {
+            let sums = extent.sums();
+            let Some(sums) = &*sums else { return Ok((wrong, unsettled)) };
+            (sums.of(blocks.clone()).collect(), blocks.clone().map(|block| sums.is_fresh(block)).collect())
+        };
+        let (mut bad_zones, mut disputed) = (vec![0; candidates.len()], Vec::new());
+        for index in 0..blocks.len() {
+            let evidence = Evidence {
+                reason: Reason::Repair,
+                mirrors: images.iter().map(|image| image[index]).collect(),
+                known: known[index],
+                fresh: fresh[index],
+                stored: zones
+                    .iter()
+                    .map(|zone| zone.as_ref().map_or(UNKNOWN, |zone| zone[blocks.start + index]))
+                    .collect(),
+            };
+            let (case, right) = evidence.judge();
+            unsettled |= known[index] == UNKNOWN;
+            let mut differing = |what: &str, right: Option<&[u8]>| {
+                let others = candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
+                for ((mirror, member), _) in others {
+                    let at = Self::offset(member, *mirror, blocks.start + index);
+                    wrong.push(Wrong::of(format!("{}, offset {at}: 4 KiB {what}; {owner}", place_of(*mirror, member))));
                 }
             };
-            report.bytes_read += buffer.len() as u64;
-            let of_blocks = |sums: &Arc<Sums>| sums.of(blocks.clone()).collect::<Vec<_>>();
-            let Some(sums) = extent.sums().as_ref().map(of_blocks) else { continue };
-            for (index, block) in buffer.chunks_exact(BLOCK_SIZE).enumerate() {
-                let (at, sum) = (offset + (index * BLOCK_SIZE) as u64, of_block(block));
-                if sums[index] == UNKNOWN {
-                    unsettled = true;
-                    let differs = *unproved.entry(index).or_insert(sum) != sum;
-                    if differs && !self.activity.has(extent.id) {
-                        wrong.push(format!(
-                            "{place}, offset {at}: 4 KiB differ from another mirror's, and have no checksum; {owner}"
-                        ));
+            match case {
+                Case::Rivals => {
+                    disputed.push(index);
+                    if let Some(right) = right {
+                        extent.prefer_sum(blocks.start + index, of_block(right));
                     }
-                } else if sum != sums[index] {
-                    wrong.push(format!("{place}, offset {at}: 4 KiB do not match their checksum; {owner}"));
+                    continue;
                 }
+                Case::Lost => differing("do not match their checksum", None),
+                // A write of them failed: as the mirrors before have them.
+                Case::Lowest | Case::Unchecked if !self.activity.has(extent.id) => {
+                    differing("differ from another mirror's, and have no checksum", right);
+                }
+                Case::ByMemory | Case::ByZone => differing("do not match their checksum", right),
+                Case::BadChecksum | Case::Lowest | Case::Unchecked | Case::Equal | Case::Unreadable => {}
             }
-            // The stored checksums themselves, where nothing newer is in memory.
-            let was_active = self.activity.has(extent.id);
-            if let Some(zone) = self.read_zone(member, mirror).await {
-                let differs = |sums: &Arc<Sums>| !sums.of(blocks.clone()).eq(zone[blocks.clone()].iter().copied());
-                let differs = extent.sums().as_ref().is_some_and(differs);
-                if differs && (was_active || extent.is_dirty() || self.activity.has(extent.id)) {
-                    unsettled = true;
-                } else if differs {
-                    wrong.push(format!("{place}: its checksum block differs from the other mirror's; {owner}"));
+            if let (Some(right), Case::ByMemory | Case::ByZone | Case::BadChecksum) = (right, case) {
+                let sum = of_block(right);
+                let checked = zones.iter().map(Option::is_some);
+                for ((bad, stored), checked) in bad_zones.iter_mut().zip(&evidence.stored).zip(checked) {
+                    *bad += usize::from(checked && *stored != sum);
                 }
             }
         }
+        for ((mirror, member), count) in candidates.iter().zip(bad_zones).filter(|(_, count)| *count > 0) {
+            if is_settled {
+                let text = format!("{}: its checksum block is wrong for {count} blocks", place_of(*mirror, member));
+                wrong.push(Wrong::of(format!("{text}; {owner}")));
+            } else {
+                unsettled = true;
+            }
+        }
+        let disputes = self.note_disputes(extent, blocks, &disputed, &candidates, &images);
+        wrong.extend(disputes.into_iter().map(|text| Wrong { text, can_be_mended: false }));
         Ok((wrong, unsettled))
     }
 
@@ -383,6 +460,6 @@ impl Report {
     /// Whether nothing is wrong any more.
     #[must_use]
     pub fn is_good(&self) -> bool {
-        self.problems.iter().all(|problem| problem.repaired)
+        self.problems.left() == 0
     }
 }

@@ -14,7 +14,7 @@
 //! it explains: catalog pages that were torn and came back from the log.
 
 use crate::{
-    admin::{AdminError, Code, HeaderStatus, Problem, Report},
+    admin::{AdminError, Code, HeaderStatus, Operation, Problem, Report, Scope},
     choose::{self, Standing},
     event::Severity,
     group::Group,
@@ -23,10 +23,19 @@ use crate::{
     overlay::{self, Overlay},
     world::{Disk, Found, World},
 };
+use futures::future::{Either, select};
 use plinth_format::{header::Status, membership::DiskState};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 type Result<T> = std::result::Result<T, AdminError>;
+
+/// Who wants to see how far a check is: gets a group's name, and what is under way in it.
+pub type See<'a> = Option<&'a (dyn Fn(&str, &Operation) + Sync)>;
+
+/// How often.
+const LOOK: Duration = Duration::from_millis(300);
+/// Remarks on one group that are told.
+const REMARKS_MAX: usize = 200;
 
 impl Group {
     /// Checks every group to which disks in sight belong, none of which may be mounted. `repair`: what
@@ -35,11 +44,19 @@ impl Group {
     /// # Errors
     /// If no disk in sight belongs to a group, or the only group cannot be mounted.
     pub async fn check_files(world: &Arc<dyn World>, repair: bool) -> Result<Report> {
+        Self::check_files_watched(world, repair, None).await
+    }
+
+    /// The same; `see` is shown now and then how far the check of which group is.
+    ///
+    /// # Errors
+    /// As [`Group::check_files`].
+    pub async fn check_files_watched(world: &Arc<dyn World>, repair: bool, see: See<'_>) -> Result<Report> {
         let mut report = Report::default();
         let groups = look_around(world, &mut report).await?;
         let alone = groups.len() == 1;
         for name in groups {
-            match check_group(world, &name, repair).await {
+            match check_group(world, &name, repair, see).await {
                 Ok(one) => report.add(&name, alone, one),
                 Err(error) if alone => return Err(error),
                 Err(error) => {
@@ -56,8 +73,8 @@ impl Report {
     /// Adds another group's report.
     fn add(&mut self, group: &str, alone: bool, other: Self) {
         let prefix = if alone { String::new() } else { format!("disk group {group}: ") };
-        let problem = |problem: Problem| Problem { text: format!("{prefix}{}", problem.text), ..problem };
-        self.problems.extend(other.problems.into_iter().map(problem));
+        self.problems
+            .append(other.problems, |problem| Problem { text: format!("{prefix}{}", problem.text), ..problem });
         self.remarks.extend(other.remarks.into_iter().map(|text| format!("{prefix}{text}")));
         self.missing.extend(other.missing.into_iter().map(|text| format!("{prefix}{text}")));
         self.extents_checked += other.extents_checked;
@@ -151,7 +168,7 @@ async fn look(world: &dyn World, name: &str) -> Look {
     look
 }
 
-async fn check_group(real: &Arc<dyn World>, name: &str, repair: bool) -> Result<Report> {
+async fn check_group(real: &Arc<dyn World>, name: &str, repair: bool, see: See<'_>) -> Result<Report> {
     let view = Arc::new(if repair {
         Overlay::transparent(Arc::clone(real))
     } else {
@@ -159,7 +176,7 @@ async fn check_group(real: &Arc<dyn World>, name: &str, repair: bool) -> Result<
     });
     let world = Arc::clone(&view) as Arc<dyn World>;
     let look = look(&*world, name).await;
-    let result = mount_and_check(&world, name, repair, look).await;
+    let result = mount_and_check(&world, name, repair, look, see).await;
     if view.is_full() {
         let text = format!(
             "disk group {name}: a check without repair would need more than {} MiB of memory",
@@ -177,8 +194,13 @@ async fn check_group(real: &Arc<dyn World>, name: &str, repair: bool) -> Result<
             _ => {}
         }
     }
+    let more = report.remarks.len().saturating_sub(REMARKS_MAX);
+    if more > 0 {
+        report.remarks.truncate(REMARKS_MAX);
+        report.remarks.push(format!("and {more} remarks more"));
+    }
     if !repair {
-        report.problems.iter_mut().for_each(|problem| problem.repaired = false);
+        report.problems.take_back_repairs();
     }
     Ok(report)
 }
@@ -189,6 +211,7 @@ async fn mount_and_check(
     name: &str,
     repair: bool,
     look: Look,
+    see: See<'_>,
 ) -> Result<(Report, BTreeSet<String>)> {
     let mut expected = look.warnings;
     expected.extend(look.repaired);
@@ -207,7 +230,19 @@ async fn mount_and_check(
             report.remarks.push(text);
         }
     }
-    let checked = group.check(repair).await;
+    let checked = {
+        let mut check = pin!(group.check_quietly(&Scope::All, repair));
+        match see {
+            None => check.await,
+            Some(see) => loop {
+                match select(check, world.sleep(LOOK)).await {
+                    Either::Left((checked, _)) => break checked,
+                    Either::Right((_, going_on)) => check = going_on,
+                }
+                group.list_operations().iter().for_each(|operation| see(name, operation));
+            },
+        }
+    };
     let missing = group.missing_mirrors().await;
     let ended = group.dismount(false).await;
     if ended.is_err() {

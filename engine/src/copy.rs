@@ -111,7 +111,12 @@ impl Group {
         active: &Active<'_>,
     ) -> Result<Option<u64>, FileError> {
         let buffer = match self.try_read(extent, blocks.clone(), IoClient::Copies, Order::Turns).await? {
-            Some(read) => read.buffer,
+            Some(read) => {
+                if !self.is_disputed(extent, &blocks) {
+                    extent.are_proved(blocks.clone());
+                }
+                read.buffer
+            }
             None => match self.repair(extent, blocks.clone(), active).await {
                 Ok(buffer) => buffer,
                 Err(FileError::ExtentLost { .. }) => return Ok(None),

@@ -1,6 +1,9 @@
 //! What can go wrong, in the words of who has to act on it.
 
-use crate::admin::AdminError;
+use crate::{
+    admin::AdminError,
+    catalog::{LOG_MAX, READS_MAX},
+};
 use plinth_format::DiskId;
 use std::io;
 
@@ -52,6 +55,10 @@ pub enum FileError {
         "a mirror on disk {disk} is not taken, because others are not as they should be: {problem}; restore that file, or bring all disks ONLINE"
     )]
     NotMended { disk: String, problem: String },
+    #[error(
+        "extent {extent} of file {file} has blocks of which two mirrors are right, each by its own checksum, and differ: until that is settled none of its mirrors moves; CHECK names them"
+    )]
+    Disputed { file: u64, extent: u64 },
     /// What an operator orders cannot be done.
     #[error("{0}")]
     Order(Box<AdminError>),
@@ -59,7 +66,10 @@ pub enum FileError {
     Catalog(#[from] rusqlite::Error),
     #[error("the catalog has stopped: {0}; dismount the disk group and mount it again")]
     CatalogStopped(std::sync::Arc<str>),
-    #[error("snapshot too old: the catalog could not keep the state this reads")]
+    #[error(
+        "snapshot too old: more was changed while the catalog was read than its log of {} MiB holds, {READS_MAX} times in a row",
+        LOG_MAX >> 20
+    )]
     SnapshotTooOld,
 }
 
@@ -96,6 +106,7 @@ impl FileError {
             | Self::Disk(_)
             | Self::Refused { .. }
             | Self::NotMended { .. }
+            | Self::Disputed { .. }
             | Self::Catalog(_)
             | Self::CatalogStopped(_) => libc::EIO,
         }

@@ -217,7 +217,8 @@ impl Extent {
         if let Some(sums) = &*self.sums() {
             sums.are_stored();
             if self.is_dirty() {
-                sums.are_stored_in(zones());
+                // A zone that keeps something of its own has not all.
+                sums.are_stored_in((!sums.zones_keep_own()).then(zones));
             }
         }
         self.dirty.store(false, Ordering::SeqCst);
@@ -227,6 +228,21 @@ impl Extent {
     pub fn set_sums(&self, first: usize, sums: &[u32]) {
         if let Some(all) = &*self.sums() {
             (first..).zip(sums).for_each(|(block, sum)| all.set(block, *sum));
+            self.soil();
+        }
+    }
+
+    /// Of two checksums that zones have of a block, which nobody has written since, the one to read by.
+    pub fn prefer_sum(&self, block: usize, sum: u32) {
+        if let Some(all) = &*self.sums() {
+            all.prefer(block, sum);
+        }
+    }
+
+    /// The checksums of blocks are right, as far as they are known: every zone is to have them.
+    pub fn are_proved(&self, blocks: Range<usize>) {
+        if let Some(all) = &*self.sums() {
+            all.are_proved(blocks);
             self.soil();
         }
     }

@@ -160,7 +160,7 @@ impl Group {
         answer: Answer,
     ) -> Result<Buffer> {
         if let Some(read) = self.ask_others(asked, answer).await? {
-            if read.wrong {
+            if read.wrong && !self.is_disputed(extent, &blocks) {
                 self.repairs.add(extent, blocks);
             }
             return Ok(read.buffer);

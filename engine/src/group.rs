@@ -19,7 +19,9 @@ use crate::{
     attributes::{self, Attributes, DropAfter},
     catalog::Catalog,
     catalog_mirrors::CatalogMirrors,
+    check_progress::Checks,
     choose::Decision,
+    disputes::Disputes,
     doubt::Doubt,
     error::FileError,
     event::Severity,
@@ -133,6 +135,8 @@ pub struct Group {
     pub(crate) catalog_mirrors: CatalogMirrors,
     pub(crate) rebalance: Arc<Rebalance>,
     pub(crate) scrub: Scrub,
+    pub(crate) checks: Checks,
+    pub(crate) disputes: Disputes,
     pub(crate) volumes: Volumes,
     /// No front end may serve directories.
     pub(crate) restricted: AtomicBool,
@@ -286,6 +290,8 @@ impl Group {
             catalog_mirrors: CatalogMirrors::default(),
             rebalance: Arc::default(),
             scrub: Scrub::default(),
+            checks: Checks::default(),
+            disputes: Disputes::default(),
             volumes: Volumes::default(),
             restricted: AtomicBool::new(false),
             zones_lost: AtomicU64::new(0),
@@ -756,8 +762,9 @@ impl Group {
     /// # Errors
     /// If there is no such part, or the check itself cannot go on.
     pub async fn check_scope(&self, scope: &Scope, repair: bool) -> Result<Report> {
-        let part = self.part(scope).await?;
-        self.check_part(&part, repair).await.map_err(|error| self.store.explain(AdminError::new(Code::Io, error)))
+        let checked = self.check_quietly(scope, repair).await;
+        self.tell_check(scope, &checked);
+        checked
     }
 
     /// # Errors

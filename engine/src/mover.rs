@@ -198,6 +198,7 @@ impl Group {
         change: Change,
         is_choice: bool,
     ) -> Result<Option<(u64, Changed)>, FileError> {
+        self.must_agree(extent).await?;
         let arrival = Arrival::new(to);
         if !planted::has(Bug::MoveOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
@@ -253,7 +254,7 @@ impl Group {
         change: Change,
         proviso: Proviso,
     ) -> Result<Option<Changed>, FileError> {
-        let moving = Arc::clone(extent);
+        let (moving, blocks) = (Arc::clone(extent), self.blocks_per_au());
         let job = move |connection: &rusqlite::Connection| {
             if !proviso() || moving.is_buried() {
                 return Ok(None);
@@ -263,8 +264,8 @@ impl Group {
                 // Without its range: nobody may be about to drop them.
                 let _state = moving.state();
                 if moving.has_sums() {
-                    // Its checksums are written there when the region closes.
-                    moving.soil();
+                    // Its checksums are written there when the region closes. All zones agree: none keeps anything of its own.
+                    moving.are_proved(0..blocks);
                 }
             }
             if let Some(old) = old

@@ -51,6 +51,8 @@ bugs! {
         "a mount counts its majority over the voters of an older membership than the newest in sight (R3)"
     VoterCountedTwice "voter-counted-twice"
         "a mount counts both slots of a voter as votes (R3)"
+    RightPairOverwritten "right-pair-overwritten"
+        "of two mirrors that differ, each right by its own checksum, one is copied over the other"
     CloneAccepted "clone-accepted"
         "of two devices with one disk id the first is used"
     OldImageAccepted "old-image-accepted"

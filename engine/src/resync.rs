@@ -520,6 +520,7 @@ impl Group {
             operations.push(progress.operation("RESYNC", self.resync_power.load(Ordering::Relaxed), now));
         }
         operations.extend(self.scrub.operation(now));
+        operations.extend(self.checks.operations(now));
         operations
     }
 }

@@ -26,6 +26,7 @@
 
 use crate::{
     admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower},
+    check_progress::CHECKING,
     error::FileError,
     event::Severity,
     extent::Extent,
@@ -43,9 +44,8 @@ const REST_MAX: Duration = Duration::from_secs(2);
 const SLOW: u32 = 2;
 /// How often it is looked whether what a scrub waits for has ended.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Problems of one scrub that are kept in words, and told in the alert log one by one; all are counted.
-const WORDS_MAX: usize = 1000;
-const TOLD_MAX: usize = 50;
+/// Problems of one scrub or check that are told in the alert log one by one; all are counted.
+pub(crate) const TOLD_MAX: usize = 50;
 /// Extents that MAX reads at once.
 const AT_ONCE_MAX: usize = 8;
 
@@ -62,8 +62,6 @@ struct State {
     at_once: usize,
     progress: Option<Progress>,
     report: Report,
-    found: u64,
-    repaired: u64,
 }
 
 impl Scrub {
@@ -175,13 +173,7 @@ impl Group {
     /// What the scrub under way, or the last one, has found.
     #[must_use]
     pub fn scrubbed(&self) -> Report {
-        let state = self.scrub.lock();
-        let mut report = state.report.clone();
-        let left_out = state.found.saturating_sub(report.problems.len() as u64);
-        if left_out > 0 {
-            report.remarks.push(format!("{left_out} more problems were found than are told"));
-        }
-        report
+        self.scrub.lock().report.clone()
     }
 
     fn is_scrub_over(&self) -> bool {
@@ -245,16 +237,13 @@ impl Group {
         let now = self.world.monotonic();
         let tell = {
             let mut state = self.scrub.lock();
-            let before = state.found;
-            state.found += report.problems.len() as u64;
-            state.repaired += report.problems.iter().filter(|problem| problem.repaired).count() as u64;
+            let before = state.report.problems.found();
             state.report.extents_checked += u64::from(is_extent);
             state.report.bytes_read += report.bytes_read;
             if let Some(progress) = state.progress.as_mut().filter(|_| is_extent) {
                 progress.advance(now, report.bytes_read);
             }
-            let room = WORDS_MAX.saturating_sub(state.report.problems.len());
-            state.report.problems.extend(report.problems.iter().take(room).cloned());
+            state.report.problems.append(report.problems.clone(), |problem| problem);
             usize::try_from((TOLD_MAX as u64).saturating_sub(before)).unwrap_or(0)
         };
         for problem in report.problems.iter().take(tell) {
@@ -265,7 +254,8 @@ impl Group {
 
     /// Waits while mirrors are made or move, unless `force`.
     async fn wait_for_moves(&self, force: bool) {
-        let moves = |operation: &Operation| operation.pass != "SCRUBBING" && operation.state == "RUN";
+        let moves =
+            |operation: &Operation| !matches!(&*operation.pass, "SCRUBBING" | CHECKING) && operation.state == "RUN";
         while !force && !self.is_scrub_over() && self.list_operations().iter().any(moves) {
             self.scrub.progress(|progress| progress.state = "WAIT");
             self.world.sleep(PAUSE).await;
@@ -286,7 +276,7 @@ impl Group {
         let ended = if self.is_stopping() { Ok(()) } else { ended };
         let (text, left) = {
             let mut state = self.scrub.lock();
-            let (found, repaired) = (state.found, state.repaired);
+            let (found, repaired) = (state.report.problems.found(), state.report.problems.repaired());
             let (extents, bytes) = (state.report.extents_checked, state.report.bytes_read);
             let work = state.progress.as_ref().map_or(0, |progress| progress.work);
             let how = match &ended {

@@ -3,6 +3,7 @@
 mod access;
 mod convert;
 mod crowd;
+mod disputes;
 mod endings;
 mod exchange;
 mod flushes;

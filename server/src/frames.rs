@@ -7,6 +7,7 @@
 //! Each side first sends a [`Hello`]; a side that speaks another version says so and leaves. Lengths beyond the limits
 //! end the connection before anything is allocated. A descriptor comes with the first byte (`SCM_RIGHTS`).
 
+use plinth_engine::admin::{AdminError, Code};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     net::{
@@ -48,6 +49,30 @@ pub struct Received<T> {
     pub head: T,
     pub body: Vec<u8>,
     pub descriptor: Option<OwnedFd>,
+}
+
+/// A message that the other side would not take. Nothing of it was sent: the connection is as it was, and whoever wanted to answer with it
+/// says this instead, so that the other side is not left without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{bytes} bytes are more than one message between two processes of plinth may hold, which is {limit}")]
+pub struct TooLong {
+    bytes: usize,
+    limit: usize,
+}
+
+impl TooLong {
+    /// If that is what an error says.
+    #[must_use]
+    pub fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref()?.downcast_ref().copied()
+    }
+
+    /// What is answered in the place of an answer that is too long.
+    #[must_use]
+    pub fn refusal(self) -> AdminError {
+        AdminError::new(Code::NotSupported, format!("the answer is too long: {self}"))
+            .hint("ask for less at once, or for shorter values")
+    }
 }
 
 /// One side of a connection.
@@ -113,8 +138,10 @@ impl Frames {
     /// If it is too long, or the other side is gone.
     pub fn send<T: Serialize>(&self, head: &T, body: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let head = serde_json::to_vec(head).map_err(io::Error::other)?;
-        if head.len() > HEAD_MAX || body.len() > BODY_MAX {
-            return Err(bad(format!("a message of {} + {} bytes is too long", head.len(), body.len())));
+        for (bytes, limit) in [(head.len(), HEAD_MAX), (body.len(), BODY_MAX)] {
+            if bytes > limit {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, TooLong { bytes, limit }));
+            }
         }
         let mut start = Vec::with_capacity(8 + head.len());
         start.extend_from_slice(&length(head.len()));
@@ -227,6 +254,20 @@ mod tests {
         assert!(second.body.is_empty() && second.descriptor.is_none());
         sender.join().expect("no panic");
         assert!(other.receive::<(String, u32)>().expect("the end").is_none());
+    }
+
+    /// The next message arrives: nothing of the one before was sent.
+    #[test]
+    fn a_message_that_is_too_long_is_refused_before_any_of_it_is_sent() {
+        let (one, other) = pair();
+        for (head, body) in [("x".repeat(HEAD_MAX), vec![]), ("x".to_owned(), vec![0; BODY_MAX + 1])] {
+            let error = one.send(&head, &body, None).expect_err("too long");
+            let refusal = TooLong::of(&error).expect("it says so").refusal();
+            assert!(refusal.message.contains(&HEAD_MAX.to_string()), "{refusal}");
+            one.send(&"next", &[], None).expect("sent");
+            assert_eq!(other.receive::<String>().expect("received").expect("a message").head, "next");
+        }
+        assert_eq!(TooLong::of(&io::ErrorKind::UnexpectedEof.into()), None);
     }
 
     #[test]

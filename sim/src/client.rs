@@ -803,6 +803,36 @@ impl Client {
         Some(((*name).clone(), *block, content))
     }
 
+    /// Writes a whole block anew. Returns what it holds then; `None`: there is no such block any more, or the write did not come to a good end.
+    pub async fn rewrite(
+        &self,
+        session: &Session,
+        name: &str,
+        block: u64,
+    ) -> std::result::Result<Option<Vec<u8>>, Failure> {
+        let names = self.model().names().clone();
+        let sectors = block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS;
+        let Some((file, size)) = names.0.get(name).copied() else { return Ok(None) };
+        if size < sectors.end * SECTOR as u64 {
+            return Ok(None);
+        }
+        self.write(session, &names, name, sectors.start * SECTOR as u64, BLOCK_SECTORS).await?;
+        let model = self.model();
+        if !sectors.clone().all(|number| model.is_certain(file, number)) {
+            return Ok(None);
+        }
+        Ok(Some(sectors.flat_map(|number| *model.sector(file, number)).collect()))
+    }
+
+    /// A disk has lost the last write of a block, with its checksums: readers see that write, or this.
+    pub fn may_be(&self, name: &str, block: u64, old: &[u8]) {
+        let mut model = self.model();
+        let Some((file, _)) = model.names().0.get(name).copied() else { return };
+        for (number, content) in (block * BLOCK_SECTORS..).zip(old.as_chunks::<SECTOR>().0) {
+            model.may_be(file, number, Arc::new(*content));
+        }
+    }
+
     /// Reads a block that is lost, again and again, and writes it anew.
     pub async fn lose_and_restore(
         &self,

@@ -69,6 +69,7 @@ pub fn allowed(fault: Fault) -> &'static [State] {
         }
         // Not promised: a silent fault in a region that was active at a crash.
         F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors => &[Whole, Degraded, Full],
+        F::LostPair => &[Whole],
         F::OldImage | F::CloneShown | F::Shrunk | F::Blank => &[Whole, Degraded, Full],
         F::DropAndCreate | F::KilledInRepair => &[Whole, Full],
         F::Full => &[Whole, Degraded, Moving],

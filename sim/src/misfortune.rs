@@ -13,11 +13,12 @@ use plinth_engine::{
     admin::{Code, Selection},
     group::Group,
     session::Session,
-    testing::Numbers,
+    testing::{Image, Numbers},
     world::World,
 };
 use plinth_format::{
     Layout,
+    checksum::of_block,
     layout::{HEADER_COPIES, MIB},
     membership::DiskState,
 };
@@ -31,6 +32,9 @@ const RECORDED: Duration = Duration::from_secs(2);
 
 /// Virtual time after which the engine is about to close the regions of the activity log that nobody uses.
 const LULL: Duration = Duration::from_secs(9);
+
+/// Virtual time after which regions that nobody uses are closed, with their checksums on the disks.
+const AT_REST: Duration = Duration::from_secs(25);
 
 /// How an engine may end before a mount finds other disks.
 pub const ANY_END: [End; 3] = [End::Killed, End::Dismounted, End::PowerCut];
@@ -115,7 +119,9 @@ impl Story {
             F::GroupFails | F::DiskFails | F::OperatorOffline | F::Return | F::OldImage | F::KilledInRepair => {
                 !tenant.is_external()
             }
-            F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors => !tenant.is_external(),
+            F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors | F::LostPair => {
+                !tenant.is_external()
+            }
             _ => true,
         }
     }
@@ -133,7 +139,7 @@ impl Story {
             F::OldImage | F::CloneShown | F::Shrunk | F::Blank => {
                 !lenient && (self.can_lose(g) || (tenant.is_external() && tenant.ill.is_empty()))
             }
-            F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors => {
+            F::Rot | F::LostWrite | F::MisdirectedWrite | F::MisdirectedRead | F::StaleSectors | F::LostPair => {
                 !lenient && self.can_lose(g)
             }
             F::RedundancyConverted => !lenient && tenant.may_convert(),
@@ -266,6 +272,7 @@ impl Story {
             Fault::Rot | Fault::LostWrite | Fault::MisdirectedWrite | Fault::MisdirectedRead | Fault::StaleSectors => {
                 self.silent(fault, g, numbers).await
             }
+            Fault::LostPair => Box::pin(self.lose_pair(g, numbers)).await,
             Fault::OldImage | Fault::CloneShown | Fault::Shrunk | Fault::Blank => {
                 Box::pin(self.swap(fault, g, numbers)).await
             }
@@ -639,6 +646,99 @@ impl Story {
         let lost = tenant.inside(async move { client.lose_and_restore(&session, &name, block).await }).await?;
         lost.ok_or("the engine died by itself")?.map_err(|failure| format!("{}: {failure}", tenant.name))?;
         tenant.mood.lenient.store(false, Ordering::Relaxed);
+        tenant.start_clients();
+        Ok(())
+    }
+
+    /// A disk says that it has written a block and, when its region was closed, the checksums, and has done neither. Nothing on it tells: readers
+    /// get one of the two, the same each time, nobody overwrites either, and who checks is told, until somebody writes the block anew.
+    async fn lose_pair(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.work(20).await?;
+        let tenant = &mut self.tenants[g];
+        tenant.pause_clients().await?;
+        self.core.sleep(AT_REST).await;
+        let tenant = &mut self.tenants[g];
+        let client = Arc::clone(pick(numbers, &tenant.clients));
+        let Some((name, block, old)) = client.some_block() else {
+            tenant.start_clients();
+            return Ok(());
+        };
+        let before: Vec<_> = tenant.disks.iter().map(SimDisk::image).collect();
+        let Some(new) = tenant.rewrite(&client, &name, block).await? else {
+            tenant.start_clients();
+            return Ok(());
+        };
+        self.down(g, End::Dismounted, AT_ONCE).await?;
+        let tenant = &mut self.tenants[g];
+        let mut pairs = Vec::new();
+        for (disk, before) in tenant.disks.iter().zip(&before) {
+            for place in before.written() {
+                let (mut was, mut is) = ([0; 4096], [0; 4096]);
+                before.read(place * BLOCK, &mut was);
+                disk.peek(place * BLOCK, &mut is);
+                if was[..] == old[..] && is[..] == new[..] {
+                    pairs.extend(
+                        hostile::sums_of(disk, place * BLOCK).map(|sum| (disk.clone(), before, place * BLOCK, sum)),
+                    );
+                }
+            }
+        }
+        // Both are at rest: each has the checksum that goes with it. With more than two most would be read, when it is noticed.
+        let fits = |(disk, before, _, sum): &(SimDisk, &Image, u64, u64)| {
+            let (mut was, mut is) = ([0; 4], [0; 4]);
+            before.read(*sum, &mut was);
+            disk.peek(*sum, &mut is);
+            [u32::from_le_bytes(was), u32::from_le_bytes(is)] == [of_block(&old), of_block(&new)]
+        };
+        let is_lost = pairs.len() == 2 && pairs.iter().all(fits);
+        if is_lost {
+            let (disk, before, place, sum) = pick(numbers, &pairs);
+            tenant.say(|| {
+                format!("{}: block {block} of {name} at {place} is as it was, and its checksums", disk.label())
+            });
+            let (sums, mut bytes) = (sum / BLOCK * BLOCK, [0; 4096]);
+            before.read(sums, &mut bytes);
+            disk.corrupt(sums, &bytes);
+            disk.corrupt(*place, &old);
+            client.may_be(&name, block, &old);
+            tenant.silent = true;
+        }
+        let places: Vec<_> = pairs.iter().map(|(disk, _, place, _)| (disk.clone(), *place)).collect();
+        self.up().await?;
+        if !is_lost {
+            return Ok(());
+        }
+        if numbers.below(2) == 0 {
+            // Its neighbours are written, and their checksums with them.
+            self.work(20 + numbers.below(100)).await?;
+        }
+        let tenant = &mut self.tenants[g];
+        tenant.pause_clients().await?;
+        self.core.sleep(AT_REST).await;
+        let tenant = &mut self.tenants[g];
+        let report = tenant.report(true).await?;
+        let left: Vec<_> = report.problems.iter().filter(|problem| !problem.repaired).collect();
+        if let Some(other) = left.iter().find(|problem| !problem.text.contains("disputed")) {
+            return Err(format!("{}: a pair was lost, and this stays: {}", tenant.name, other.text));
+        }
+        let has = |(disk, place): &(SimDisk, u64)| {
+            let mut bytes = vec![0; 4096];
+            disk.peek(*place, &mut bytes);
+            bytes
+        };
+        let found: Vec<_> = places.iter().map(has).collect();
+        // What clients write is like nothing that was there before.
+        if found.iter().all(|bytes| *bytes == old) || found.iter().all(|bytes| *bytes == new) {
+            return Err(format!("{}: of two right pairs one was copied over the other", tenant.name));
+        }
+        if !left.is_empty() {
+            tenant.say(|| "it is disputed".to_owned());
+            if !found.contains(&old) || !found.contains(&new) {
+                return Err(format!("{}: of two right pairs one was overwritten", tenant.name));
+            }
+            // Somebody decides it.
+            tenant.rewrite(&client, &name, block).await?;
+        }
         tenant.start_clients();
         Ok(())
     }

@@ -403,6 +403,13 @@ impl Model {
         Ok(())
     }
 
+    /// A disk has lost the last write of a sector, with its checksum: readers see that write, or this.
+    pub fn may_be(&mut self, file: FileId, number: u64, content: Content) {
+        if let Some(sector) = self.sectors.get_mut(&file).and_then(|sectors| sectors.get_mut(&number)) {
+            sector.maybe.push(content);
+        }
+    }
+
     /// A read of whole sectors showed this. Whatever was possible, from now on it is this.
     ///
     /// # Errors

@@ -155,6 +155,8 @@ faults! {
     MisdirectedRead "misdirected-read" 1,
     /// Blocks are as they were a while ago.
     StaleSectors "stale-sectors" 2,
+    /// A block and its checksums are as they were before the last write of it.
+    LostPair "lost-pair" 2,
     /// A disk comes back with yesterday's bytes.
     OldImage "old-image" 3,
     /// A disk is found at another path, or at two.

@@ -20,6 +20,7 @@ const RARE: &[Bug] = &[
     Bug::MoveOvertakesWriter,
     Bug::OldPlaceLeft,
     Bug::MovedPlaceReused,
+    Bug::RightPairOverwritten,
 ];
 
 /// What the command line says of planted mistakes.

@@ -5,7 +5,7 @@ use plinth_tests::{
 };
 use std::{
     fs,
-    os::unix::fs::{FileExt, MetadataExt},
+    os::unix::fs::{FileExt, MetadataExt, PermissionsExt},
     path::Path,
 };
 
@@ -60,6 +60,123 @@ fn a_scrub_finds_and_mends_rot() {
     instance.sql("ALTER DISKGROUP data SCRUB STOP");
     wait_for("the scrub to end", || instance.number("SELECT count(*) FROM v$asm_operation") == 0.0);
     file.must_read_right();
+    instance.check("DATA");
+}
+
+/// A disk has lost a file of 48 MiB, and its path is so long that what there is to say of each block is longer than a message between our
+/// processes: the check has a verdict, and says the first of it.
+#[test]
+fn a_check_of_a_disk_that_lost_much_has_a_verdict() {
+    const BLOCKS: u64 = 12_288;
+    let instance = Instance::new();
+    let folder = (0..4).fold(instance.path("deep"), |path, at| path.join(at.to_string().repeat(240)));
+    fs::create_dir_all(&folder).expect("a folder");
+    let disks = ["one", "two"].map(|name| folder.join(name));
+    for disk in &disks {
+        fs::File::create(disk).and_then(|file| file.set_len(256 * MIB)).expect("a disk");
+    }
+    instance.sql(&format!("ALTER SYSTEM SET asm_diskstring = '{}/*'", folder.display()));
+    let [one, two] = disks.each_ref().map(|disk| disk.display());
+    instance.sql(&format!("CREATE DISKGROUP data NORMAL REDUNDANCY FAILGROUP a DISK '{one}' FAILGROUP b DISK '{two}'"));
+    let mount = instance.mount("DATA");
+    let file = Blocks::new(mount.join("file"), 1, BLOCKS);
+    instance.quiesce("DATA");
+    let raw = fs::OpenOptions::new().write(true).open(&disks[1]).expect("a disk");
+    for offset in file.find(&disks[1]).values() {
+        raw.write_all_at(&[0; 4096], *offset).expect("written");
+    }
+    raw.sync_all().expect("synced");
+    for repair in [false, true] {
+        let said = instance.plinth(if repair { vec!["check", "--repair", "DATA"] } else { vec!["check", "DATA"] });
+        let text = said.to_string();
+        let verdict =
+            if repair { format!("{BLOCKS} problems, all repaired") } else { format!("{BLOCKS} problems; --repair") };
+        assert!(said.code == Some(if repair { 1 } else { 2 }) && text.contains(&verdict), "{text:.2000}");
+        assert!(
+            text.contains("and 11288 problems more") && text.contains("do not match their checksum"),
+            "{text:.2000}"
+        );
+    }
+    instance.check("DATA");
+    file.must_read_right();
+}
+
+/// An answer that is longer than a message is refused, and the next is given on the same connection.
+#[test]
+fn a_value_that_is_too_long_for_a_message_is_refused() {
+    let instance = Instance::new();
+    let long = "SELECT replace(hex(zeroblob(4800000)), '00', 'xx') AS long";
+    let said = instance.refused(long);
+    assert!(said.contains("too long") && said.contains("8388608"), "{said:.500}");
+    let said = instance.plinth(["sql", "-c", &format!("{long}; SELECT 1")]);
+    assert!(said.to_string().contains("ask for less at once"), "{said:.500}");
+}
+
+/// `plinth scrub` is for a timer: nothing is said while nothing is wrong, and the exit code says what was. In SQL all groups are scrubbed by
+/// one statement. A check leaves its verdict in the alert log.
+#[test]
+fn scrubs_say_nothing_while_nothing_is_wrong() {
+    let instance = Instance::new();
+    group_of_two(&instance);
+    let mount = instance.mount("DATA");
+    let file = Blocks::new(mount.join("file"), 1, 300);
+    instance.quiesce("DATA");
+    let silent = |arguments: &[&str]| {
+        let said = instance.plinth([&["scrub"], arguments].concat());
+        assert!(said.code == Some(0) && said.out.is_empty() && said.err.is_empty(), "{said}");
+    };
+    silent(&["--power", "high"]);
+    silent(&["--repair", "--power", "max", "data"]);
+    let disk = instance.disk("f0d0");
+    let place = file.find(&disk)[&100];
+    noise(&disk, place, 4096);
+    let said = instance.plinth(["scrub", "--power", "high"]);
+    assert!(said.code == Some(2) && said.to_string().contains("disk group DATA:"), "{said}");
+    assert!(said.to_string().contains("f0d0") && said.to_string().contains("1 problems"), "{said}");
+    let said = instance.plinth(["scrub", "--power", "high", "--repair"]);
+    assert!(said.code == Some(1) && said.to_string().contains("1 problems, all repaired"), "{said}");
+    assert_eq!(bytes(&disk, place, 4096), file.block(100));
+    silent(&["--power", "high"]);
+    let said = instance.plinth(["scrub", "nothing"]);
+    assert!(said.code == Some(2) && said.to_string().contains("not mounted"), "{said}");
+    instance.sql("ALTER DISKGROUP ALL SCRUB REPAIR POWER HIGH WAIT");
+    instance.check("DATA");
+    assert!(instance.alert_log().contains("check ended: "), "{}", instance.alert_log());
+}
+
+/// What a group is made of comes back from the text: also its volumes, and whose its directories are. The text is not overwritten unasked.
+#[test]
+fn volumes_and_owners_of_directories_are_in_a_backup() {
+    let instance = Instance::new();
+    group_of_two(&instance);
+    let mount = instance.mount("DATA");
+    fs::create_dir_all(mount.join("pg/base")).expect("directories");
+    std::os::unix::fs::chown(mount.join("pg"), Some(1234), Some(2345)).expect("an owner");
+    fs::set_permissions(mount.join("pg"), fs::Permissions::from_mode(0o2750)).expect("a mode");
+    instance.sql("ALTER DISKGROUP data ADD VOLUME v1 SIZE 16M STRIPE_WIDTH 64K STRIPE_COLUMNS 2");
+    instance.sql("ALTER DISKGROUP data MODIFY VOLUME v1 USAGE 'a file system' MOUNTPATH '/somewhere'");
+    instance.sql("ALTER DISKGROUP data DISABLE VOLUME v1");
+    let volume = "SELECT size_mb || ' ' || stripe_width_k || ' ' || stripe_columns || ' ' || state || ' ' || usage || ' ' || mountpath
+        FROM v$asm_volume WHERE volume_name = 'V1'";
+    let before = instance.text(volume);
+    let file = instance.path("backup.json");
+    let file = file.to_str().expect("a path");
+    instance.plinth(["md_backup", file, "-G", "data"]).ok();
+    let written = fs::read_to_string(file).expect("it is written");
+    let said = instance.plinth(["md_backup", file, "-G", "data"]);
+    assert!(said.code == Some(1) && said.to_string().contains("is there already"), "{said}");
+    instance.plinth(["md_backup", "-f", file, "-G", "data"]).ok();
+    assert_eq!(fs::read_to_string(file).expect("it is written"), written);
+    instance.unmount(&mount);
+    instance.sql("DROP DISKGROUP data INCLUDING CONTENTS");
+    instance.plinth(["md_restore", file, "--full"]).ok();
+    let mount = instance.mount("DATA");
+    let owner = |name: &str| {
+        let metadata = fs::metadata(mount.join(name)).expect("it is there");
+        (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777)
+    };
+    assert_eq!(owner("pg"), (1234, 2345, 0o2750));
+    assert_eq!(instance.text(volume), before);
     instance.check("DATA");
 }
 

@@ -3,7 +3,9 @@
 //! Only mirrors on ONLINE disks are asked: those on others, and what is stale, may be old. The table is in docs/format.md,
 //! section 8; a test compares it with [`decide`].
 
+use crate::planted::{self, Bug};
 use plinth_format::checksum::{UNKNOWN, of_block};
+use smallvec::SmallVec;
 
 /// Why blocks are being compared across mirrors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +44,8 @@ pub enum Zones {
     NoMatch,
     /// What is in memory was made by a write since: the zones are not asked.
     Older,
+    /// Two mirrors differ, and each has what its own zone stores (`disputes.rs`).
+    Rivals,
 }
 
 /// The facts of the table of mirrors, for one block.
@@ -67,6 +71,8 @@ pub enum Case {
     Unchecked,
     /// Either is legal: the lowest mirror.
     Lowest,
+    /// Each is right by its own checksum: nothing is overwritten.
+    Rivals,
     Lost,
 }
 
@@ -78,6 +84,7 @@ pub fn decide(facts: Facts) -> Case {
     match (facts.reason, facts.readable, facts.memory, facts.zones) {
         (_, Readable::None, ..) => Case::Unreadable,
         (Crash, One | Equal, ..) => Case::Equal,
+        (_, Readable::Differ, _, Zones::Rivals) => Case::Rivals,
         (_, _, Matches, _) => Case::ByMemory,
         (_, _, Refutes | Unknown, Zones::Match) => Case::ByZone,
         (Crash, Differ, ..) | (Repair, Differ, Unknown, _) => Case::Lowest,
@@ -97,13 +104,13 @@ pub struct Evidence<'a> {
     pub known: u32,
     /// That checksum was made by a write since the zones were.
     pub fresh: bool,
-    /// What the zones store that can be read.
+    /// What the zone of each of them stores; `UNKNOWN` where it cannot be read.
     pub stored: Vec<u32>,
 }
 
 impl<'a> Evidence<'a> {
     /// The facts, and the mirrors that memory and zones speak for.
-    fn weigh(&self) -> (Facts, [Option<&'a [u8]>; 2]) {
+    fn weigh(&self) -> (Facts, [Option<&'a [u8]>; 3]) {
         let mirrors: Vec<(&[u8], u32)> = self.mirrors.iter().flatten().map(|image| (*image, of_block(image))).collect();
         let readable = match &mirrors[..] {
             [] => Readable::None,
@@ -121,22 +128,42 @@ impl<'a> Evidence<'a> {
             None if self.known == UNKNOWN => Memory::Unknown,
             None => Memory::Refutes,
         };
+        let first_rival = self.first_rival();
         let by_zone = self.stored.iter().find_map(|sum| with_sum(*sum));
         let zones = match by_zone {
             _ if self.fresh && self.reason == Reason::Repair => Zones::Older,
+            _ if first_rival.is_some() && !planted::has(Bug::RightPairOverwritten) => Zones::Rivals,
             Some(_) => Zones::Match,
             None => Zones::NoMatch,
         };
-        (Facts { reason: self.reason, readable, memory, zones }, [by_memory, by_zone])
+        (Facts { reason: self.reason, readable, memory, zones }, [by_memory, by_zone, first_rival])
+    }
+
+    /// Of mirrors that have what their own zones store and differ, what most have; of equals what memory has, or the lowest. `None`: none of
+    /// them differ.
+    fn first_rival(&self) -> Option<&'a [u8]> {
+        let mut rivals: SmallVec<[(&[u8], usize); 3]> = SmallVec::new();
+        for (image, stored) in self.mirrors.iter().zip(&self.stored) {
+            let Some(image) = image.filter(|image| *stored != UNKNOWN && of_block(image) == *stored) else { continue };
+            match rivals.iter_mut().find(|(other, _)| *other == image) {
+                Some((_, count)) => *count += 1,
+                None => rivals.push((image, 1)),
+            }
+        }
+        let most = rivals.iter().map(|(_, count)| *count).max()?;
+        rivals.sort_by_key(|(image, count)| (*count != most, of_block(image) != self.known));
+        let first = rivals.first()?;
+        (rivals.len() > 1).then_some(first.0)
     }
 
     /// The case, and the right bytes if there are any.
     pub fn judge(&self) -> (Case, Option<&'a [u8]>) {
-        let (facts, [by_memory, by_zone]) = self.weigh();
+        let (facts, [by_memory, by_zone, first_rival]) = self.weigh();
         let case = decide(facts);
         let right = match case {
             Case::ByMemory => by_memory,
             Case::ByZone => by_zone,
+            Case::Rivals => first_rival,
             Case::Equal | Case::BadChecksum | Case::Unchecked | Case::Lowest => {
                 self.mirrors.iter().flatten().next().copied()
             }
@@ -167,7 +194,7 @@ mod tests {
         let nobodys = of_block(&[9; BLOCK_SIZE]);
         for count in 0..=3 {
             for mirrors in combinations(&[None, Some(0), Some(1), Some(2)], count) {
-                for stored in combinations(&[UNKNOWN, sums[0], sums[1], nobodys], count.min(2)) {
+                for stored in combinations(&[UNKNOWN, sums[0], sums[1], nobodys], count) {
                     for known in [UNKNOWN, sums[0], nobodys] {
                         for (fresh, reason) in [false, true]
                             .into_iter()
@@ -188,6 +215,15 @@ mod tests {
                             let readable: Vec<usize> = mirrors.iter().flatten().copied().collect();
                             let has = |sum: u32| readable.iter().copied().find(|image| sums[*image] == sum);
                             let in_zone = stored.iter().find_map(|sum| has(*sum));
+                            let own = mirrors
+                                .iter()
+                                .zip(&stored)
+                                .filter_map(|(image, sum)| image.filter(|image| sums[*image] == *sum));
+                            let own: Vec<usize> = own.collect();
+                            let count = |image: &usize| own.iter().filter(|other| *other == image).count();
+                            let most = own.iter().map(count).max();
+                            let ours = own.iter().copied().filter(|image| Some(count(image)) == most);
+                            let first = ours.clone().find(|image| sums[*image] == known).or(ours.clone().next());
                             let expected = [
                                 fact(reason),
                                 match readable.len() {
@@ -205,6 +241,7 @@ mod tests {
                                 .to_owned(),
                                 match in_zone {
                                     _ if fresh && reason == Reason::Repair => "older",
+                                    _ if own.iter().any(|image| *image != own[0]) => "rivals",
                                     Some(_) => "match",
                                     None => "no match",
                                 }
@@ -222,6 +259,7 @@ mod tests {
                                 "UNREADABLE" | "LOST" => None,
                                 "BY-MEMORY" => has(known),
                                 "BY-ZONE" => in_zone,
+                                "RIVALS" => first,
                                 _ => readable.first().copied(),
                             };
                             assert_eq!(right.map(|bytes| usize::from(bytes[0])), wanted, "{what}");

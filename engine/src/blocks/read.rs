@@ -83,8 +83,10 @@ pub(crate) struct Asked<'a> {
 /// What came of it.
 pub(crate) enum Answer {
     Good(Buffer),
-    /// It failed, or has other bytes.
+    /// It failed, or what it has is not known to be right.
     Wrong,
+    /// It has other bytes than the checksum in memory says.
+    Refuted,
     /// The flight goes on.
     Silence,
 }
@@ -182,7 +184,7 @@ impl Group {
 
     /// What a mirror says that was asked.
     fn answer(&self, wanted: &Wanted<'_>, attempt: &mut Attempt<'_>, settled: Option<Settled>) -> Answer {
-        let Attempt { mirror, member, flight, reading } = attempt;
+        let Attempt { flight, reading, .. } = attempt;
         *reading = reading.take().and_then(|one| one.settle(settled.as_ref(), flight.took(), self.world.as_ref()));
         let buffer = match settled {
             Some(Settled::Ok(Some(buffer))) => buffer,
@@ -191,16 +193,18 @@ impl Group {
         };
         let Wanted { extent, blocks, .. } = wanted;
         match self.judge(extent, blocks, &buffer) {
-            Verdict::Good => return Answer::Good(buffer),
-            Verdict::Unproved => {}
-            Verdict::Refuted => {
-                member.counters.mismatches.fetch_add(1, Ordering::Relaxed);
-                let place = (Self::offset(member, *mirror, blocks.start), bytes_of(blocks.len()) as u64);
-                let text = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
-                member.note(Trouble::Checksum, Some(place), text);
-            }
+            Verdict::Good => Answer::Good(buffer),
+            Verdict::Unproved => Answer::Wrong,
+            Verdict::Refuted => Answer::Refuted,
         }
-        Answer::Wrong
+    }
+
+    /// Notes that a mirror has other bytes than another one, which match the checksum that is known.
+    pub(super) fn note_mismatch(&self, extent: &Extent, blocks: &Range<usize>, mirror: Mirror, member: &Member) {
+        member.counters.mismatches.fetch_add(1, Ordering::Relaxed);
+        let place = (Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()) as u64);
+        let text = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
+        member.note(Trouble::Checksum, Some(place), text);
     }
 
     /// Goes on when the first mirror did not have the bytes.
@@ -213,10 +217,16 @@ impl Group {
         let mut candidates = self.candidates(wanted.extent);
         candidates.strike(attempt.member);
         let (mut silent, mut wrong) = (Vec::new(), false);
+        // Whose bytes match no checksum is known when another mirror's do: it may be the checksum that is wrong.
+        let mut refuted: SmallVec<[_; MIRRORS_MAX]> = SmallVec::new();
         let buffer = loop {
             match answer {
                 Answer::Good(buffer) => break Some(buffer),
                 Answer::Wrong => wrong = true,
+                Answer::Refuted => {
+                    wrong = true;
+                    refuted.push((attempt.mirror, attempt.member));
+                }
                 Answer::Silence => silent.push(attempt),
             }
             let Some(next) = self.ask(self.world.monotonic(), &wanted, &mut candidates) else { break None };
@@ -224,6 +234,11 @@ impl Group {
             let settled = attempt.flight.settle_or_go_on().await;
             answer = self.answer(&wanted, &mut attempt, settled);
         };
+        if buffer.is_some() && !self.is_disputed(wanted.extent, &wanted.blocks) {
+            for (mirror, member) in refuted {
+                self.note_mismatch(wanted.extent, &wanted.blocks, mirror, member);
+            }
+        }
         if buffer.is_none() && !wrong && !silent.is_empty() {
             // Every mirror is silent: wait for the first that answers (R2).
             let waits = silent.iter_mut().map(|attempt| Box::pin(attempt.flight.wait()));

@@ -62,6 +62,7 @@ use std::sync::{
 pub use store::{CatalogFile, Store, StoreError};
 use vfs::{Link, Vfs};
 pub use wal::Recovery;
+pub(crate) use writer::LOG_MAX;
 use writer::{Progress, Request, Writer};
 
 const SCHEMA: &str = include_str!("schema.sql");
@@ -77,7 +78,7 @@ const QUERIES: usize = 4;
 /// The name of the threads that serve statements of people: they may step back behind all others.
 pub const STATEMENTS: &str = "catalog-query";
 /// How often a read is begun before it is given up: the log cannot run full so often in the time that a short one takes.
-const READS_MAX: usize = 5;
+pub(crate) const READS_MAX: usize = 5;
 
 /// A commit's place in the order of commits since the catalog was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]

@@ -21,6 +21,7 @@ use super::{
     queue::Queue,
     store::StoreError,
     vfs::{Link, Vfs},
+    writer::LOG_MAX,
 };
 use crate::{
     admin::{AdminError, Code},
@@ -358,11 +359,12 @@ impl Reader {
     /// Why a statement had to end before its result was whole.
     fn interrupted(&self, limits: QueryLimits) -> AdminError {
         if self.snapshot.too_old.load(Ordering::Relaxed) {
-            return AdminError::new(
-                Code::Busy,
-                "snapshot too old: the catalog could not keep the state this query reads",
-            )
-            .hint("run it again, or ask for less at once");
+            let text = format!(
+                "snapshot too old: more was changed while this was read than the catalog's log of {} MiB holds",
+                LOG_MAX >> 20
+            );
+            return AdminError::new(Code::Busy, text)
+                .hint("run it again when fewer files are made and removed, or ask for less at once");
         }
         let text = format!("the query took longer than {} s", limits.time_max.as_secs());
         AdminError::new(Code::Invalid, text).hint("ask for less at once")

@@ -301,7 +301,7 @@ FROM main.template AS t, temp.live_group AS g;
 CREATE TEMP VIEW operation AS
 SELECT
     g.number AS group_number,
-    iif(o.pass = 'SCRUBBING', 'SCRUB', 'REBAL') AS operation,
+    CASE o.pass WHEN 'SCRUBBING' THEN 'SCRUB' WHEN 'CHECKING' THEN 'CHECK' ELSE 'REBAL' END AS operation,
     o.pass AS pass,
     o.state AS state,
     o.power AS power,

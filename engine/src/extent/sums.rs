@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use std::{
     iter,
     ops::Range,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 /// To whose zones a release has written them all: the extent's moves until then, and disks, with how often each had gone offline. What is
@@ -30,6 +30,10 @@ pub struct Sums {
     /// Blocks whose checksum was computed from their bytes, not loaded from a zone, since that was last written.
     fresh: Box<[AtomicU64]>,
     zones: Mutex<Option<Zones>>,
+    /// See [`Self::are_agreed`].
+    agreed: AtomicBool,
+    /// Some zone keeps what it had of some blocks (`disputes.rs`).
+    keep_own: AtomicBool,
 }
 
 impl Sums {
@@ -37,7 +41,13 @@ impl Sums {
     pub fn new(sums: impl IntoIterator<Item = u32>) -> Self {
         let sums: Box<[_]> = sums.into_iter().map(AtomicU32::new).collect();
         let words = sums.len().div_ceil(64);
-        Self { sums, fresh: (0..words).map(|_| AtomicU64::new(0)).collect(), zones: Mutex::default() }
+        Self {
+            sums,
+            fresh: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            zones: Mutex::default(),
+            agreed: AtomicBool::new(false),
+            keep_own: AtomicBool::new(false),
+        }
     }
 
     /// Of so many blocks none is known.
@@ -70,14 +80,45 @@ impl Sums {
         self.fresh[block / 64].fetch_or(1 << (block % 64), Relaxed);
     }
 
+    /// Remembers that of a block that nobody has written since the zones were.
+    pub(super) fn prefer(&self, block: usize, sum: u32) {
+        self.sums[block].store(sum, Relaxed);
+    }
+
+    /// Those of these blocks that are known are right, whatever zones have.
+    pub(super) fn are_proved(&self, blocks: Range<usize>) {
+        for block in blocks {
+            if self.sums[block].load(Relaxed) != UNKNOWN {
+                self.fresh[block / 64].fetch_or(1 << (block % 64), Relaxed);
+            }
+        }
+    }
+
+    /// Whether the zones of all mirrors had the same when they were last looked at, or written.
+    #[must_use]
+    pub fn are_agreed(&self) -> bool {
+        self.agreed.load(Relaxed)
+    }
+
+    /// They are written: to all alike, or some zones `keep_own`.
+    pub fn set_agreed(&self, agreed: bool, keep_own: bool) {
+        self.agreed.store(agreed, Relaxed);
+        self.keep_own.store(keep_own, Relaxed);
+    }
+
+    #[must_use]
+    pub(super) fn zones_keep_own(&self) -> bool {
+        self.keep_own.load(Relaxed)
+    }
+
     /// The zone has them all: none is newer.
     pub(super) fn are_stored(&self) {
         self.fresh.iter().for_each(|word| word.store(0, Relaxed));
     }
 
     /// They were written there.
-    pub(super) fn are_stored_in(&self, zones: Zones) {
-        *self.zones.lock() = Some(zones);
+    pub(super) fn are_stored_in(&self, zones: Option<Zones>) {
+        *self.zones.lock() = zones;
     }
 
     /// Whether the zone of a disk has all that are not fresh, because they were written there: the extent has moved so often, and the disk

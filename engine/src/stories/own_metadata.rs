@@ -49,7 +49,7 @@ impl Lab {
     }
 
     fn problems(&self, repair: bool) -> Vec<Problem> {
-        block_on(self.group().check(repair)).expect("the check runs").problems
+        block_on(self.group().check(repair)).expect("the check runs").problems.to_vec()
     }
 
     /// Overwrites places of a disk with zeros, or with noise.

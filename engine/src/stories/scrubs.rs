@@ -1,7 +1,11 @@
 //! What has rotted is found before somebody needs it.
 
 use super::*;
-use crate::admin::{Operation, Report, Scope, ScrubOrder, ScrubPower, Selection};
+use crate::{
+    admin::{Operation, Report, Scope, ScrubOrder, ScrubPower, Selection},
+    findings::KEPT_MAX,
+    scrub::TOLD_MAX,
+};
 use plinth_format::BLOCK_SIZE;
 
 impl Lab {
@@ -11,7 +15,7 @@ impl Lab {
     }
 
     /// Scrubs to the end. Returns what was found.
-    fn scrubbed(&self, order: &ScrubOrder) -> Report {
+    pub(super) fn scrubbed(&self, order: &ScrubOrder) -> Report {
         block_on(self.group().scrub(order)).expect("it begins");
         self.wait_for("the end of the scrub", || self.scrub_operation().state == "DONE");
         self.group().scrubbed()
@@ -72,6 +76,47 @@ fn a_scrub_finds_rot_and_mends_it_if_it_may() {
     assert!(told.iter().any(|event| event.text.contains("5 problems found, 5 repaired, 0 left")), "{told:?}");
     assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
     lab.check();
+}
+
+/// A disk has lost nearly everything. A check has a verdict: all of it is counted, some of it is said. While it reads, V$ASM_OPERATION shows
+/// how far it is; the alert log keeps the verdict, and not a line for each block.
+#[test]
+fn a_check_of_a_disk_that_lost_much_counts_it_all_and_names_some() {
+    let (mut lab, bytes) = with_a_table(Redundancy::Normal, &["A", "B"]);
+    let extents = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
+    let mut places = Vec::new();
+    for extent in extents.iter().filter(|extent| extent.file != 0) {
+        let mirror = *extent.mirrors().iter().find(|mirror| mirror.disk.0 == 1).expect("it has one there");
+        places.push(Group::offset(&lab.group().members[&mirror.disk], mirror, 0));
+    }
+    lab.dismount();
+    places.iter().for_each(|place| lab.disks[1].corrupt(*place, &vec![0; MIB as usize]));
+    lab.mount();
+    let lost = (bytes.len() / BLOCK_SIZE) as u64;
+    lab.disks[0].faults(|faults| faults.slow_reads = Duration::from_millis(30));
+    let group = Arc::clone(lab.group());
+    let check = std::thread::spawn(move || block_on(group.check(false)).expect("the check runs"));
+    let mut seen = Vec::new();
+    while !check.is_finished() {
+        seen.extend(lab.rows("SELECT operation, pass, state, est_work FROM v$asm_operation"));
+    }
+    let report = check.join().expect("no panic");
+    lab.disks[0].heal();
+    let count = report.extents_checked;
+    let row = ["CHECK", "CHECKING", "RUN", &count.to_string()].map(str::to_owned).to_vec();
+    assert!(seen.contains(&row), "{seen:?}");
+    assert!(lab.rows("SELECT * FROM v$asm_operation").is_empty(), "it has ended");
+    assert_eq!((report.problems.found(), report.problems.left()), (lost, lost));
+    assert!(report.problems.len() == KEPT_MAX && lost > KEPT_MAX as u64, "{}", report.problems.len());
+    let repaired = block_on(lab.group().check(true)).expect("the check runs").problems;
+    assert_eq!((repaired.found(), repaired.left()), (lost, 0));
+    let told: Vec<_> = lab.world.events().into_iter().filter(|event| event.text.starts_with("check")).collect();
+    assert!(told.len() <= 2 * (TOLD_MAX + 1), "{} lines", told.len());
+    for verdict in [format!("{lost} problems found, 0 repaired, {lost} left"), format!("{lost} repaired, 0 left")] {
+        assert!(told.iter().any(|event| event.text.contains(&verdict)), "{verdict}: {told:?}");
+    }
+    lab.check();
+    assert!(lab.read(lab.find("table"), 0, bytes.len()) == bytes);
 }
 
 /// Of a disk, what has a mirror there is read; of a file, what is its.

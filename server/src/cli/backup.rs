@@ -1,12 +1,12 @@
 //! `md_backup` and `md_restore`: what a disk group is made of, as a text, and made again from it.
 //!
-//! The text is JSON: attributes, disks with their failure groups, templates, directories, aliases, users and user groups. No
-//! bytes of files are in it. What it is restored to is made by statements, the same that anybody may give:
+//! The text is JSON: attributes, disks with their failure groups, templates, directories with owners and modes, aliases, volumes, users and
+//! user groups. No bytes of files, nor of volumes, are in it. What it is restored to is made by statements, the same that anybody may give:
 //!
 //!   - `--full`: the group is made from its disks, and then all the rest
 //!   - `--newdg`: the same under another name (`-o old:new`)
-//!   - `--nodg`: the group is there; attributes, templates, directories, users, and aliases whose files are there. What is
-//!     there already stays; a template gets the redundancy and striping that are written
+//!   - `--nodg`: the group is there; attributes, templates, directories, volumes, users, and aliases whose files are there. What is
+//!     there already stays as it is; a template gets the redundancy and striping that are written
 //!
 //! Directories that the system makes for its files come and go with those, and are not in it.
 //!
@@ -55,8 +55,13 @@ struct Group {
     /// Paths in the group, parents first.
     #[serde(default)]
     directories: Vec<String>,
+    /// Whose they are; those of which nothing is said are whose restores them.
+    #[serde(default)]
+    owners: Vec<Owner>,
     #[serde(default)]
     aliases: Vec<Alias>,
+    #[serde(default)]
+    volumes: Vec<Volume>,
     #[serde(default)]
     users: Vec<String>,
     #[serde(default)]
@@ -94,6 +99,28 @@ struct Alias {
     file: String,
 }
 
+/// Of a directory. Users and groups of the host by their numbers, as on any file system.
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Owner {
+    directory: String,
+    uid: u32,
+    gid: u32,
+    mode: u32,
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Volume {
+    name: String,
+    size_mb: i64,
+    /// HIGH in a group of less.
+    high: bool,
+    stripe_width_k: i64,
+    stripe_columns: i64,
+    enabled: bool,
+    usage: String,
+    mount_path: String,
+}
+
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct UserGroup {
     name: String,
@@ -106,6 +133,9 @@ pub(super) struct MdBackup {
     /// Only these, with commas between.
     #[arg(short = 'G', value_name = "GROUPS", value_delimiter = ',')]
     groups: Vec<String>,
+    /// Overwrite the file without asking.
+    #[arg(short, long)]
+    force: bool,
     file: String,
 }
 
@@ -176,8 +206,35 @@ fn describe(context: &Context, name: &str) -> Result<Group> {
             }
         }
     }
+    group.volumes = volumes(context, number, &group.redundancy)?;
     names(context, number, &mut group)?;
     Ok(group)
+}
+
+fn volumes(context: &Context, number: i64, redundancy: &str) -> Result<Vec<Volume>> {
+    let found = optional(
+        context,
+        &format!(
+            "SELECT v.volume_name, v.size_mb, v.stripe_width_k, v.stripe_columns, v.state, v.usage, v.mountpath, f.redundancy
+             FROM v$asm_volume v JOIN v$asm_file f ON f.group_number = v.group_number AND f.file_number = v.file_number
+             WHERE v.group_number = {number} ORDER BY v.volume_name"
+        ),
+    )?;
+    let number = |value: Option<&Value>| if let Some(Value::Integer(number)) = value { *number } else { 0 };
+    let volume = |row: &Vec<Value>| {
+        let text = |at: usize| row.get(at).map(super::table::text).unwrap_or_default();
+        Volume {
+            name: text(0),
+            size_mb: number(row.get(1)),
+            stripe_width_k: number(row.get(2)),
+            stripe_columns: number(row.get(3)),
+            enabled: text(4) == "ENABLED",
+            usage: text(5),
+            mount_path: text(6),
+            high: text(7) == "HIGH" && redundancy != "HIGH",
+        }
+    };
+    Ok(found.rows.iter().map(volume).collect())
 }
 
 /// The directories that the system made: paths in the group.
@@ -203,7 +260,12 @@ fn names(context: &Context, number: i64, group: &mut Group) -> Result<()> {
     let mut several: BTreeMap<u64, Vec<String>> = BTreeMap::new();
     files::walk(&engine, &top, &mut |found| {
         if found.is_directory() {
-            group.directories.extend(Some(found.place.inside()).filter(|path| !by_system.contains(path)));
+            let path = found.place.inside();
+            if !by_system.contains(&path) {
+                let (uid, gid, mode) = (found.info.uid, found.info.gid, found.info.mode & 0o7777);
+                group.owners.push(Owner { directory: path.clone(), uid, gid, mode });
+                group.directories.push(path);
+            }
         } else if found.info.links > 1 {
             several.entry(found.info.node).or_default().push(found.place.inside());
         }
@@ -221,6 +283,12 @@ fn names(context: &Context, number: i64, group: &mut Group) -> Result<()> {
 
 impl Run for MdBackup {
     fn run(&self, context: &mut Context) -> Result<()> {
+        if !self.force
+            && fs::symlink_metadata(&self.file).is_ok()
+            && !context.sure(&format!("{} is there already, and is overwritten. Are you sure?", self.file))?
+        {
+            return Ok(());
+        }
         let names = if self.groups.is_empty() {
             place::groups(context, "*")?
         } else {
@@ -269,7 +337,7 @@ pub(super) struct MdRestore {
 enum Step {
     Statement(String),
     /// Unless it is there.
-    Directory(Place),
+    Directory(Place, Option<Owner>),
     /// One more name for a file, unless it is there.
     Alias(Place, Place),
 }
@@ -280,6 +348,7 @@ struct Present {
     templates: BTreeSet<String>,
     users: BTreeSet<String>,
     usergroups: BTreeSet<String>,
+    volumes: BTreeSet<String>,
 }
 
 impl Present {
@@ -293,6 +362,7 @@ impl Present {
             templates: names("name", "v$asm_template")?,
             users: names("os_name", "v$asm_user")?,
             usergroups: names("name", "v$asm_usergroup")?,
+            volumes: names("volume_name", "v$asm_volume")?,
         })
     }
 }
@@ -301,7 +371,7 @@ impl Step {
     fn statement(&self) -> String {
         match self {
             Self::Statement(text) => text.clone(),
-            Self::Directory(place) => format!(
+            Self::Directory(place, _) => format!(
                 "ALTER DISKGROUP {} ADD DIRECTORY {}",
                 place.group.as_deref().unwrap_or_default(),
                 quoted(&place.to_string())
@@ -361,7 +431,25 @@ fn plan(group: &Group, name: &str, present: Option<&Present>) -> Result<Vec<Step
         steps.push(alter(format!("{verb} TEMPLATE {name} ATTRIBUTES ({redundancy} {stripe})")));
     }
     let top = Place { group: Some(name.clone()), parts: Vec::new() };
-    steps.extend(group.directories.iter().map(|path| Step::Directory(top.join(path))));
+    let owner = |path: &String| group.owners.iter().find(|owner| owner.directory == *path).cloned();
+    steps.extend(group.directories.iter().map(|path| Step::Directory(top.join(path), owner(path))));
+    for volume in group.volumes.iter().filter(|volume| !present.volumes.contains(&volume.name)) {
+        let name = checked_name(&volume.name, "a volume")?;
+        let high = if volume.high { " HIGH" } else { "" };
+        steps.push(alter(format!(
+            "ADD VOLUME {name} SIZE {}M{high} STRIPE_WIDTH {}K STRIPE_COLUMNS {}",
+            volume.size_mb, volume.stripe_width_k, volume.stripe_columns
+        )));
+        let said = [("MOUNTPATH", &volume.mount_path), ("USAGE", &volume.usage)];
+        let said = said.iter().filter(|(_, text)| !text.is_empty());
+        let said: Vec<String> = said.map(|(word, text)| format!("{word} {}", quoted(text))).collect();
+        if !said.is_empty() {
+            steps.push(alter(format!("MODIFY VOLUME {name} {}", said.join(" "))));
+        }
+        if !volume.enabled {
+            steps.push(alter(format!("DISABLE VOLUME {name}")));
+        }
+    }
     let users = group.users.iter().filter(|user| !present.users.contains(*user));
     steps.extend(users.map(|user| alter(format!("ADD USER {}", quoted(user)))));
     for usergroup in group.usergroups.iter().filter(|usergroup| !present.usergroups.contains(&usergroup.name)) {
@@ -392,12 +480,19 @@ impl MdRestore {
                 Ok(_) => Ok(()),
                 Err(_) => context.statement(&step.statement()),
             },
-            Step::Directory(place) => {
+            Step::Directory(place, owner) => {
                 let engine = context.engine(place.group()?)?;
                 match place::find(&engine, place) {
                     Ok(found) if found.is_directory() => Ok(()),
                     Ok(found) => Err(Refusal::new("22023", format!("{} is there, and no directory", found.place))),
-                    Err(_) => files::make_directory(&engine, place),
+                    Err(_) => match owner {
+                        None => files::make_directory(&engine, place),
+                        Some(owner) => {
+                            let mode = owner.mode & 0o7777;
+                            engine.make_directory(&place.inside(), mode, owner.uid, owner.gid)?;
+                            Ok(())
+                        }
+                    },
                 }
             }
         }
@@ -482,6 +577,17 @@ mod tests {
                 system: false,
             }],
             directories: vec!["a/b".into()],
+            owners: vec![Owner { directory: "a/b".into(), uid: 70, gid: 70, mode: 0o700 }],
+            volumes: vec![Volume {
+                name: "V1".into(),
+                size_mb: 64,
+                high: true,
+                stripe_width_k: 128,
+                stripe_columns: 4,
+                enabled: false,
+                usage: "it's".into(),
+                mount_path: "/m".into(),
+            }],
             aliases: vec![Alias { alias: "a/x".into(), file: "f.1.3".into() }],
             users: vec!["pg".into()],
             usergroups: vec![UserGroup { name: "dba".into(), members: vec!["pg".into()] }],
@@ -492,6 +598,9 @@ mod tests {
         let rest = [
             "ALTER DISKGROUP DATA ADD TEMPLATE T ATTRIBUTES (HIGH FINE)",
             "ALTER DISKGROUP DATA ADD DIRECTORY '+DATA/a/b'",
+            "ALTER DISKGROUP DATA ADD VOLUME V1 SIZE 64M HIGH STRIPE_WIDTH 128K STRIPE_COLUMNS 4",
+            "ALTER DISKGROUP DATA MODIFY VOLUME V1 MOUNTPATH '/m' USAGE 'it''s'",
+            "ALTER DISKGROUP DATA DISABLE VOLUME V1",
             "ALTER DISKGROUP DATA ADD USER 'pg'",
             "ALTER DISKGROUP DATA ADD USERGROUP 'dba' WITH MEMBER 'pg'",
         ];
@@ -514,7 +623,7 @@ mod tests {
             Some("ALTER DISKGROUP DATA ADD ALIAS '+DATA/a/x' FOR '+DATA/f.1.3'")
         );
         let set = |name: &str| BTreeSet::from([name.to_owned()]);
-        let present = Present { templates: set("T"), users: set("pg"), usergroups: set("dba") };
+        let present = Present { templates: set("T"), users: set("pg"), usergroups: set("dba"), volumes: set("V1") };
         assert_eq!(
             text(Some(&present)).get(1..).unwrap_or_default(),
             [

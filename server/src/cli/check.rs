@@ -1,9 +1,10 @@
-//! `check` and `chkdg`: is a disk group what it should be?
+//! `check`, `chkdg` and `scrub`: is a disk group what it should be?
 
 use super::{
     Result, complain,
     context::{Context, Run, bare, group_name},
     print, table,
+    watch::{Bars, Watch},
 };
 use crate::{
     refusal::Refusal,
@@ -11,11 +12,16 @@ use crate::{
 };
 use clap::Args;
 use plinth_engine::{
-    admin::{AdminError, Code, Report},
+    admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower, Value},
+    check_files::See,
     group::Group,
     world::World,
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    io::{self, IsTerminal},
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// Check a disk group, or the disks of one that is not mounted.
 #[derive(Debug, Args)]
@@ -55,7 +61,65 @@ impl Run for Chkdg {
 }
 
 fn mounted(context: &Context, group: &str, repair: bool) -> Result<Report> {
+    let _watch = Watch::begin(&context.paths);
     context.instance()?.check(&group_name(group)?, repair)
+}
+
+/// Read everything of disk groups against its checksums, while they are used.
+///
+/// Says nothing if nothing is wrong: for a timer. Exits as check does.
+#[derive(Debug, Args)]
+pub(super) struct Scrub {
+    /// Repair what can be repaired.
+    #[arg(long)]
+    repair: bool,
+    /// How much of the disks' time it takes.
+    #[arg(long, value_parser = ["auto", "low", "high", "max"], default_value = "auto")]
+    power: String,
+    /// Say what was read although nothing is wrong.
+    #[arg(short, long)]
+    verbose: bool,
+    /// All that are mounted, if none is named.
+    #[arg(value_name = "GROUP")]
+    groups: Vec<String>,
+}
+
+impl Run for Scrub {
+    fn run(&self, context: &mut Context) -> Result<()> {
+        let power = match &*self.power {
+            "low" => ScrubPower::Low,
+            "high" => ScrubPower::High,
+            "max" => ScrubPower::Max,
+            _ => ScrubPower::Auto,
+        };
+        let order = ScrubOrder { repair: self.repair, power, ..ScrubOrder::default() };
+        let mut groups = self.groups.iter().map(|group| group_name(group)).collect::<Result<Vec<_>>>()?;
+        if groups.is_empty() {
+            let mounted =
+                context.query("SELECT name FROM v$asm_diskgroup_stat WHERE state = 'MOUNTED' ORDER BY name")?;
+            groups.extend(mounted.rows.iter().filter_map(|row| match row.first() {
+                Some(Value::Text(name)) => Some(name.clone()),
+                _ => None,
+            }));
+        }
+        let mut worst = 0;
+        for group in groups {
+            let report = {
+                let _watch = Watch::begin(&context.paths);
+                context.instance()?.scrub(&group, order.clone())
+            };
+            let is_clean = report.as_ref().is_ok_and(|report| report.problems.found() == 0);
+            if self.verbose || !is_clean {
+                if !context.json {
+                    print(&format!("disk group {group}:\n"));
+                }
+                tell(context, report, self.repair)?;
+                worst = worst.max(context.status);
+            }
+        }
+        context.status = worst;
+        Ok(())
+    }
 }
 
 /// Exits with 0: clean, 1: all repaired, 2: something is left, or it could not be checked, 3: mirrors are missing.
@@ -68,8 +132,7 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
             return Ok(());
         }
     };
-    let repaired = report.problems.iter().filter(|problem| problem.repaired).count();
-    let left = report.problems.len() - repaired;
+    let (repaired, left) = (report.problems.repaired(), report.problems.left());
     if context.json {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Refusal::new(crate::refusal::state::INTERNAL, error))?;
@@ -84,6 +147,9 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
         }
         for problem in &report.problems {
             text.push_str(&format!("{}{}\n", problem.text, if problem.repaired { " (repaired)" } else { "" }));
+        }
+        if report.problems.untold() > 0 {
+            text.push_str(&format!("and {} problems more\n", report.problems.untold()));
         }
         text.push_str(&format!(
             "{} extents checked, {} read: {}\n",
@@ -121,5 +187,18 @@ fn check_disks(disks: &[String], repair: bool) -> Result<Report> {
             .map_err(|error| Refusal::from(AdminError::new(Code::CannotOpen, format!("disk {disk}: {error}"))))?;
     }
     let world: Arc<dyn World> = Arc::new(world);
-    crate::world::block_on(Group::check_files(&world, repair)).map_err(Refusal::from)
+    let bars = Mutex::new(Bars::default());
+    let see = |group: &str, operation: &Operation| {
+        let what = format!("{group} {}", operation.pass);
+        bars.lock().unwrap_or_else(PoisonError::into_inner).show(
+            &what,
+            operation.so_far,
+            operation.work,
+            operation.rate,
+        );
+    };
+    let see: See<'_> = if io::stderr().is_terminal() { Some(&see) } else { None };
+    let checked = crate::world::block_on(Group::check_files_watched(&world, repair, see)).map_err(Refusal::from);
+    bars.into_inner().unwrap_or_else(PoisonError::into_inner).clear();
+    checked
 }

@@ -57,6 +57,7 @@ table! {
         Dropdg(groups::Dropdg),
         Chkdg(check::Chkdg),
         Check(check::Check),
+        Scrub(check::Scrub),
         Mount(mounts::Mount),
         Umount(mounts::Umount),
         Upgrade(upgrade::Upgrade),

@@ -51,7 +51,7 @@ impl Drop for Watch {
 
 /// One for each operation, by its group and pass.
 #[derive(Default)]
-struct Bars {
+pub(super) struct Bars {
     screen: MultiProgress,
     bars: BTreeMap<String, ProgressBar>,
 }
@@ -60,7 +60,7 @@ impl Bars {
     fn draw(&mut self, paths: &Paths) {
         let found = query(
             paths,
-            "SELECT g.name || ' ' || o.pass, o.sofar, o.est_work, o.est_rate, o.est_minutes
+            "SELECT g.name || ' ' || o.pass, o.sofar, o.est_work, o.est_rate
              FROM v$asm_operation o JOIN v$asm_diskgroup_stat g ON g.group_number = o.group_number
              WHERE o.state = 'RUN'",
         );
@@ -72,14 +72,7 @@ impl Bars {
                 Some(Value::Integer(number)) => u64::try_from(*number).unwrap_or(0),
                 _ => 0,
             };
-            let bar = self.bars.entry(what.clone()).or_insert_with(|| {
-                let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg}");
-                let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
-                self.screen.add(ProgressBar::new(0).with_style(style).with_prefix(what.clone()))
-            });
-            bar.set_length(number(1));
-            bar.set_position(number(0));
-            bar.set_message(format!("{} AUs a minute, {} minutes left", number(2), number(3)));
+            self.show(what, number(0), number(1), number(2));
             ended.retain(|other| other != what);
         }
         for what in ended {
@@ -87,7 +80,20 @@ impl Bars {
         }
     }
 
-    fn clear(self) {
+    /// Shows how far an operation is, at which rate a minute.
+    pub(super) fn show(&mut self, what: &str, so_far: u64, work: u64, rate: u64) {
+        let bar = self.bars.entry(what.to_owned()).or_insert_with(|| {
+            let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg}");
+            let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+            self.screen.add(ProgressBar::new(0).with_style(style).with_prefix(what.to_owned()))
+        });
+        bar.set_length(work);
+        bar.set_position(so_far);
+        let minutes = if rate > 0 { work.saturating_sub(so_far).div_ceil(rate) } else { 0 };
+        bar.set_message(format!("{rate} AUs a minute, {minutes} minutes left"));
+    }
+
+    pub(super) fn clear(self) {
         self.bars.values().for_each(ProgressBar::finish_and_clear);
     }
 }

@@ -2,7 +2,10 @@
 
 use super::exports::Export;
 use super::protocol::{Answer, FileInfo, How, ListEntry, NAME, Notice, Request, Status};
-use crate::{frames::Frames, paths::Paths};
+use crate::{
+    frames::{Frames, TooLong},
+    paths::Paths,
+};
 use plinth_engine::{
     admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
     api::ConnectionId,
@@ -53,6 +56,10 @@ impl Client {
 
     fn lost(&self, error: &io::Error) -> AdminError {
         let group = &self.group;
+        if let Some(long) = TooLong::of(error) {
+            return AdminError::new(Code::NotSupported, format!("the engine of {group} is not asked: {long}"))
+                .hint("ask for less at once");
+        }
         let what = match error.kind() {
             io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 format!("the engine of {group} ended before it answered")
@@ -340,5 +347,22 @@ impl Client {
             Answer::Done => Ok(()),
             _ => Err(self.strange()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of an engine that runs on through an upgrade of the instance.
+    #[test]
+    fn reports_of_engines_of_before_have_no_counts() {
+        let text = r#"{"problems":[{"text":"a","repaired":true},{"text":"b","repaired":false}],"extents_checked":7,"bytes_read":8}"#;
+        let report: Report = serde_json::from_str(text).expect("it is read");
+        let findings = &report.problems;
+        assert_eq!((findings.found(), findings.repaired(), findings.left(), findings.untold()), (2, 1, 1, 0));
+        let text = serde_json::to_string(&report).expect("it is written");
+        assert!(text.contains(r#""problems":[{"text":"a""#), "{text}");
+        assert_eq!(serde_json::from_str::<Report>(&text).expect("it is read"), report);
     }
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     alert::Alert,
-    frames::{Frames, Received},
+    frames::{Frames, Received, TooLong},
     paths::Paths,
     process::{self, Peer},
     world::{IoChoice, RealWorld, block_on},
@@ -378,7 +378,11 @@ impl Engine {
             let talking = thread::Builder::new().name("request".into()).spawn(move || {
                 if let Ok(frames) = Frames::greet(stream, NAME) {
                     while let Ok(Some(request)) = frames.receive() {
-                        if engine.answer(&frames, request).is_err() {
+                        let answered = engine.answer(&frames, request).or_else(|error| match TooLong::of(&error) {
+                            Some(long) => frames.send(&Answer::Refused(long.refusal()), &[], None),
+                            None => Err(error),
+                        });
+                        if answered.is_err() {
                             break;
                         }
                     }

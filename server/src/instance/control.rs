@@ -10,14 +10,14 @@ use super::{
 };
 use crate::{
     engine::exports::{At, Export},
-    frames::{Frames, Received},
+    frames::{Frames, Received, TooLong},
     paths::Paths,
     process::Peer,
     refusal::{Refusal, state},
     sql,
 };
 use plinth_engine::{
-    admin::{AdminError, Report, Scope},
+    admin::{AdminError, Report, Scope, ScrubOrder},
     rows::{decode_rows, in_parts},
 };
 use rustix::net::RecvFlags;
@@ -69,6 +69,11 @@ pub(crate) enum Request {
     Check {
         group: String,
         repair: bool,
+    },
+    /// Scrubs a group to the end; answered with a `Report`.
+    Scrub {
+        group: String,
+        order: ScrubOrder,
     },
     /// Has an engine of the program that is installed now take a group over.
     Upgrade {
@@ -144,7 +149,10 @@ pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener) -> io::Re
 fn talk(context: &Context, stream: UnixStream) -> io::Result<()> {
     let frames = Frames::greet(stream, NAME)?;
     while let Some(Received { head, .. }) = frames.receive::<Request>()? {
-        let result = carry_out(context, &frames, head)?;
+        let result = carry_out(context, &frames, head).or_else(|error| match TooLong::of(&error) {
+            Some(long) => Ok(Err(long.refusal().into())),
+            None => Err(error),
+        })?;
         match result {
             Ok(()) => frames.send(&Answer::Done, &[], None)?,
             Err(refusal) => frames.send(&Answer::Refused(refusal), &[], None)?,
@@ -173,6 +181,16 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
                     Ok(Ok(()))
                 }
                 Err(error) => Ok(Err(error.into())),
+            }
+        }
+        Request::Scrub { group, order } => {
+            let found = unless_cancelled(frames, |cancel| Ok(context.scrub_group(&group, &order, cancel)))?;
+            match found {
+                Ok(report) => {
+                    frames.send(&Answer::Report(report), &[], None)?;
+                    Ok(Ok(()))
+                }
+                Err(refusal) => Ok(Err(refusal)),
             }
         }
         Request::Exports { group } => {
@@ -280,6 +298,9 @@ impl Client {
     }
 
     fn lost(error: &io::Error) -> Refusal {
+        if let Some(long) = TooLong::of(error) {
+            return Refusal::new(state::TOO_COMPLEX, format!("the instance is not asked: {long}"));
+        }
         Refusal::new("08006", format!("the instance is gone: {error}"))
     }
 
@@ -384,6 +405,15 @@ impl Client {
     /// What the instance refuses.
     pub fn check(&self, group: &str, repair: bool) -> Result<Report, Refusal> {
         let found = self.fetch(&Request::Check { group: group.to_owned(), repair })?;
+        if let Answer::Report(report) = found { Ok(report) } else { Err(Self::strange()) }
+    }
+
+    /// Scrubs a group to the end.
+    ///
+    /// # Errors
+    /// What the instance refuses, or why the scrub ended.
+    pub fn scrub(&self, group: &str, order: ScrubOrder) -> Result<Report, Refusal> {
+        let found = self.fetch(&Request::Scrub { group: group.to_owned(), order })?;
         if let Answer::Report(report) = found { Ok(report) } else { Err(Self::strange()) }
     }
 

@@ -286,10 +286,9 @@ impl Context {
             Statement::ExplainWork { id, group, work, power, at } => {
                 self.explain((id, group), work, *power, *at, notices).map(Outcome::Rows)
             }
-            Statement::Scrub { group, order, wait, at } => self.scrub(group, order, *wait, *at, cancel, notices),
-            Statement::StopScrub { group } => {
-                self.ask(group, &Request::StopScrub, None)?;
-                Ok(Outcome::Done)
+            Statement::Scrub { groups, order, wait, at } => self.scrub(groups, order, *wait, *at, cancel, notices),
+            Statement::StopScrub { groups } => {
+                each(&self.mounted_groups(groups), |group| instance.engine(group)?.ask(&Request::StopScrub))
             }
             Statement::Access { group, change, at } => self.access(group, change, *at),
             Statement::Volume { group, change, at } => {
@@ -551,11 +550,11 @@ fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>
     }
     notices
         .extend(report.missing.iter().map(|text| Notice { warning: true, text: format!("missing mirrors: {text}") }));
-    if report.problems.len() > PROBLEMS_SHOWN {
-        notices.push(note(format!("and {} more", report.problems.len() - PROBLEMS_SHOWN)));
+    let (found, repaired, left) = (report.problems.found(), report.problems.repaired(), report.problems.left());
+    let more = found.saturating_sub(PROBLEMS_SHOWN as u64);
+    if more > 0 {
+        notices.push(note(format!("and {more} more")));
     }
-    let repaired = report.problems.iter().filter(|problem| problem.repaired).count();
-    let left = report.problems.len() - repaired;
     notices.push(note(format!(
         "disk group {group}: {} extents checked, {} MiB read, {repaired} problems repaired, {left} left",
         report.extents_checked,
@@ -574,15 +573,19 @@ fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>
 
 /// Does the same for each group; the first refusal is the statement's, the others are its detail.
 fn each(groups: &[At<String>], mut what: impl FnMut(&str) -> std::result::Result<(), AdminError>) -> Result<Outcome> {
+    let results = groups.iter().map(|group| what(&group.value).map_err(|error| Refusal::from(error).or_at(group.at)));
+    together(results.collect())
+}
+
+/// What was refused of several: the first refusal, with the others as its detail.
+fn together(results: Vec<Result<()>>) -> Result<Outcome> {
     let mut refused: Option<Refusal> = None;
-    for group in groups {
-        if let Err(error) = what(&group.value) {
-            match &mut refused {
-                None => refused = Some(Refusal::from(error).or_at(group.at)),
-                Some(first) => {
-                    let detail = first.detail.take().unwrap_or_default();
-                    first.detail = Some(format!("{detail}; also: {error}"));
-                }
+    for refusal in results.into_iter().filter_map(Result::err) {
+        match &mut refused {
+            None => refused = Some(refusal),
+            Some(first) => {
+                let detail = first.detail.take().unwrap_or_default();
+                first.detail = Some(format!("{detail}; also: {}", refusal.message));
             }
         }
     }

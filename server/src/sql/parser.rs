@@ -446,6 +446,9 @@ impl Parser<'_> {
             self.need("DISKS")?;
             return Ok(Statement::Undrop { groups });
         }
+        if self.take("SCRUB") {
+            return self.scrub(groups);
+        }
         if let Some(statement) = self.enable_volumes(&groups)? {
             return Ok(statement);
         }
@@ -800,15 +803,18 @@ impl Parser<'_> {
 
     fn one(&self, groups: Groups) -> Result<At<String>> {
         match groups {
-            Groups::All => Err(Refusal::syntax(self.here(), "only MOUNT, DISMOUNT and UNDROP DISKS take ALL")
-                .hint("name one disk group")),
+            Groups::All => Err(Refusal::syntax(
+                self.here(),
+                "only MOUNT, DISMOUNT, UNDROP DISKS and SCRUB of whole disk groups take ALL",
+            )
+            .hint("name one disk group")),
             Groups::Named(names) => {
                 let mut names = names.into_iter();
                 match (names.next(), names.next()) {
                     (Some(name), None) => Ok(name),
                     (_, second) => Err(Refusal::syntax(
                         second.map_or(self.here(), |second| second.at),
-                        "only MOUNT, DISMOUNT and UNDROP DISKS take several disk groups",
+                        "only MOUNT, DISMOUNT, UNDROP DISKS and SCRUB of whole disk groups take several disk groups",
                     )
                     .hint("name one disk group")),
                 }

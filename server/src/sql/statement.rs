@@ -105,13 +105,13 @@ pub enum Statement {
         at: usize,
     },
     Scrub {
-        group: At<String>,
+        groups: Groups,
         order: ScrubOrder,
         wait: bool,
         at: usize,
     },
     StopScrub {
-        group: At<String>,
+        groups: Groups,
     },
     /// Users, user groups, owners and permissions.
     Access {

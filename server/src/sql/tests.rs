@@ -319,6 +319,15 @@ fn checks_and_scrubs() {
     assert_eq!(scrub("ALTER DISKGROUP d SCRUB DISK a REPAIR POWER LOW WAIT FORCE"), (order.clone(), true));
     assert_eq!(scrub("ALTER DISKGROUP d SCRUB DISK a FORCE NOWAIT POWER LOW REPAIR"), (order, false));
     assert!(matches!(one("ALTER DISKGROUP d SCRUB STOP"), Statement::StopScrub { .. }));
+    assert!(matches!(one("ALTER DISKGROUP ALL SCRUB STOP"), Statement::StopScrub { groups: Groups::All }));
+    assert!(matches!(one("ALTER DISKGROUP ALL SCRUB REPAIR"), Statement::Scrub { groups: Groups::All, .. }));
+    let Statement::Scrub { groups: Groups::Named(two), .. } = one("ALTER DISKGROUP d, e SCRUB") else {
+        panic!("a scrub")
+    };
+    assert_eq!(two.len(), 2);
+    for of_one in ["ALTER DISKGROUP ALL SCRUB DISK a", "ALTER DISKGROUP d, e SCRUB FILE 'f'"] {
+        assert!(parse(of_one).expect_err(of_one).message.contains("whole disk groups"), "{of_one}");
+    }
 }
 
 /// Disks and failure groups in one statement, as ASM takes them.

@@ -1,7 +1,7 @@
 //! What an operator does with a group: makes it whole, has it checked and repaired, fills it and makes room.
 
 use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, Tenant, words};
-use crate::history::Failure;
+use crate::{client::Client, history::Failure};
 use plinth_engine::{
     admin::{AdminError, Conversion, Report, Selection},
     api::{Allocate, Caller, NewFile, ROOT, SetXattr},
@@ -149,10 +149,18 @@ impl Tenant {
         }
     }
 
-    pub(super) async fn report(&self, repair: bool) -> Result<Report, Failure> {
+    pub async fn report(&self, repair: bool) -> Result<Report, Failure> {
         let group = Arc::clone(self.group());
         let ended = self.inside(async move { group.check(repair).await }).await?.ok_or("the engine died by itself")?;
         ended.map_err(|error| format!("{}: check: {}", self.name, words(&error)))
+    }
+
+    /// A client writes a block anew; see [`Client::rewrite`].
+    pub async fn rewrite(&self, client: &Arc<Client>, name: &str, block: u64) -> Result<Option<Vec<u8>>, Failure> {
+        let session = Session::new(Arc::clone(self.group()), None);
+        let (client, name) = (Arc::clone(client), name.to_owned());
+        let written = self.inside(async move { client.rewrite(&session, &name, block).await }).await?;
+        written.ok_or("the engine died by itself")?.map_err(|failure| format!("{}: {failure}", self.name))
     }
 
     /// All that the clients did is there, as they left it. They must be idle.

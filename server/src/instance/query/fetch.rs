@@ -47,6 +47,11 @@ pub(super) struct Taken {
     bytes: AtomicUsize,
 }
 
+/// Whether what was said means that nobody answers for a group: there is no engine, or it is gone or hangs.
+fn is_absence(code: Code) -> bool {
+    matches!(code, Code::NotMounted | Code::Io)
+}
+
 impl Taken {
     /// False: that is too much.
     fn add(&self, rows: usize, bytes: usize) -> bool {
@@ -72,7 +77,12 @@ impl Fetching<'_> {
             _ => {
                 let sent = sent(wanted);
                 let mut fetched = Fetched::new(sent.len().max(1), origins(view, &sent));
-                self.each(&select(&sent, view), |_| true, |group, rows, bytes| fetched.add(group, rows, bytes))?;
+                self.each(
+                    &select(&sent, view),
+                    |_| true,
+                    is_absence,
+                    |group, rows, bytes| fetched.add(group, rows, bytes),
+                )?;
                 Ok(fetched)
             }
         }
@@ -82,15 +92,19 @@ impl Fetching<'_> {
     pub(super) fn planned(&mut self, planned: &Planned, wanted: &BTreeSet<String>) -> Result<Fetched> {
         let (sql, width, origins) = planned.ask(wanted);
         let mut fetched = Fetched::new(width, origins);
-        self.each(&sql, |group| planned.concerns(group), |group, rows, bytes| fetched.add(group, rows, bytes))?;
+        let is_meant = |group| planned.concerns(group);
+        self.each(&sql, is_meant, is_absence, |group, rows, bytes| fetched.add(group, rows, bytes))?;
         Ok(fetched)
     }
 
-    /// Asks each group that is meant. Returns those that did not answer; a notice tells of them.
+    /// Asks each group that is meant. Returns those that nobody answers for; a notice tells of them, as their rows are not there, like
+    /// those of a group that is not mounted. What an engine refuses, or begins to answer and does not end, is the statement's error: what
+    /// is left would look like an answer.
     fn each(
         &mut self,
         sql: &str,
         is_meant: impl Fn(u32) -> bool,
+        is_silence: impl Fn(Code) -> bool,
         mut add: impl FnMut(u32, usize, Vec<u8>) -> Option<()>,
     ) -> Result<Vec<(String, u32)>> {
         let mut silent = Vec::new();
@@ -104,20 +118,29 @@ impl Fetching<'_> {
             let (taken, pace) = (self.taken, &mut *self.pace);
             pace.look();
             let cancel = self.cancel;
+            let mut began = false;
             let result = self.source.query(group, sql, &mut |rows, bytes| {
+                began = true;
                 if !taken.add(rows, bytes.len()) {
-                    let text = "more rows than one statement may read";
+                    let text = format!(
+                        "the statement reads more than {ROWS_MAX} rows, or {} MiB, of the views it names",
+                        BYTES_MAX >> 20
+                    );
                     return Err(AdminError::new(Code::NotSupported, text).hint("add a condition that names fewer"));
                 }
                 if cancel.is_cancelled() {
                     return Err(AdminError::new(Code::Busy, "cancelled"));
                 }
                 pace.look();
-                add(*number, rows, bytes).ok_or_else(|| AdminError::new(Code::Io, "its rows make no sense"))
+                add(*number, rows, bytes).ok_or_else(|| AdminError::new(Code::Damaged, "its rows make no sense"))
             });
             if let Err(error) = result {
                 if self.cancel.is_cancelled() {
                     return Err(Refusal::canceled());
+                }
+                if began || !is_silence(error.code) {
+                    let text = format!("disk group {group}: {}", error.message);
+                    return Err(AdminError { message: text, ..error }.into());
                 }
                 self.notices.push(format!("nothing of disk group {group} is shown: {error}"));
                 silent.push((group.clone(), *number));
@@ -127,11 +150,17 @@ impl Fetching<'_> {
     }
 
     /// The same, for views with few rows that are looked at here.
-    fn each_row(&mut self, view: &View, sent: &[&str]) -> Result<(Rows, Vec<(String, u32)>)> {
+    fn each_row(
+        &mut self,
+        view: &View,
+        sent: &[&str],
+        is_silence: impl Fn(Code) -> bool,
+    ) -> Result<(Rows, Vec<(String, u32)>)> {
         let mut found = Vec::new();
         let silent = self.each(
             &select(sent, view),
             |_| true,
+            is_silence,
             |group, rows, bytes| {
                 found.extend(decode_rows(rows, &bytes)?.into_iter().map(|row| (group, row)));
                 Some(())
@@ -168,7 +197,7 @@ impl Fetching<'_> {
             })
         };
         let (path, name) = (place("path"), place("name"));
-        let (mut rows, _) = self.each_row(view, &sent)?;
+        let (mut rows, _) = self.each_row(view, &sent, is_absence)?;
         let text = |row: &[Value], at: usize| match row.get(at) {
             Some(Value::Text(text)) => text.clone(),
             _ => String::new(),
@@ -207,7 +236,8 @@ impl Fetching<'_> {
     /// Mounted groups, those that should be and do not answer, and those whose disks are in sight.
     fn groups(&mut self, view: &View, wanted: &BTreeSet<&str>) -> Result<Fetched> {
         let sent = sent(wanted);
-        let (rows, silent) = self.each_row(view, &sent)?;
+        // One that refuses has a row that says so.
+        let (rows, silent) = self.each_row(view, &sent, |_| true)?;
         let mut fetched = Fetched::new(sent.len().max(1), origins(view, &sent));
         rows.iter().for_each(|(group, row)| fetched.add_row(*group, row));
         let mut add = |name: &str, number: u32, state: &str| {

@@ -10,6 +10,8 @@ struct Memory {
     /// What was asked.
     asked: Mutex<Vec<String>>,
     rows: Mutex<usize>,
+    /// A group whose engine says this, at once or after its rows.
+    refuses: Option<(&'static str, AdminError, bool)>,
 }
 
 /// Columns that are filled, by view; every view has `group_number` besides.
@@ -61,7 +63,7 @@ fn worlds() -> (Memory, Connection) {
     functions::create(&everything, "tester")
         .and_then(|()| psql::create_functions(&everything, "tester"))
         .expect("functions");
-    let mut memory = Memory { groups: BTreeMap::new(), asked: Mutex::default(), rows: Mutex::default() };
+    let mut memory = Memory { groups: BTreeMap::new(), asked: Mutex::default(), rows: Mutex::default(), refuses: None };
     let mut state = 1;
     FILLED.iter().for_each(|(view, _)| table(&everything, view));
     for (at, (group, rows)) in [("DATA", 100), ("FRA", 37), ("NONE", 0)].into_iter().enumerate() {
@@ -118,7 +120,12 @@ impl Source for Memory {
         self.asked.lock().expect("no panic").push(sql.to_owned());
         let rows = all_rows(&self.groups[group].lock().expect("no panic"), sql, &[]);
         *self.rows.lock().expect("no panic") += rows.len();
-        in_parts(&rows, |count, bytes| part(count, bytes.to_vec()))
+        let refusal = self.refuses.as_ref().filter(|(refusing, ..)| *refusing == group);
+        if let Some((_, refusal, false)) = refusal {
+            return Err(refusal.clone());
+        }
+        in_parts(&rows, |count, bytes| part(count, bytes.to_vec()))?;
+        refusal.map_or(Ok(()), |(_, refusal, _)| Err(refusal.clone()))
     }
 
     fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError> {
@@ -310,5 +317,34 @@ fn plans_of_random_statements_change_no_result() {
             query += &format!(" GROUP BY {}", keys.join(", "));
         }
         compare(&memory, &everything, &query, &[]);
+    }
+}
+
+/// What is left when an engine refuses looks like an answer: a count of nothing is 0. The group and the limit are named instead. A group
+/// that has no engine has no rows, as one that is not mounted; the notice tells. One that breaks off has given half of its rows.
+#[test]
+fn an_answer_is_whole_or_an_error() {
+    let (mut memory, _) = worlds();
+    let count = "SELECT count(*) FROM v$asm_file";
+    let limit =
+        AdminError::new(plinth_engine::admin::Code::Invalid, "the query took longer than 60 s").hint("ask for less");
+    let gone = AdminError::new(plinth_engine::admin::Code::Io, "the engine of FRA ended before it answered");
+    let none = AdminError::new(plinth_engine::admin::Code::NotMounted, "disk group FRA is not mounted");
+    for query in
+        [count, "SELECT * FROM v$asm_file", "SELECT file_number FROM v$asm_file JOIN v$asm_alias USING (file_number)"]
+    {
+        for (error, after_rows) in [(&limit, false), (&limit, true), (&gone, true)] {
+            memory.refuses = Some(("FRA", error.clone(), after_rows));
+            let mut notices = Vec::new();
+            let refusal = run(&memory, query, &[], &Cancel::default(), &mut notices).expect_err(query);
+            assert_eq!(refusal.message, format!("disk group FRA: {}", error.message), "{query}");
+            assert_eq!(refusal.hint, error.hint, "{query}");
+        }
+    }
+    for error in [gone, none] {
+        memory.refuses = Some(("FRA", error, false));
+        let mut notices = Vec::new();
+        let table = run(&memory, count, &[], &Cancel::default(), &mut notices).expect("the others answer");
+        assert_eq!((table.rows, notices.len()), (vec![vec![Value::Integer(100)]], 1));
     }
 }

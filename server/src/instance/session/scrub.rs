@@ -1,27 +1,59 @@
 //! SCRUB: begun, waited for, told.
 
-use super::{Context, Notice, Outcome, Refusal, Result, checked};
-use crate::{engine::protocol::Request, instance::query::Cancel, sql::At};
-use plinth_engine::admin::ScrubOrder;
+use super::{Context, Notice, Outcome, Refusal, Result, checked, together};
+use crate::{
+    engine::protocol::Request,
+    instance::query::Cancel,
+    sql::{At, statement::Groups},
+};
+use plinth_engine::admin::{Report, ScrubOrder};
 
 impl Context {
-    /// Begins it; with `wait` returns at its end, and tells what it found as CHECK does.
+    /// Begins it, in all groups that are meant; with `wait` returns when all have ended, and tells what they found as CHECK does.
     pub(super) fn scrub(
         &self,
-        group: &At<String>,
+        groups: &Groups,
         order: &ScrubOrder,
         wait: bool,
         at: usize,
         cancel: &Cancel,
         notices: &mut Vec<Notice>,
     ) -> Result<Outcome> {
-        let engine = self.engine(group)?;
-        engine.ask(&Request::Scrub(order.clone())).map_err(|error| Refusal::from(error).or_at(at))?;
-        if wait {
-            self.wait_for(group, "SCRUBBING", "the scrub", cancel)?;
-            let report = self.engine(group)?.scrubbed().map_err(|error| Refusal::from(error).or_at(group.at))?;
-            checked(&group.value, &report, order.repair, notices)?;
+        let groups = self.mounted_groups(groups);
+        let mut results = Vec::new();
+        let mut begun = Vec::new();
+        for group in &groups {
+            match self.begin_scrub(group, order) {
+                Ok(()) => begun.push(group),
+                Err(refusal) => results.push(Err(refusal.or_at(at))),
+            }
         }
-        Ok(Outcome::Done)
+        for group in begun.into_iter().filter(|_| wait) {
+            let ended = self.end_scrub(group, cancel);
+            if cancel.is_cancelled() {
+                return Err(Refusal::canceled().hint("the scrub goes on; v$asm_operation shows it"));
+            }
+            results.push(ended.and_then(|report| checked(&group.value, &report, order.repair, notices)));
+        }
+        together(results)
+    }
+
+    fn begin_scrub(&self, group: &At<String>, order: &ScrubOrder) -> Result<()> {
+        self.engine(group)?.ask(&Request::Scrub(order.clone())).map_err(Refusal::from)
+    }
+
+    fn end_scrub(&self, group: &At<String>, cancel: &Cancel) -> Result<Report> {
+        self.wait_for(group, "SCRUBBING", "the scrub", cancel)?;
+        self.engine(group)?.scrubbed().map_err(|error| Refusal::from(error).or_at(group.at))
+    }
+
+    /// Scrubs a group, and returns what that found.
+    ///
+    /// # Errors
+    /// If there is no such group, one is under way, or it ended with an error.
+    pub(in crate::instance) fn scrub_group(&self, group: &str, order: &ScrubOrder, cancel: &Cancel) -> Result<Report> {
+        let group = At { value: group.to_owned(), at: 0 };
+        self.begin_scrub(&group, order)?;
+        self.end_scrub(&group, cancel)
     }
 }

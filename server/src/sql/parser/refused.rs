@@ -20,7 +20,6 @@ impl Parser<'_> {
         type Clause<'a> = fn(&mut Parser<'a>, At<String>) -> Result<Statement>;
         let clause: Clause<'_> = match (verb.as_str(), what.as_str()) {
             ("CHECK", _) => Self::check,
-            ("SCRUB", _) => Self::scrub,
             ("ADD", "USER" | "USERGROUP") => Self::add_access,
             ("DROP", "USER" | "USERGROUP") => Self::drop_access,
             ("MODIFY", "USERGROUP") => Self::modify_access,

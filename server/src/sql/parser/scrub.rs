@@ -1,7 +1,10 @@
 //! CHECK and SCRUB: which part of a group is looked at, and how.
 
 use super::{Parser, Result, Statement};
-use crate::{refusal::Refusal, sql::At};
+use crate::{
+    refusal::Refusal,
+    sql::{At, statement::Groups},
+};
 use plinth_engine::admin::{Scope, ScrubOrder, ScrubPower};
 
 impl Parser<'_> {
@@ -23,8 +26,12 @@ impl Parser<'_> {
 
     /// `SCRUB [FILE 'f' | DISK d] [REPAIR | NOREPAIR] [POWER p] [WAIT | NOWAIT] [FORCE | NOFORCE] [STOP]`, behind its first word;
     /// what follows the part in any order.
-    pub(super) fn scrub(&mut self, group: At<String>) -> Result<Statement> {
+    pub(super) fn scrub(&mut self, groups: Groups) -> Result<Statement> {
         let at = self.here();
+        if self.is("FILE") || self.is("DISK") || self.is("DISKS") {
+            // They are somebody's.
+            self.one(groups.clone())?;
+        }
         let scope = if self.take("FILE") {
             Scope::Files(self.file_names()?.into_iter().map(|file| file.value).collect())
         } else if self.is("DISK") || self.is("DISKS") {
@@ -56,7 +63,7 @@ impl Parser<'_> {
                 return Err(self.expected("REPAIR, NOREPAIR, POWER, WAIT, NOWAIT, FORCE, NOFORCE or STOP"));
             }
         }
-        Ok(if stop { Statement::StopScrub { group } } else { Statement::Scrub { group, order, wait, at } })
+        Ok(if stop { Statement::StopScrub { groups } } else { Statement::Scrub { groups, order, wait, at } })
     }
 
     /// `[REPAIR | NOREPAIR]`

@@ -1,0 +1,244 @@
+//! A disk loses a write and the checksums that go with it: what it has instead fits, and is old.
+
+use super::*;
+use crate::{
+    admin::{Exchange, Report, ScrubOrder, ScrubPower},
+    extent::Mirror,
+    member::Member,
+};
+use plinth_format::BLOCK_SIZE;
+
+const LENGTH: usize = 6 << 20;
+/// Of the file's block that is disputed, and of another one in the same extent.
+const PLACE: u64 = (2 << 20) + 5 * BLOCK_SIZE as u64;
+const NEIGHBOUR: u64 = PLACE + 100 * BLOCK_SIZE as u64;
+
+/// A table with one block of which two mirrors are right.
+struct Court {
+    lab: Lab,
+    /// What readers may get there: what the disk kept, and what was written last.
+    old: Vec<u8>,
+    new: Vec<u8>,
+    bytes: Vec<u8>,
+    /// Where each disk has that block and the checksums of its AU: its number, and offsets.
+    places: Vec<(usize, u64, u64)>,
+    /// What each disk has there.
+    versions: Vec<Vec<u8>>,
+}
+
+impl Court {
+    /// The disk `liar`, of the extent's mirrors, has lost the last write.
+    fn new(redundancy: Redundancy, groups: &[&str], liar: usize) -> Self {
+        let mut lab = Lab::new(redundancy, 64 * MIB, groups);
+        let (bytes, new) = (pattern(3, LENGTH), pattern(4, BLOCK_SIZE));
+        let node = lab.create_file("table");
+        lab.write(node, 0, &bytes);
+        lab.sync(node);
+        let extents = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
+        let extent = extents.iter().find(|extent| extent.file == node && extent.number == 2).expect("it is there");
+        let places: Vec<_> = extent
+            .mirrors()
+            .iter()
+            .map(|mirror| {
+                let (data, sums) = Self::place(&lab.group().members[&mirror.disk], *mirror);
+                (usize::from(mirror.disk.0), data, sums)
+            })
+            .collect();
+        lab.dismount();
+        let (disk, data, sums) = places[liar];
+        let kept = [data, sums].map(|offset| lab.disks[disk].peek(offset, BLOCK_SIZE));
+        let old = kept[0].clone();
+        lab.mount();
+        lab.write(lab.find("table"), PLACE, &new);
+        lab.sync(lab.find("table"));
+        lab.dismount();
+        [data, sums].iter().zip(&kept).for_each(|(offset, kept)| lab.disks[disk].corrupt(*offset, kept));
+        lab.mount();
+        let mut court = Self { lab, old, new, bytes, places, versions: Vec::new() };
+        court.versions = court.found();
+        assert!(court.versions.contains(&court.old) && court.versions.contains(&court.new));
+        court
+    }
+
+    fn place(member: &Member, mirror: Mirror) -> (u64, u64) {
+        let block = usize::try_from(PLACE % MIB).expect("small") / BLOCK_SIZE;
+        (Group::offset(member, mirror, block), member.layout().sums_of(mirror.au).0)
+    }
+
+    fn found(&self) -> Vec<Vec<u8>> {
+        self.places.iter().map(|(disk, data, _)| self.lab.disks[*disk].peek(*data, BLOCK_SIZE)).collect()
+    }
+
+    /// Readers get one version, always the same, and all else as it was written.
+    fn look(&self) -> Vec<u8> {
+        let node = self.lab.find("table");
+        let place = usize::try_from(PLACE).expect("small");
+        let first = self.lab.read(node, PLACE, BLOCK_SIZE);
+        assert!(first == self.old || first == self.new);
+        for _ in 0..6 {
+            let mut found = self.lab.read(node, 0, LENGTH);
+            assert!(found[place..place + BLOCK_SIZE] == first, "readers get the same each time");
+            found[place..place + BLOCK_SIZE].copy_from_slice(&self.bytes[place..place + BLOCK_SIZE]);
+            assert!(found == self.bytes, "all else is as it was");
+        }
+        first
+    }
+
+    /// It is one problem that nobody can repair, and each disk has what it had.
+    fn assert_disputed(&self, report: &Report, when: &str) {
+        let [problem] = &report.problems[..] else { panic!("{when}: {report:?}") };
+        assert!(!problem.repaired && problem.text.contains("disputed"), "{when}: {}", problem.text);
+        let node = self.lab.find("table");
+        for (disk, data, _) in &self.places {
+            let name = format!("disk DATA_{disk:04} (/disk{disk})");
+            assert!(
+                problem.text.contains(&name) && problem.text.contains(&format!("offset {data}")),
+                "{}",
+                problem.text
+            );
+        }
+        assert!(problem.text.contains(&format!("extent 2 of file {node}: 4 KiB at 20480")), "{}", problem.text);
+        assert!(self.found() == self.versions, "{when}: a disk was overwritten");
+    }
+
+    fn check(&self, when: &str) {
+        for repair in [false, true] {
+            let report = block_on(self.lab.group().check(repair)).expect("the check runs");
+            self.assert_disputed(&report, when);
+        }
+    }
+
+    fn write_beside(&mut self, seed: u64) {
+        let (node, other) = (self.lab.find("table"), pattern(seed, BLOCK_SIZE));
+        self.lab.write(node, NEIGHBOUR, &other);
+        self.lab.sync(node);
+        let at = usize::try_from(NEIGHBOUR).expect("small");
+        self.bytes[at..at + BLOCK_SIZE].copy_from_slice(&other);
+    }
+}
+
+/// Whichever disk it is: readers get one of the two, always the same; an ALARM names the place and both candidates; nothing that mends
+/// overwrites either, nor does what is written beside it, with its checksums, nor the recovery after a kill. A write ends it.
+#[test]
+fn two_right_pairs_are_told_and_neither_is_overwritten() {
+    for liar in 0..2 {
+        let mut court = Court::new(Redundancy::Normal, &["A", "B"], liar);
+        let first = court.look();
+        court.lab.wait_for("the alarm", || court.lab.told("are disputed"));
+        court.check("as it was found");
+        let order = ScrubOrder { repair: true, power: ScrubPower::High, ..ScrubOrder::default() };
+        let report = court.lab.scrubbed(&order);
+        court.assert_disputed(&report, "scrubbed");
+        for seed in 10..13 {
+            court.write_beside(seed);
+            if seed == 11 {
+                court.lab.kill();
+            } else {
+                court.lab.dismount();
+            }
+            court.lab.mount();
+            court.check("its checksums were written with a neighbour's");
+            assert!(court.look() == first, "readers get the same after each mount");
+        }
+        let alarms = court.lab.world.events().into_iter().filter(|event| event.text.contains("are disputed"));
+        assert!(alarms.count() >= 4, "each mount tells");
+        // Somebody writes it.
+        let node = court.lab.find("table");
+        court.lab.write(node, PLACE, &court.new);
+        court.lab.sync(node);
+        assert!(court.look() == court.new);
+        court.lab.dismount();
+        court.lab.mount();
+        court.lab.check();
+        assert!(court.look() == court.new);
+    }
+}
+
+/// What nobody has noticed yet stays on the disks when a neighbour is written: the zone that is written does not take the other's word.
+#[test]
+fn a_dispute_that_nobody_knows_of_outlasts_writes_beside_it() {
+    for liar in 0..2 {
+        let mut court = Court::new(Redundancy::Normal, &["A", "B"], liar);
+        for seed in 10..12 {
+            court.write_beside(seed);
+            court.lab.dismount();
+            court.lab.mount();
+            assert!(court.found() == court.versions, "a disk was overwritten");
+        }
+        court.check("written beside, and never read");
+    }
+}
+
+/// Of three mirrors two agree: readers get what those have. Nothing is overwritten: a resync may have made two of one.
+#[test]
+fn of_three_mirrors_most_are_read() {
+    for liar in 0..3 {
+        let court = Court::new(Redundancy::High, &["A", "B", "C"], liar);
+        // Before that readers get what the mirror has whose checksums were loaded.
+        court.check("of three");
+        assert!(court.look() == court.new);
+    }
+}
+
+/// A mirror that moved would decide it: it does not, and who asks for it is told. The disk that lies can be taken away by force; then it is
+/// decided.
+#[test]
+fn a_mirror_in_dispute_does_not_move() {
+    let court = Court::new(Redundancy::Normal, &["A", "B", "C"], 1);
+    let (liar, ..) = court.places[1];
+    let name = format!("DATA_{liar:04}");
+    let drop = |force| Exchange {
+        drop: vec![crate::admin::Departure { which: Selection::Disks(vec![name.clone()]), force }],
+        ..Exchange::default()
+    };
+    block_on(court.lab.group().exchange(drop(false), Some(4))).expect("it begins");
+    let ended = || court.lab.group().operations().iter().any(|one| one.pass == "REBALANCE" && one.state == "ERRS");
+    court.lab.wait_for("the refusal", ended);
+    assert!(court.lab.told("until that is settled none of its mirrors moves"));
+    assert!(court.found() == court.versions, "a disk was overwritten");
+    court.look();
+}
+
+/// The checksum block of one disk rots, at rest. The data is right on both, and no disk is blamed for it: the checksum block is named, with
+/// its disk, and written again.
+#[test]
+fn a_rotten_checksum_block_is_named_and_written_again() {
+    for liar in 0..2 {
+        for by_read in [true, false] {
+            let mut court = Court::new(Redundancy::Normal, &["A", "B"], 0);
+            let node = court.lab.find("table");
+            court.lab.write(node, PLACE, &court.new);
+            court.lab.sync(node);
+            court.lab.dismount();
+            let (disk, _, sums) = court.places[liar];
+            let right = court.lab.disks[disk].peek(sums, BLOCK_SIZE);
+            court.lab.disks[disk].corrupt(sums, &pattern(9, BLOCK_SIZE));
+            court.lab.mount();
+            let named = |text: &str| text.contains(&format!("disk DATA_{disk:04}")) && text.contains("checksum block");
+            if by_read {
+                court.look();
+                court.look();
+            } else {
+                let report = block_on(court.lab.group().check(false)).expect("the check runs");
+                let [problem] = &report.problems[..] else { panic!("{report:?}") };
+                assert!(named(&problem.text), "{}", problem.text);
+            }
+            let report = block_on(court.lab.group().check(true)).expect("the check runs");
+            assert!(report.problems.iter().all(|problem| named(&problem.text) && problem.repaired), "{report:?}");
+            for member in court.lab.group().members.values() {
+                assert_eq!(
+                    member.counters.mismatches.load(std::sync::atomic::Ordering::Relaxed),
+                    0,
+                    "{}",
+                    member.name()
+                );
+            }
+            court.lab.dismount();
+            // As far as there is data.
+            let has = court.lab.disks[disk].peek(sums, BLOCK_SIZE);
+            assert!(has[..1024] == right[..1024], "it is written again");
+            court.lab.mount();
+            court.lab.check();
+        }
+    }
+}
