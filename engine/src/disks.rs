@@ -186,11 +186,7 @@ impl Group {
         }
         for member in &members {
             if !member.quorum {
-                let mut space = self.space();
-                space.add_disk(member.number, member.layout());
-                // Whatever it held before.
-                space.stain(member.number);
-                drop(space);
+                self.space().add_disk(member.number, member.layout());
             }
             self.members.join(Arc::clone(member));
         }

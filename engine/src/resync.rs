@@ -503,9 +503,7 @@ impl Group {
             })
         };
         // It needs no space in the catalog.
-        self.catalog.release(false, job).await?;
-        self.sweep_after_return(member.number);
-        Ok(())
+        self.catalog.release(false, job).await.map(|_| ())
     }
 
     /// What `V$ASM_OPERATION` shows.

@@ -3,7 +3,6 @@
 mod access;
 mod convert;
 mod crowd;
-mod discards;
 mod disputes;
 mod endings;
 mod exchange;
@@ -16,10 +15,8 @@ mod noise;
 mod own_metadata;
 mod parts;
 mod reads;
-mod reminders;
 mod resize;
 mod returning;
-mod room;
 mod scrubs;
 mod silence;
 mod sizes;
