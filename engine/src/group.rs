@@ -346,6 +346,7 @@ impl Group {
             }
         }
         self.look_at_own_metadata(&Part::All, Look::AT_MOUNT).await;
+        self.voters.looked_at_mount();
         self.spawn_while_mounted("caretaker", move |group| async move {
             loop {
                 let group = sleep(&group, CARE).await?;

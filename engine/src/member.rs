@@ -561,11 +561,15 @@ impl Member {
     }
 
     fn expire_all(&self) {
-        for expiry in self.in_flight.take_unended() {
-            self.hung.store(true, Ordering::Relaxed);
-            expiry.expire();
-            self.overdue.lock().push(expiry);
-        }
+        let late: Vec<_> = {
+            let mut overdue = self.overdue.lock();
+            let late: Vec<_> = self.in_flight.take_unended().into_iter().collect();
+            overdue.extend(late.iter().cloned());
+            self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
+            late
+        };
+        // Who is woken asks at once whether the disk hangs: if not it has answered, and is waited for without end.
+        late.iter().for_each(Expiry::expire);
     }
 
     /// Ticks since the oldest I/O in flight began; `None` if there is none.
@@ -680,7 +684,7 @@ mod tests {
     use plinth_format::layout::MIB;
     use std::{
         pin::pin,
-        task::{Context, Poll, Waker},
+        task::{Context, Poll, Wake, Waker},
     };
 
     fn member(disk: &MemoryDisk) -> Member {
@@ -740,6 +744,27 @@ mod tests {
         let ended = block_on(futures::future::select(settle, world.sleep(Duration::from_secs(20))));
         let is_overdue = matches!(ended, futures::future::Either::Left((Settled::Overdue, _)));
         assert!(is_overdue, "it is waited for without end");
+    }
+
+    /// Who hears that an I/O is overdue asks at once whether the disk hangs.
+    #[test]
+    fn a_disk_hangs_before_anybody_is_told_that_it_is_overdue() {
+        struct Asks(Arc<Member>, AtomicBool);
+        impl Wake for Asks {
+            fn wake(self: Arc<Self>) {
+                self.1.store(self.0.is_hung(), Ordering::Relaxed);
+            }
+        }
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let member = Arc::new(member(&disk));
+        disk.faults(|faults| faults.hang = true);
+        let asks = Arc::new(Asks(Arc::clone(&member), AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&asks));
+        let mut settle = pin!(member.start_write(MIB, Buffer::zeroed(4096).share()).settle());
+        assert!(settle.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        member.tick(0, false);
+        assert!(asks.1.load(Ordering::Relaxed), "it was told first");
+        assert!(matches!(block_on(settle), Settled::Overdue));
     }
 
     /// A write that was asked to be durable survives a loss of power, and helps no other to.

@@ -127,16 +127,21 @@ impl Finding {
         }
     }
 
+    fn of_disk(&self, member: &Member) -> String {
+        format!("disk {} ({}): {}", member.name(), member.path(), self.parts.join("; "))
+    }
+
+    /// The line about what was wrong before the mount, and is written again. It is not counted.
+    pub fn written_at_mount(&self, member: &Member) -> String {
+        format!("{}. It is written again", self.of_disk(member))
+    }
+
     /// Counts what was written again. The line about it.
     pub fn written_again(&self, member: &Member) -> String {
         let text = self.parts.join("; ");
         member.counters.metadata_repaired.fetch_add(self.count, Ordering::Relaxed);
-        member.note(Trouble::Metadata, self.place.map(|place| (place, BLOCK_SIZE as u64)), text.clone());
-        format!(
-            "disk {} ({}): {text}. It is written again. Find out who writes there: the group owns the disk",
-            member.name(),
-            member.path()
-        )
+        member.note(Trouble::Metadata, self.place.map(|place| (place, BLOCK_SIZE as u64)), text);
+        format!("{}. It is written again. Find out who writes there: the group owns the disk", self.of_disk(member))
     }
 }
 
@@ -209,12 +214,12 @@ impl Group {
 
     /// Steps 3 and 4.
     async fn conclude(&self, member: &Arc<Member>, mut finding: Finding, look: Look) -> Problem {
-        let text = format!("disk {} ({}): {}", member.name(), member.path(), finding.parts.join("; "));
+        let text = finding.of_disk(member);
         if !look.repair || self.voters.is_closing() {
             return Problem { text, repaired: false };
         }
         if look.at_mount && finding.failed.is_none() {
-            self.tell(Severity::Note, Some(member.number), format!("{text}. It is written again"));
+            self.tell(Severity::Note, Some(member.number), finding.written_at_mount(member));
             return Problem { text, repaired: true };
         }
         if finding.count > 0 && member.metadata_was_wrong() >= LOOKS_MAX && finding.failed.is_none() {

@@ -113,6 +113,8 @@ pub struct Voters {
     /// The next membership is the first since the mount: more than half of the voters must
     /// hold it, and it changes no vote (`choose.rs`, rule 3).
     first: AtomicBool,
+    /// The engine has looked at its own metadata since the mount.
+    looked_at: AtomicBool,
     forced: AtomicBool,
     log: Mutex<LogState>,
     /// Voters that did not take the membership in force, and cannot be spared.
@@ -159,6 +161,7 @@ impl Voters {
             stamp: AtomicU64::new(stamp),
             stamped: AtomicBool::new(stamped),
             first: AtomicBool::new(true),
+            looked_at: AtomicBool::new(false),
             forced: AtomicBool::new(false),
             log: Mutex::default(),
             behind: Mutex::default(),

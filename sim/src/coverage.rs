@@ -60,6 +60,7 @@ pub fn allowed(fault: Fault) -> &'static [State] {
         | F::Subset
         | F::Halves
         | F::EndsOverwritten
+        | F::MetadataOverwritten
         | F::HostileBytes => &State::ALL,
         // What returns may go again.
         F::GroupFails | F::GroupHangs | F::DiskFails | F::OperatorOffline => &State::ALL,

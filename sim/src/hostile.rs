@@ -50,6 +50,37 @@ pub fn tamper(disk: &SimDisk, numbers: &mut Numbers) -> String {
     format!("{what} at {place} is {}", if sealed { "changed and sealed" } else { "overwritten" })
 }
 
+/// Overwrites records of some kinds with zeros or noise, all copies or some. What, in words.
+pub fn overwrite(disk: &SimDisk, numbers: &mut Numbers) -> Option<String> {
+    let header = disk.header()?;
+    let areas = areas(disk);
+    let places = |of: fn(&RecordArea) -> [u64; 2]| areas.iter().flat_map(of).collect::<Vec<u64>>();
+    let kinds: [(&str, Vec<u64>, usize); 4] = [
+        ("headers", header.layout.header_places().to_vec(), BLOCK_SIZE),
+        ("stamps", places(|area| area.stamps), BLOCK_SIZE),
+        ("activity logs", places(|area| area.activity), ACTIVITY_SLOT),
+        ("memberships", places(|area| area.memberships), MEMBERSHIP_SLOT),
+    ];
+    let mut told = Vec::new();
+    for (what, places, length) in kinds {
+        if numbers.below(2) == 0 {
+            continue;
+        }
+        let (all, noise) = (numbers.below(3) > 0, numbers.below(2) == 0);
+        for place in places {
+            if all || numbers.below(2) == 0 {
+                let mut bytes = vec![0; length];
+                if noise {
+                    numbers.fill(&mut bytes);
+                }
+                disk.corrupt(place, &bytes);
+                told.push(format!("{what} at {place}"));
+            }
+        }
+    }
+    (!told.is_empty()).then(|| format!("{} are overwritten", told.join(", ")))
+}
+
 fn change_fields(bytes: &mut [u8], within: u64, numbers: &mut Numbers) {
     for _ in 0..1 + numbers.below(4) {
         let width = [1, 2, 4, 8][usize::try_from(numbers.below(4)).expect("small")];

@@ -36,6 +36,9 @@ const LULL: Duration = Duration::from_secs(9);
 /// Virtual time after which regions that nobody uses are closed, with their checksums on the disks.
 const AT_REST: Duration = Duration::from_secs(25);
 
+/// Virtual time after which the engine has looked at its own metadata: it does each half a minute.
+const LOOKED: Duration = Duration::from_secs(60);
+
 /// How an engine may end before a mount finds other disks.
 pub const ANY_END: [End; 3] = [End::Killed, End::Dismounted, End::PowerCut];
 
@@ -144,6 +147,7 @@ impl Story {
             }
             F::RedundancyConverted => !lenient && tenant.may_convert(),
             F::PowerCutAgain | F::Subset | F::Halves | F::HostileBytes | F::Frozen => !lenient,
+            F::MetadataOverwritten => !lenient && tenant.undo.is_empty() && !tenant.beyond,
             _ => true,
         }
     }
@@ -282,6 +286,8 @@ impl Story {
             Fault::EndsOverwritten => {
                 self.down(g, *pick(numbers, &ANY_END), moment(numbers)).await?;
                 self.tenants[g].overwrite_ends(numbers);
+                // Whichever engine looks first writes again what the mount had no need of.
+                self.tenants[g].overwritten = true;
                 self.up().await
             }
             Fault::Dismount => self.end_and_go_on(g, End::Dismounted, AT_ONCE).await,
@@ -292,6 +298,7 @@ impl Story {
             }
             Fault::Halves => self.halves(g, numbers).await,
             Fault::HostileBytes => self.hostile_bytes(g, numbers).await,
+            Fault::MetadataOverwritten => self.metadata_overwritten(g, numbers).await,
             Fault::DropAndCreate => self.drop_and_create(g, numbers).await,
             Fault::Full => {
                 self.tenants[g].fill().await?;
@@ -793,6 +800,60 @@ impl Story {
             disk.set_image(image);
         }
         self.up().await
+    }
+
+    /// Somebody overwrites headers, stamps, memberships, activity logs, checksum blocks of a failure group that is well, or of all that
+    /// are, while the engine serves. When it has looked, it may end in any way, and the group mounts.
+    async fn metadata_overwritten(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        self.work(numbers.below(40)).await?;
+        let tenant = &mut self.tenants[g];
+        let mut groups = tenant.shape.failure_groups();
+        groups.retain(|name| !tenant.ill.contains_key(name));
+        if groups.is_empty() {
+            return Ok(());
+        }
+        if numbers.below(3) > 0 {
+            groups = vec![pick(numbers, &groups).clone()];
+        }
+        let group = Arc::clone(tenant.group());
+        let disks: Vec<_> = groups.iter().flat_map(|name| tenant.disks_of(name)).collect();
+        let was_overwritten = std::mem::replace(&mut tenant.overwritten, true);
+        for disk in disks.iter().filter(|disk| tenant.serves(&group, disk)) {
+            if let Some(what) = hostile::overwrite(disk, numbers) {
+                tenant.say(|| format!("{}: {what}", disk.label()));
+            }
+        }
+        // Checksums are worth as much as what they are of: of one mirror, where there is another.
+        if let [name] = &groups[..]
+            && !tenant.is_external()
+            && tenant.ill.is_empty()
+            && tenant.state() == State::Whole
+            && numbers.below(2) == 0
+        {
+            tenant.silent = true;
+            let names: Vec<String> = tenant.disks_of(name).iter().map(|disk| tenant.name_of(disk).to_owned()).collect();
+            for (on, offset, length) in group.known_checksum_blocks() {
+                let Some(index) = names.iter().position(|name| *name == on) else { continue };
+                let mut bytes = vec![0; length];
+                if numbers.below(2) == 0 {
+                    numbers.fill(&mut bytes);
+                }
+                let disk = &tenant.disks_of(name)[index];
+                tenant.say(|| format!("{}: the checksum block at {offset} is overwritten", disk.label()));
+                disk.corrupt(offset, &bytes);
+            }
+        }
+        drop(group);
+        self.core.sleep(LOOKED).await;
+        self.look().await?;
+        let tenant = &mut self.tenants[g];
+        tenant.overwritten = was_overwritten;
+        if tenant.silent {
+            // What the engine has of a region that was closed meanwhile it knows from nobody but its disks.
+            tenant.repair().await?;
+        }
+        let end = *pick(numbers, &ANY_END);
+        self.end_and_go_on(g, end, moment(numbers)).await
     }
 
     /// The new group may use less of a disk. Nothing of the one before is seen then, not even where a header copy is damaged.

@@ -181,6 +181,8 @@ faults! {
     HostileBytes "hostile-bytes" 2,
     /// The engine ends, and somebody writes over the first and the last MiB of all disks.
     EndsOverwritten "ends-overwritten" 4,
+    /// Somebody overwrites what the engine wrote for itself, on disks of a group that it serves.
+    MetadataOverwritten "metadata-overwritten" 4,
     /// The group is dropped and created anew.
     DropAndCreate "drop-and-create" 1,
     /// The group is filled to the last AU, and the files removed.

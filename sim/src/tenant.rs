@@ -77,6 +77,8 @@ pub struct Tenant {
     pub ill: BTreeMap<String, Ill>,
     /// Bytes changed behind everybody's back, and nobody has looked since.
     pub silent: bool,
+    /// Somebody has overwritten what the engine wrote for itself, and it may not have looked since.
+    pub overwritten: bool,
     /// A flush failed on a disk that had to stay: what was not synced may be as after a loss of power.
     pub lossy: bool,
     /// Engines that ended because their catalog had stopped, since all was well.
@@ -98,6 +100,8 @@ pub struct Tenant {
     pub lives: u64,
     /// Blocks that did not match their checksum since the mount, for a reason.
     explained: AtomicU64,
+    /// Records of the engine's own that it wrote again since the mount, for a reason.
+    rewritten: AtomicU64,
 }
 
 /// Virtual time after which the engine has dealt with what has failed: its caretaker, that may be the first to hear of a
@@ -143,6 +147,7 @@ impl Tenant {
             group: None,
             ill: BTreeMap::new(),
             silent: false,
+            overwritten: false,
             lossy: false,
             stops: 0,
             forgetful: false,
@@ -154,6 +159,7 @@ impl Tenant {
             force: false,
             lives: 0,
             explained: AtomicU64::new(0),
+            rewritten: AtomicU64::new(0),
         }
     }
 
@@ -354,6 +360,14 @@ impl Tenant {
         let is_strange = self.silent || self.lossy || self.forgetful || self.mood.lenient.load(Ordering::Relaxed);
         if is_strange || self.undo.iter().any(|undo| matches!(undo, Undo::Image(..))) {
             self.explained.store(mismatches, Ordering::Relaxed);
+        }
+        let repaired = group.metadata_repaired();
+        if is_strange || self.overwritten || !self.ill.is_empty() || !self.undo.is_empty() {
+            self.rewritten.store(repaired, Ordering::Relaxed);
+        }
+        self.rewritten.fetch_min(repaired, Ordering::Relaxed);
+        if repaired > self.rewritten.load(Ordering::Relaxed) {
+            return Err(format!("{}: the engine has written its own metadata again, for no reason", self.name));
         }
         // A disk that was dropped takes its count along.
         self.explained.fetch_min(mismatches, Ordering::Relaxed);

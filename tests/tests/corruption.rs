@@ -1,6 +1,6 @@
 //! Bytes that change on their own: in files, in headers, in what votes.
 
-use plinth_tests::{Blocks, GIB, Instance, MIB, bytes, header_places, noise, overwrite, scaled, wait_for};
+use plinth_tests::{Blocks, GIB, Instance, MIB, bytes, header_places, noise, overwrite, scaled, shell, wait_for};
 
 /// The sum of a counter of `v$asm_disk` over all disks.
 fn counted(instance: &Instance, column: &str) -> f64 {
@@ -78,6 +78,54 @@ fn any_header_copy_is_mended() {
     instance.mount("DATA");
     blocks.must_read_right();
     instance.check("DATA");
+}
+
+/// `dd` writes zeros and noise over headers, stamps, memberships and activity logs of both disks while they are used. The engine writes them
+/// again and says so; after its death, and after a dismount, the group mounts without FORCE, with all its disks.
+#[test]
+fn metadata_overwritten_under_a_mounted_group_is_written_again() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[256 * MIB], &[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    let blocks = Blocks::new(mount.join("file"), 12, 200);
+    let disks = ["f0d0", "f1d0"].map(|name| instance.disk(name));
+    let dd = |from: &str, disk: usize, place: u64, length: u64| {
+        let command = "dd if=\"$1\" of=\"$2\" bs=4096 seek=\"$3\" count=\"$4\" conv=notrunc status=none";
+        let (seek, count) = ((place / 4096).to_string(), (length / 4096).to_string());
+        shell(command).arg(from).arg(&disks[disk]).arg(seek).arg(count).ok();
+    };
+    let headers = |disk: usize| {
+        let places = header_places(&disks[disk]);
+        places.into_iter().all(|place| bytes(&disks[disk], place, 8) == b"PLINTHDK")
+    };
+    let lines = || instance.alert_log().lines().filter(|line| line.contains("It is written again")).count();
+    for (round, [one, other]) in [[0, 1], [1, 0]].into_iter().enumerate() {
+        let before = lines();
+        header_places(&disks[one]).into_iter().for_each(|place| dd("/dev/zero", one, place, 4096));
+        dd("/dev/zero", other, 4096, 8192);
+        dd("/dev/urandom", other, 256 << 10, 768 << 10);
+        dd("/dev/urandom", one, 64 << 10, 128 << 10);
+        wait_for("the engine to look", || lines() >= before + 2 && instance.plinth(["check", "DATA"]).code == Some(0));
+        assert!(headers(one), "no header is back on {}", disks[one].display());
+        instance.check("DATA");
+        if round == 0 {
+            let first = instance.engine("DATA");
+            instance.kill_engine("DATA");
+            wait_for("the next engine to have mounted it", || {
+                instance.engine("DATA").is_some_and(|engine| Some(engine) != first)
+                    && instance.text("SELECT state FROM v$asm_diskgroup") == "MOUNTED"
+            });
+            blocks.must_read_right();
+        } else {
+            instance.unmount(&mount);
+            instance.sql("ALTER DISKGROUP data DISMOUNT");
+            instance.sql("ALTER DISKGROUP data MOUNT");
+            instance.mount("DATA");
+            blocks.must_read_right();
+        }
+        assert_eq!(instance.offline_disks("DATA"), 0.0);
+        instance.check("DATA");
+    }
 }
 
 /// One of three voters is lost while the group is dismounted: it mounts, and the disk is offline.

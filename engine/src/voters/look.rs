@@ -74,7 +74,7 @@ struct Known {
     /// The stamp's counter, if every writable disk holds it.
     stamp: Option<u64>,
     membership: Arc<Membership>,
-    previous: Option<Arc<Membership>>,
+    previous: Arc<Membership>,
     /// Voters that have not taken the membership yet.
     behind: BTreeSet<DiskNumber>,
     log: Option<ActivityLog>,
@@ -119,7 +119,7 @@ impl Known {
     fn has_previous(&self, kind: Kind) -> bool {
         match kind {
             Kind::Stamp => self.number(kind) > 1,
-            Kind::Membership => self.previous.is_some(),
+            Kind::Membership => true,
             Kind::ActivityLog => self.previous_log.is_some(),
         }
     }
@@ -154,17 +154,18 @@ impl Known {
 impl Voters {
     /// What the engine has written last, for who has the turn. `None`: a change is under way, or none was made since the mount.
     fn known(&self) -> Option<Known> {
-        if self.first.load(Ordering::Relaxed) || self.begun.lock().is_some() || self.is_closing() {
+        let previous = self.previous.lock().clone()?;
+        if self.begun.lock().is_some() || self.is_closing() {
             return None;
         }
-        let LogState { newest, previous, .. } = &*self.log.lock();
+        let LogState { newest, previous: previous_log, .. } = &*self.log.lock();
         Some(Known {
             stamp: self.stamped.load(Ordering::Relaxed).then(|| self.stamp.load(Ordering::Relaxed)),
             membership: self.current(),
-            previous: self.previous.lock().clone(),
+            previous,
             behind: self.behind().clone(),
             log: newest.clone().filter(|log| log.sequence > 0),
-            previous_log: previous.clone().filter(|log| log.sequence > 0),
+            previous_log: previous_log.clone().filter(|log| log.sequence > 0),
         })
     }
 
@@ -217,10 +218,18 @@ impl Voters {
         let mut findings = Findings::default();
         wrong.iter().filter(|one| !failed.contains_key(&one.disk)).for_each(|one| findings.add_record(one));
         for (disk, finding) in findings.by_disk() {
-            if let Some(member) = self.members.get(&disk) {
+            let Some(member) = self.members.get(&disk) else { continue };
+            if self.looked_at.load(Ordering::Relaxed) {
                 self.tell(Severity::Warning, Some(disk), finding.written_again(member));
+            } else {
+                self.tell(Severity::Note, Some(disk), finding.written_at_mount(member));
             }
         }
+    }
+
+    /// What was wrong before the mount has been written again: from now on it is somebody's doing.
+    pub(crate) fn looked_at_mount(&self) {
+        self.looked_at.store(true, Ordering::Relaxed);
     }
 
     async fn compare_all(&self, known: &Known, all: impl Iterator<Item = (DiskNumber, Kind)>) -> Vec<WrongRecord> {
@@ -280,11 +289,11 @@ impl Voters {
                 });
             }
             if !older.is_empty() {
-                failed.append(&mut match (kind, &known.previous, &known.previous_log) {
-                    (Kind::Stamp, ..) => self.put_stamp(&older, known.number(kind) - 1, false).await,
-                    (Kind::Membership, Some(previous), _) => self.write_everywhere(previous, &older).await,
-                    (Kind::ActivityLog, _, Some(previous)) => self.write_log(previous, &older).await,
-                    _ => BTreeMap::new(),
+                failed.append(&mut match (kind, &known.previous_log) {
+                    (Kind::Stamp, _) => self.put_stamp(&older, known.number(kind) - 1, false).await,
+                    (Kind::Membership, _) => self.write_everywhere(&known.previous, &older).await,
+                    (Kind::ActivityLog, Some(previous)) => self.write_log(previous, &older).await,
+                    (Kind::ActivityLog, None) => BTreeMap::new(),
                 });
             }
         }

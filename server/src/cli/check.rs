@@ -160,7 +160,7 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
                 (0, 0) => "nothing is wrong, but mirrors are missing: bring the disks ONLINE, or drop them where others have room".to_owned(),
                 (_, 0) => format!("{repaired} problems, all repaired"),
                 (0, _) if !repair => format!("{left} problems; --repair repairs what can be repaired"),
-                _ => format!("{repaired} problems repaired, {left} left; restore what is named from a backup"),
+                _ => format!("{repaired} problems repaired, {left} left; restore the files that are named from a backup"),
             }
         ));
         print(&text);

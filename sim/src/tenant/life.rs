@@ -72,6 +72,7 @@ impl Tenant {
                     self.note_redundancy();
                     self.lives += 1;
                     self.explained.store(0, Ordering::Relaxed);
+                    self.rewritten.store(0, Ordering::Relaxed);
                     return Ok(true);
                 }
                 Some(Err(error)) if error.code == Code::HeldElsewhere && self.core.now() < end => {
