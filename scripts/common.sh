@@ -55,7 +55,7 @@ has() {
     # PostgreSQL's programs are not in the path on Debian.
     initdb | pgbench | pg_amcheck | pg_checksums) [ -x "$(pg_bin)/$1" ] ;;
     # Drivers have no programs.
-    psycopg) /usr/bin/python3 -c 'import psycopg' 2>/dev/null ;;
+    psycopg | psycopg2 | asyncpg | sqlalchemy) /usr/bin/python3 -c "import $1" 2>/dev/null ;;
     pgjdbc) [ -e /usr/share/java/postgresql.jar ] ;;
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null ;;
     esac

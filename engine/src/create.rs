@@ -284,7 +284,7 @@ pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: 
         }
         let too_many = || AdminError::new(Code::Invalid, "too many disks");
         let number = new.numbers.get(index).copied().ok_or_else(too_many)?;
-        let name = wanted.name.clone().unwrap_or_else(|| default_name(new.group, number));
+        let name = wanted.name.clone().unwrap_or_else(|| free_name(new, number, &taken));
         if taken.iter().any(|other| other.entry.name == name) {
             return Err(AdminError::new(Code::Invalid, format!("two disks are named {name}")));
         }
@@ -358,6 +358,20 @@ fn initial_attributes(new: &NewGroup, sector: u32) -> Vec<(String, String, bool)
 pub(crate) fn default_name(group: &str, number: DiskNumber) -> String {
     let cut = group.len().min(plinth_format::NAME_MAX - 5);
     format!("{}_{:04}", &group[..cut], number.0)
+}
+
+/// The default name of a disk with the next number, from its own on, that no disk's name has: somebody may have given it to another disk.
+fn free_name(new: &Wanted<'_>, number: DiskNumber, taken: &[Taken]) -> String {
+    let members = new.of.iter().flat_map(|(_, membership)| &membership.disks);
+    let names: BTreeSet<&str> = members
+        .filter(|disk| !new.numbers.contains(&disk.number))
+        .map(|disk| disk.name.as_str())
+        .chain(new.disks.iter().filter_map(|disk| disk.name.as_deref()))
+        .chain(taken.iter().map(|one| one.entry.name.as_str()))
+        .collect();
+    let numbers = (number.0..=u16::MAX).chain(0..number.0).map(DiskNumber);
+    let mut free = numbers.map(|number| default_name(new.group, number)).filter(|name| !names.contains(name.as_str()));
+    free.next().unwrap_or_else(|| default_name(new.group, number))
 }
 
 fn check_shape(new: &NewGroup, taken: &[Taken]) -> Result<()> {

@@ -173,6 +173,8 @@ struct World {
     limits: Arc<Limits>,
     vol: Arc<Memory>,
     socket: PathBuf,
+    /// With whom TLS did not come about.
+    refusals: Arc<Mutex<Vec<String>>>,
     _home: tempfile::TempDir,
 }
 
@@ -182,7 +184,10 @@ impl World {
     }
 
     fn of(limits: Arc<Limits>, tls: Option<TlsSource>) -> Self {
-        let refused: TlsRefused = Arc::new(|_: &str, _: &str| ());
+        let refusals: Arc<Mutex<Vec<String>>> = Arc::default();
+        let told = Arc::clone(&refusals);
+        let refused: TlsRefused =
+            Arc::new(move |from: &str, why: &str| told.lock().unwrap().push(format!("{from}: {why}")));
         let tls = tls.map(|source| (source, refused));
         let home = tempfile::tempdir().unwrap();
         let socket = home.path().join("nbd.sock");
@@ -190,7 +195,7 @@ impl World {
         let exports = [("vol".to_owned(), Arc::clone(&vol)), ("ro".to_owned(), Memory::new(true))];
         let listener = Address::Unix(socket.clone()).bind().unwrap();
         let server = Server::start(listener, Arc::new(Shelf(exports.into())), &limits, tls).unwrap();
-        Self { server, limits, vol, socket, _home: home }
+        Self { server, limits, vol, socket, refusals, _home: home }
     }
 
     fn connect(&self) -> Client<UnixStream> {
@@ -998,6 +1003,36 @@ fn with_tls_nothing_is_told_without_it() {
     let _ = client.bytes(20);
     assert!(client.bytes(1).is_err());
     world.is_empty_again();
+}
+
+/// Whoever does not get through TLS leaves a word that says why: it does not trust us, speaks something else, or went away.
+#[test]
+fn why_tls_did_not_come_about_is_told() {
+    let (server, _) = tls();
+    let (_, trusts_another) = tls();
+    let world = World::of(Limits::new(), Some(server));
+    let starts = || {
+        let mut client = world.connect();
+        client.greet();
+        assert_eq!(client.ask(option::STARTTLS, b"").0, answer::ACK);
+        client
+    };
+    let session = ClientConnection::new(trusts_another, "localhost".try_into().unwrap()).unwrap();
+    let mut client = Client { stream: StreamOwned::new(session, starts().stream) };
+    assert!(client.stream.write_all(b"IHAVEOPT").and_then(|()| client.stream.read_exact(&mut [0])).is_err());
+    drop(client);
+    world.is_empty_again();
+    let mut client = starts();
+    client.send(b"GET / HTTP/1.1\r\n\r\n");
+    let _ = io::copy(&mut client.stream, &mut io::sink());
+    world.is_empty_again();
+    drop(starts());
+    world.is_empty_again();
+    let told = world.refusals.lock().unwrap().clone();
+    let [untrusted, strange, left] = &told[..] else { panic!("{told:?}") };
+    assert!(untrusted.starts_with("this host: ") && untrusted.contains("fatal alert"), "{untrusted}");
+    assert!(strange.contains("corrupt message"), "{strange}");
+    assert!(left.contains("ended the connection"), "{left}");
 }
 
 #[test]

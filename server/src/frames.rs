@@ -132,6 +132,13 @@ impl Frames {
         &self.stream
     }
 
+    /// Whether the other side says no more.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        matches!(rustix::net::recv(&self.stream, &mut [0_u8; 1], flags), Ok((0, _)))
+    }
+
     /// Sends one message.
     ///
     /// # Errors

@@ -464,10 +464,10 @@ fn what_drivers_ask_when_they_connect_is_answered() {
 /// A truth is told as one, so that a driver does not take `f` for a text that is not empty.
 #[test]
 fn truths_and_functions_are_what_drivers_expect() {
-    let table = ask("SELECT typname, typbyval, typinput FROM pg_type WHERE typname = 'text'", &[]);
+    let table = ask("SELECT typname, typbyval, typinput, typtype FROM pg_type WHERE typname = 'text'", &[]);
     let kinds: Vec<Type> = table.columns.iter().map(|column| column.kind).collect();
-    assert_eq!(kinds, [Type::Text, Type::Truth, Type::Text]);
-    assert_eq!(shown(&table), "text f textin");
+    assert_eq!(kinds, [Type::Text, Type::Truth, Type::Text, Type::Letter]);
+    assert_eq!(shown(&table), "text f textin b");
     let described = query::describe(&Empty, "SELECT attnotnull, attname FROM pg_attribute", &Cancel::default());
     let described = described.expect("described");
     assert_eq!(described.columns.iter().map(|column| column.kind).collect::<Vec<_>>(), [Type::Truth, Type::Text]);
@@ -482,7 +482,7 @@ fn every_relation_can_be_read() {
         let mut words = relation.split(' ').skip(1);
         let name = words.next().expect("a name");
         let columns: Vec<String> =
-            words.map(|column| format!("\"{}\"", column.trim_end_matches(['#', '%', '?', '!']))).collect();
+            words.map(|column| format!("\"{}\"", column.trim_end_matches(['#', '%', '?', '$', '!']))).collect();
         let name = name
             .strip_prefix("info_")
             .map_or_else(|| format!("pg_catalog.{name}"), |name| format!("information_schema.{name}"));

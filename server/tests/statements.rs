@@ -50,7 +50,7 @@ static ENGINE: LazyLock<Mutex<Connection>> = LazyLock::new(|| {
                 views::Type::Real => Sql::Real(number as f64 / 3.0),
                 views::Type::Text if column.ends_with("date") => Sql::Text(format!("2026-03-0{} 10:00:00", number + 1)),
                 views::Type::Text if number < 2 => Sql::Text(format!("DATA_000{number}")),
-                views::Type::Text => Sql::Null,
+                views::Type::Text | views::Type::Letter => Sql::Null,
             };
             let row = params_from_iter(view.columns.iter().map(value));
             engine.execute(&format!("INSERT INTO {} VALUES ({marks})", view.name), row).expect("a row");

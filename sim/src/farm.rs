@@ -7,7 +7,7 @@ use crate::{
     coverage::Coverage,
     executor::lock,
     history::{Outcome, run},
-    plan::Plan,
+    plan::{Plan, Recipe},
 };
 use plinth_engine::planted::{Bug, planted};
 use std::{
@@ -32,7 +32,7 @@ const EVENTS_SHOWN: usize = 40;
 /// What workers are told besides their seeds.
 #[derive(Debug, Clone)]
 pub struct Orders {
-    pub operations: u64,
+    pub recipe: Recipe,
     pub jobs: usize,
     /// Ends the run early, when no worker begins any more.
     pub time: Option<Duration>,
@@ -59,9 +59,9 @@ pub fn line(seed: u64, outcome: &Outcome) -> String {
 }
 
 /// The work of a worker: the histories of some seeds.
-pub fn work(first: u64, end: u64, operations: u64) {
+pub fn work(first: u64, end: u64, recipe: Recipe) {
     for seed in first..end {
-        let plan = Plan::of_seed(seed, operations);
+        let plan = recipe.plan(seed);
         println!("{}", line(seed, &in_time(|| run(&plan, false))));
     }
 }
@@ -124,8 +124,11 @@ pub fn run_all(first: u64, end: u64, orders: &Orders) -> std::io::Result<Total> 
 fn batch(first: u64, end: u64, orders: &Orders, total: &Mutex<Total>) -> std::io::Result<()> {
     let mut from = first;
     while from < end {
-        let (seeds, operations) = (format!("{from}..{end}"), orders.operations.to_string());
-        let (status, text) = worker(&["--seeds", &seeds, "--operations", &operations].map(OsStr::new), planted())?;
+        let (seeds, operations) = (format!("{from}..{end}"), orders.recipe.operations.to_string());
+        let mut words = vec!["--seeds", &seeds, "--operations", &operations];
+        words.extend(orders.recipe.fault.iter().flat_map(|fault| ["--fault", fault.name()]));
+        let words: Vec<_> = words.into_iter().map(OsStr::new).collect();
+        let (status, text) = worker(&words, planted())?;
         let mut total = lock(total);
         for line in text.lines() {
             let Some((seed, result)) = parse(line) else { continue };

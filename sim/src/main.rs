@@ -4,7 +4,7 @@ use clap::Parser;
 use sim::{
     farm::{self, Orders, Total},
     history::{OPERATIONS, Outcome, run},
-    plan::Plan,
+    plan::{Fault, Plan, Recipe},
     shrink::shrink,
 };
 use std::{
@@ -37,6 +37,9 @@ struct Arguments {
     /// Operations of one history, at least.
     #[arg(long, default_value_t = OPERATIONS)]
     operations: u64,
+    /// This happens in each history of a seed.
+    #[arg(long, value_name = "NAME", value_parser = Fault::named)]
+    fault: Option<Fault>,
     /// Seconds to spend on making a history that failed shorter; 0: it is left as it is.
     #[arg(long, default_value_t = 60)]
     shrink: u64,
@@ -51,6 +54,12 @@ struct Arguments {
     worker: bool,
     #[command(flatten)]
     planted: sim::planted::Arguments,
+}
+
+impl Arguments {
+    fn recipe(&self) -> Recipe {
+        Recipe { operations: self.operations, fault: self.fault }
+    }
 }
 
 /// Memory that a worker may have, in bytes: what a hostile disk can make the engine take has an end.
@@ -86,7 +95,7 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
             let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
             Some(text.parse::<Plan>().map_err(|error| format!("{}: {error}", path.display()))?)
         }
-        (None, seed) => seed.map(|seed| Plan::of_seed(seed, arguments.operations)),
+        (None, seed) => seed.map(|seed| arguments.recipe().plan(seed)),
     };
     if arguments.worker {
         limit_memory();
@@ -95,7 +104,7 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
             let outcome = farm::in_time(|| run(&plan, false));
             println!("{}\n{}", farm::line(plan.seed, &outcome), outcome.story.join("\n"));
         } else if let Some((first, end)) = arguments.seeds.as_deref().and_then(range) {
-            farm::work(first, end, arguments.operations);
+            farm::work(first, end, arguments.recipe());
         }
         return Ok(true);
     }
@@ -114,7 +123,7 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
     };
     let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let orders = Orders {
-        operations: arguments.operations,
+        recipe: arguments.recipe(),
         jobs,
         time: minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
         hashes: arguments.hashes.clone(),
@@ -127,7 +136,7 @@ fn go(arguments: &Arguments) -> Result<bool, String> {
     report(&total);
     for (seed, failure) in total.failures.iter().take(SHRUNK_MAX) {
         println!("\nseed {seed}: {failure}");
-        let kept = keep(arguments, &Plan::of_seed(*seed, arguments.operations))?;
+        let kept = keep(arguments, &arguments.recipe().plan(*seed))?;
         println!("its last events:\n{}", farm::last_events(&kept).map_err(|error| error.to_string())?);
     }
     Ok(total.failures.is_empty())

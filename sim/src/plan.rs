@@ -200,6 +200,16 @@ impl Fault {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all are there").1
     }
 
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// The names that there are.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let names = || Self::ALL.iter().map(|(_, name, _)| *name).collect::<Vec<_>>().join(", ");
+        let found = Self::ALL.iter().find(|(_, known, _)| *known == name);
+        found.map(|(fault, ..)| *fault).ok_or_else(|| format!("there is no fault {name}; there are {}", names()))
+    }
+
     fn drawn(numbers: &mut Numbers) -> Self {
         let weights: Vec<u64> = Self::ALL.iter().map(|(_, _, weight)| *weight).collect();
         Self::ALL[weighted(&weights, |limit| numbers.below(limit))].0
@@ -239,6 +249,25 @@ pub struct Plan {
     pub steps: Vec<Step>,
 }
 
+/// How plans are made of seeds.
+#[derive(Debug, Clone, Copy)]
+pub struct Recipe {
+    /// Operations of all clients, at least.
+    pub operations: u64,
+    /// What must happen in each.
+    pub fault: Option<Fault>,
+}
+
+impl Recipe {
+    pub fn plan(self, seed: u64) -> Plan {
+        let mut plan = Plan::of_seed(seed, self.operations);
+        if let Some(fault) = self.fault {
+            plan.aim_at(fault);
+        }
+        plan
+    }
+}
+
 impl Plan {
     /// What the seed makes.
     pub fn of_seed(seed: u64, operations: u64) -> Self {
@@ -266,6 +295,17 @@ impl Plan {
             steps.insert(0, Step { fault: Fault::Full, group: index(&mut numbers, count), draw: 0, after: 40 });
         }
         Self { seed, operations, groups, steps }
+    }
+
+    /// Two of its misfortunes are this one, and meet a group with mirrors where there is one.
+    fn aim_at(&mut self, fault: Fault) {
+        let mirrored = |group: &usize| self.groups[*group].redundancy != Redundancy::External;
+        let group = (0..self.groups.len()).find(mirrored).unwrap_or_default();
+        let count = self.steps.len() as u64;
+        for place in [self.seed % count, self.seed / count % count] {
+            let step = &mut self.steps[usize::try_from(place).expect("below the count")];
+            (step.fault, step.group) = (fault, group);
+        }
     }
 
     /// Plans with something less, the boldest first: candidates for a shorter history that fails as well.
@@ -409,6 +449,20 @@ mod tests {
             let plan = Plan::of_seed(seed, 600);
             assert_eq!(plan.to_string().parse(), Ok(plan), "seed {seed}");
         }
+    }
+
+    #[test]
+    fn a_plan_that_is_aimed_has_the_fault() {
+        for seed in 0..50 {
+            let plan = Recipe { operations: 600, fault: Some(Fault::LostPair) }.plan(seed);
+            assert!(plan.steps.iter().any(|step| step.fault == Fault::LostPair), "{plan}");
+            let is_met = |step: &Step| plan.groups[step.group].redundancy != Redundancy::External;
+            let is_mirrored = plan.groups.iter().any(|group| group.redundancy != Redundancy::External);
+            let aimed = plan.steps.iter().filter(|step| step.fault == Fault::LostPair);
+            assert!(!is_mirrored || aimed.into_iter().any(is_met), "{plan}");
+        }
+        assert_eq!(Recipe { operations: 600, fault: None }.plan(7), Plan::of_seed(7, 600));
+        assert!(Fault::named("lost-pears").expect_err("no such fault").contains("lost-pair"));
     }
 
     #[test]

@@ -60,6 +60,11 @@ fn postgres_js() {
 }
 
 #[test]
+fn asyncpg_psycopg2_and_sqlalchemy() {
+    suite(r#"exec /usr/bin/python3 "$1""#, "orms.py");
+}
+
+#[test]
 fn jdbc() {
     suite(r#"exec java -cp /usr/share/java/postgresql.jar "$1""#, "Suite.java");
 }

@@ -1,6 +1,6 @@
 //! What is refused: each with a message that says which and what to do, and nothing harmed.
 
-use plinth_tests::{Blocks, GIB, Instance, MIB, bytes, header_places, overwrite, shell};
+use plinth_tests::{Blocks, GIB, Instance, MIB, bytes, header_places, overwrite, shell, wait_for};
 use std::{
     fs,
     io::{Read, Write},
@@ -471,6 +471,24 @@ fn an_engine_survives_any_numbers() {
     blocks.must_read_right();
     instance.wait_until_whole("DATA");
     instance.check("DATA");
+}
+
+/// Those who were told what an engine does, as instances are that end, are forgotten when they are gone: the next has a place.
+#[test]
+fn who_watched_an_engine_and_is_gone_holds_no_place() {
+    let instance = group();
+    let socket = instance.dir().join("engine.DATA.sock");
+    for number in 0..200 {
+        wait_for(&format!("a place for watcher {number}"), || {
+            let mut client = UnixStream::connect(&socket).expect("the engine listens");
+            client.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+            let Some(greeting) = hear(&mut client) else { return false };
+            say(&mut client, &greeting, &[]);
+            say(&mut client, &serde_json::json!("Watch"), &[]);
+            hear(&mut client).is_some()
+        });
+    }
+    instance.sql("ALTER DISKGROUP data CHECK");
 }
 
 /// Clients that are connected and do nothing, as connection pools hold them, keep nobody out.

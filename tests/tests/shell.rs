@@ -655,3 +655,49 @@ fn the_manual_and_the_completions_are_complete() {
     let script = "source /dev/stdin <<< \"$1\"; COMP_WORDS=(plinth lsd); COMP_CWORD=1; _plinth plinth lsd plinth; echo ${COMPREPLY[@]}";
     assert_eq!(shell(script).arg(&completions[0]).ok().trim(), "lsdg lsdsk");
 }
+
+/// A mount point is meant from where one is, and by links; a name without a slash is a group's, and it is said what else it may be.
+#[test]
+fn mount_points_are_meant_from_where_one_is() {
+    let instance = Instance::new();
+    instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
+    let home = instance.path("homes");
+    fs::create_dir_all(home.join("inner")).expect("a directory");
+    fs::create_dir(home.join("mnt")).expect("a directory");
+    std::os::unix::fs::symlink("mnt", home.join("link")).expect("a link");
+    let folder = binary().parent().expect("a program is in a folder").display().to_string();
+    let search = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let in_home = |script: &str| {
+        let script = format!("cd \"$1\" && {script}");
+        shell(&script).arg(&home).env("PLINTH_DIR", instance.dir()).env("PATH", &search).finish()
+    };
+    for (mount, umount) in
+        [("./mnt", "mnt/"), ("inner/../mnt", "./link"), ("./link", "inner/../link"), ("mnt/", "../homes/mnt")]
+    {
+        in_home(&format!("plinth mount data {mount} && mountpoint -q mnt")).ok();
+        in_home(&format!("plinth umount {umount} && ! mountpoint -q mnt")).ok();
+    }
+    let refused = in_home("plinth mount data mnt");
+    assert!(refused.code == Some(1) && refused.err.contains("plinth mount data ./mnt"), "{refused}");
+    // A variable that is empty is none: no instance is where the default is, and that is said.
+    let asked = shell("plinth lsdg").env("PLINTH_DIR", "").env("PATH", &search).finish();
+    assert!(!asked.err.contains("a value is required") && asked.code != Some(2), "{asked}");
+}
+
+/// `-c` several times: one after the other, until one is refused.
+#[test]
+fn statements_are_given_several_times() {
+    let instance = Instance::new();
+    let all = instance.plinth(["sql", "-c", "SELECT 1 AS one", "-c", "SELECT 2 AS two; SELECT 3 AS three"]).ok();
+    assert!(["one", "two", "three"].iter().all(|name| all.contains(name)), "{all}");
+    let some = instance.plinth([
+        "sql",
+        "-c",
+        "SELECT 1 AS one",
+        "-c",
+        "SELECT nothing FROM nowhere",
+        "-c",
+        "SELECT 3 AS three",
+    ]);
+    assert!(some.code == Some(1) && some.out.contains("one") && !some.out.contains("three"), "{some}");
+}

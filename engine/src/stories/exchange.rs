@@ -122,6 +122,21 @@ fn a_disk_is_added() {
     lab.check();
 }
 
+/// Somebody gave a disk the name that the next one would have: that one takes the next free number.
+#[test]
+fn a_default_name_is_one_that_no_disk_has() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let paths = [lab.spare(64 * MIB), lab.spare(64 * MIB), lab.spare(64 * MIB)];
+    let mut wanted = lab.wanted(&[(&paths[0], "C"), (&paths[1], "D")], &[], false);
+    wanted.add[0].name = Some("DATA_0003".to_owned());
+    block_on(lab.group().exchange(wanted, Some(4))).expect("they are added");
+    lab.exchange(&[(&paths[2], "E")], &[], false).expect("it is added");
+    lab.rebalanced();
+    let names: Vec<_> = lab.group().members.values().map(|member| member.name().to_string()).collect();
+    assert_eq!(names, ["DATA_0000", "DATA_0001", "DATA_0003", "DATA_0004", "DATA_0005"]);
+    lab.check();
+}
+
 /// What a dropped disk held moves, and nothing else; then it is nobody's, and its header says so.
 #[test]
 fn a_disk_is_dropped_while_files_are_written() {

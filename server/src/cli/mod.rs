@@ -46,12 +46,16 @@ use crate::{
     users,
     world::IoChoice,
 };
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{
+    Parser, Subcommand, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser},
+};
 use commands::Verb;
 use context::{Context, Run};
 use interactive::Manner;
 use plinth_fuse::mount;
 use std::{
+    ffi::OsString,
     io::{self, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -59,12 +63,18 @@ use std::{
 
 type Result<T> = std::result::Result<T, Refusal>;
 
+/// A variable of the environment that is empty is one that is not set.
+fn directory() -> impl TypedValueParser<Value = PathBuf> {
+    let or_default = |given: OsString| if given.is_empty() { PathBuf::from(DEFAULT_DIR) } else { PathBuf::from(given) };
+    OsStringValueParser::new().map(or_default)
+}
+
 /// Automatic storage management for databases: disk groups that stripe and mirror, operated in SQL. Without a command: a shell.
 #[derive(Debug, Parser)]
 #[command(name = "plinth", version, disable_help_subcommand = true)]
 struct Arguments {
     /// Where the instance's sockets are.
-    #[arg(long, global = true, env = "PLINTH_DIR", default_value = DEFAULT_DIR, value_name = "DIR")]
+    #[arg(long, global = true, env = "PLINTH_DIR", default_value = DEFAULT_DIR, value_name = "DIR", value_parser = directory())]
     dir: PathBuf,
     /// Print results as JSON.
     #[arg(long, global = true)]

@@ -61,6 +61,9 @@ pub(super) struct Umount {
     what: Vec<PathBuf>,
 }
 
+/// Links that lead to each other, as Linux follows them.
+const LINKS_MAX: usize = 40;
+
 fn is_directory(word: &Path) -> bool {
     let text = word.to_string_lossy();
     if text.ends_with('/') && group_name(&text).is_ok() {
@@ -104,7 +107,13 @@ impl Run for Mount {
         let groups = if self.all { "ALL".to_owned() } else { groups(&self.what)? };
         let restricted = if self.restrict { " RESTRICTED" } else { "" };
         let force = if self.force { " FORCE" } else { "" };
-        context.statement(&format!("ALTER DISKGROUP {groups} MOUNT{restricted}{force}"))
+        let mounted = context.statement(&format!("ALTER DISKGROUP {groups} MOUNT{restricted}{force}"));
+        mounted.map_err(|refusal| match &self.what[..] {
+            [group, directory] if directory.is_dir() => {
+                refusal.hint(format!("plinth mount {} ./{} is the directory", group.display(), directory.display()))
+            }
+            _ => refusal,
+        })
     }
 }
 
@@ -113,8 +122,7 @@ impl Run for Umount {
         if let [directory] = &self.what[..]
             && is_directory(directory)
         {
-            let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.clone());
-            return context.instance()?.unmount(&directory, self.force);
+            return context.instance()?.unmount(&mount_point(directory), self.force);
         }
         if let Some(directory) = self.what.iter().find(|word| is_directory(word)) {
             return Err(Refusal::new(state::SYNTAX, format!("{} is a directory", directory.display()))
@@ -123,6 +131,22 @@ impl Run for Umount {
         let groups = if self.all { "ALL".to_owned() } else { groups(&self.what)? };
         let force = if self.force { " FORCE" } else { "" };
         context.statement(&format!("ALTER DISKGROUP {groups} DISMOUNT{force}"))
+    }
+}
+
+/// The directory that is meant, by the name under which the instance mounted it. Itself it is not looked at: where its engine is dead, that
+/// may not end.
+fn mount_point(directory: &Path) -> PathBuf {
+    let mut path = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = path.read_link() else { break };
+        path = path.parent().map_or(target.clone(), |parent| parent.join(target));
+    }
+    let parts = path.parent().zip(path.file_name());
+    match parts.map(|(parent, name)| (parent.canonicalize(), name)) {
+        Some((Ok(parent), name)) => parent.join(name),
+        Some((Err(_), _)) => path,
+        None => path.canonicalize().unwrap_or(path),
     }
 }
 
@@ -142,7 +166,8 @@ pub(super) fn helper(arguments: impl Iterator<Item = OsString>) -> Result<ExitCo
     if request.fake {
         return Ok(ExitCode::SUCCESS);
     }
-    let dir = std::env::var_os("PLINTH_DIR").map_or_else(|| PathBuf::from(DEFAULT_DIR), PathBuf::from);
+    let given = std::env::var_os("PLINTH_DIR").filter(|dir| !dir.is_empty());
+    let dir = given.map_or_else(|| PathBuf::from(DEFAULT_DIR), PathBuf::from);
     let options = options_text(request.options);
     mount_group(&Paths::new(&dir, None), &request.group, &request.directory, &options)?;
     if request.verbose {

@@ -37,31 +37,34 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Run SQL statements, or a shell for them.
 #[derive(Debug, Args)]
 pub(super) struct Sql {
-    /// The statements; without them, they are read from the standard input.
+    /// The statements; given several times one after the other, until one is refused. Without them, they are read from the standard input.
     #[arg(short, long, value_name = "STATEMENTS")]
-    command: Option<String>,
+    command: Vec<String>,
 }
 
 impl Run for Sql {
     fn run(&self, context: &mut Context) -> Result<()> {
         let client = context.instance()?;
         let read;
-        let text = match &self.command {
-            Some(text) => text,
-            None if io::stdin().is_terminal() => return interact(client, context),
-            None => {
+        let texts = match &self.command[..] {
+            [] if io::stdin().is_terminal() => return interact(client, context),
+            [] => {
                 let mut text = String::new();
                 io::stdin()
                     .take(TEXT_MAX as u64 + 1)
                     .read_to_string(&mut text)
                     .map_err(|error| Refusal::new(state::INTERNAL, format!("reading statements: {error}")))?;
-                read = text;
-                &read
+                read = [text];
+                &read[..]
             }
+            texts => texts,
         };
-        if let Err(refusal) = carry_out(&client, &context.paths, text, context.json) {
-            fail(&refusal, text);
-            context.status = 1;
+        for text in texts {
+            if let Err(refusal) = carry_out(&client, &context.paths, text, context.json) {
+                fail(&refusal, text);
+                context.status = 1;
+                break;
+            }
         }
         Ok(())
     }

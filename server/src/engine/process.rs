@@ -42,7 +42,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc::{Sender, channel},
+        mpsc::{RecvTimeoutError, Sender, channel},
     },
     thread,
     time::{Duration, Instant},
@@ -56,6 +56,8 @@ const PARTING: Duration = Duration::from_secs(10);
 const CONNECTIONS_MAX: usize = 64;
 /// The exit code of an engine whose catalog has stopped.
 const STOPPED: i32 = 3;
+/// How often who is told notices is looked at.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long it waits until the instance has heard of it.
 const HEARD: Duration = Duration::from_secs(1);
 /// How long requests under way may take when the mounts are handed over; what is not answered then is sent again.
@@ -776,14 +778,21 @@ impl Engine {
         self.part(frames, &Answer::Done, 0)
     }
 
-    /// Tells notices until either side is gone. The connection's end tells the watcher that this process ended.
+    /// Tells notices until either side is gone, which is looked at while there is none. The connection's end tells the watcher that this
+    /// process ended.
     fn watch(&self, frames: &Frames) -> io::Result<()> {
         let (sender, notices) = channel();
         self.watching.fetch_add(1, Ordering::SeqCst);
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
-        let told = frames
-            .send(&Answer::Done, &[], None)
-            .and_then(|()| notices.into_iter().try_for_each(|notice| frames.send(&Answer::Notice(notice), &[], None)));
+        let told = frames.send(&Answer::Done, &[], None).and_then(|()| {
+            loop {
+                match notices.recv_timeout(LOOK) {
+                    Ok(notice) => frames.send(&Answer::Notice(notice), &[], None)?,
+                    Err(RecvTimeoutError::Timeout) if !frames.is_ended() => {}
+                    Err(_) => break Ok(()),
+                }
+            }
+        });
         self.watching.fetch_sub(1, Ordering::SeqCst);
         told
     }

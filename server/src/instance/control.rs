@@ -20,7 +20,6 @@ use plinth_engine::{
     admin::{AdminError, Report, Scope, ScrubOrder},
     rows::{decode_rows, in_parts},
 };
-use rustix::net::RecvFlags;
 use serde::{Deserialize, Serialize};
 use std::{
     io,
@@ -114,6 +113,7 @@ fn type_number(kind: Type) -> u8 {
         Type::Real => 1,
         Type::Text => 2,
         Type::Truth => 3,
+        Type::Letter => 4,
     }
 }
 
@@ -223,8 +223,7 @@ fn unless_cancelled<T>(frames: &Frames, run: impl FnOnce(&Cancel) -> io::Result<
         let watch = || {
             let ended = ended;
             while ended.recv_timeout(SLICE) == Err(RecvTimeoutError::Timeout) {
-                let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-                if let Ok((0, _)) = rustix::net::recv(frames.stream(), &mut [0_u8; 1], flags) {
+                if frames.is_ended() {
                     return cancel.cancel();
                 }
             }
@@ -344,6 +343,7 @@ impl Client {
                         0 => Type::Integer,
                         1 => Type::Real,
                         3 => Type::Truth,
+                        4 => Type::Letter,
                         _ => Type::Text,
                     };
                     let columns =

@@ -125,6 +125,9 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                     }
                 }
                 "json_build_object" | "jsonb_build_object" if symbol(1, "(") => return replace(1, "json_object"),
+                "bool_and" | "every" if symbol(1, "(") => return replace(1, "min"),
+                "bool_or" if symbol(1, "(") => return replace(1, "max"),
+                "default" if before.is_some_and(|before| before.is("AS")) => return replace(1, "\"default\""),
                 "json_agg" | "jsonb_agg" if symbol(1, "(") => return replace(1, "json_group_array"),
                 // Functions in the place of tables.
                 name if symbol(1, "(") && symbol(2, ")") => {
@@ -147,6 +150,13 @@ fn habit(tokens: &[Token], at: usize, edits: &mut Edits) -> usize {
                 // Lists in the catalog are empty here, and so is what they are taken apart to.
                 "unnest" if symbol(1, "(") => {
                     let close = operands::closing(tokens, at + 1);
+                    let behind = close.and_then(|close| tokens.get(close + 1));
+                    if let (Some(end), Some(close), true) =
+                        (close.and_then(|close| tokens.get(close)), close, behind.is_some_and(|word| word.is("AS")))
+                    {
+                        edits.replace(first.start, end.end, "(SELECT NULL WHERE 0)");
+                        return close + 1 - at;
+                    }
                     if let (Some(end), Some(Kind::Word(name))) = (
                         close.and_then(|close| tokens.get(close)),
                         close.and_then(|close| tokens.get(close + 1)).map(|token| &token.kind),

@@ -545,6 +545,9 @@ fn misunderstood(message: &str) -> Refusal {
 
 /// The type of a column: the declared one if all values are of it, else the first that all values fit.
 fn fitting<'a>(declared: Option<Type>, values: impl Iterator<Item = &'a Value>) -> Type {
+    if declared == Some(Type::Letter) {
+        return Type::Letter;
+    }
     let mut found = None;
     for value in values {
         let kind = match value {

@@ -12,8 +12,10 @@ pub enum Type {
     Integer,
     Real,
     Text,
-    /// Only in PostgreSQL's own catalog: none of our views has one.
+    /// These two only in PostgreSQL's own catalog: none of our views has one.
     Truth,
+    /// What PostgreSQL calls `"char"`.
+    Letter,
 }
 
 impl Type {
@@ -25,13 +27,16 @@ impl Type {
             Self::Real => "REAL",
             Self::Text => "TEXT",
             Self::Truth => "BOOLEAN",
+            Self::Letter => "CHARCODE",
         }
     }
 
     /// The type that a declaration names.
     #[must_use]
     pub fn declared(declaration: &str) -> Option<Self> {
-        [Self::Integer, Self::Real, Self::Text, Self::Truth].into_iter().find(|kind| kind.declaration() == declaration)
+        [Self::Integer, Self::Real, Self::Text, Self::Truth, Self::Letter]
+            .into_iter()
+            .find(|kind| kind.declaration() == declaration)
     }
 }
 

@@ -165,6 +165,8 @@ impl Parser<'_> {
             "RELEASE" => Ok(self.ignore_rest(Statement::Ignored("RELEASE"))),
             "LISTEN" => Ok(self.ignore_rest(Statement::Ignored("LISTEN"))),
             "UNLISTEN" => Ok(self.ignore_rest(Statement::Ignored("UNLISTEN"))),
+            // There are no cursors but portals, which have a message of their own; pools close all.
+            "CLOSE" => Ok(self.ignore_rest(Statement::Ignored("CLOSE CURSOR"))),
             "EXPLAIN" => self.explain(),
             "INSERT" | "UPDATE" | "DELETE" | "MERGE" | "TRUNCATE" | "COPY" | "LOCK" | "GRANT" | "REVOKE" | "ATTACH"
             | "DETACH" | "PRAGMA" | "VACUUM" | "REINDEX" | "ANALYZE" => {

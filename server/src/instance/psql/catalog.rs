@@ -8,6 +8,7 @@
 //!
 //!   - A truth is a number, 0 or 1, in a column that is declared [`Type::Truth`], and told to clients as a boolean. So `NOT attisdropped`
 //!     and `datistemplate = false` mean what they say.
+//!   - A code of one letter, such as `typtype`, is a [`Type::Letter`]: asyncpg takes it for bytes, and compares it with bytes.
 //!   - A column of type `regproc` holds a function's number, which joins with `pg_proc`, and is shown as the function's name.
 //!
 //! A statement gets the relations that its text names, no others: making all of them would take longer than most statements.
@@ -83,12 +84,13 @@ pub fn is_truth(column: &str) -> bool {
 /// What a column of this name holds in PostgreSQL's tables, whose names say which they are of; its views have columns of any name.
 pub fn kind_of(column: &str) -> Option<Type> {
     let tables = RELATIONS.iter().filter(|relation| (1..FIRST_VIEW).contains(&relation.oid));
-    let named = |found: &&&str| found.trim_end_matches(['#', '%', '?', '!']) == column;
+    let named = |found: &&&str| found.trim_end_matches(['#', '%', '?', '$', '!']) == column;
     let found = tables.flat_map(|relation| &relation.columns).find(named)?;
     Some(match found.chars().last() {
         Some('#') => Type::Integer,
         Some('%') => Type::Real,
         Some('?') => Type::Truth,
+        Some('$') => Type::Letter,
         _ => Type::Text,
     })
 }
@@ -216,6 +218,7 @@ fn type_of(kind: Type) -> (u32, i16) {
         Type::Integer => (20, 8),
         Type::Real => (701, 8),
         Type::Truth => (16, 1),
+        Type::Letter => (18, 1),
         Type::Text => (25, -1),
     }
 }
@@ -241,10 +244,18 @@ pub fn create(
                     Some((name, "#")) => (name, "INTEGER"),
                     Some((name, "%")) => (name, "REAL"),
                     Some((name, "?")) => (name, Type::Truth.declaration()),
+                    Some((name, "$")) => (name, Type::Letter.declaration()),
                     Some((name, "!")) => (name, PROCEDURE),
                     _ => (*column, "TEXT"),
                 };
-                format!("\"{name}\" {declared}{}", if declared == "TEXT" { "" } else { zero })
+                format!(
+                    "\"{name}\" {declared}{}",
+                    if [Type::Text, Type::Letter].iter().any(|kind| kind.declaration() == declared) {
+                        ""
+                    } else {
+                        zero
+                    }
+                )
             })
             .collect();
         let _ = write!(sql, "CREATE TABLE {} ({});", relation.name, columns.join(", "));
@@ -427,7 +438,7 @@ fn fill(
                     let numeric = match kind {
                         Type::Integer => "64, 2, 0",
                         Type::Real => "53, 2, NULL",
-                        Type::Truth | Type::Text => "NULL, NULL, NULL",
+                        Type::Truth | Type::Letter | Type::Text => "NULL, NULL, NULL",
                     };
                     rows.add(format_args!(
                         "'plinth', 'public', '{name}', '{column}', {number}, 'YES', '{long}', {numeric}, 'plinth', 'pg_catalog', '{short}', \

@@ -93,6 +93,10 @@ pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
         };
         Ok(list.map(|list| elements(&list).contains(&of)))
     })?;
+    // Of lists in the catalog, which are empty here.
+    for count in [2, 3] {
+        connection.create_scalar_function("generate_subscripts", count, flags, |_| Ok(None::<i64>))?;
+    }
     for (name, count) in [("array_length", 2), ("array_upper", 2), ("cardinality", 1)] {
         connection.create_scalar_function(name, count, flags, length)?;
     }

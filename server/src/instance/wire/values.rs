@@ -40,6 +40,7 @@ pub(super) fn type_number(kind: Type) -> (u32, i16) {
         Type::Real => (oid::FLOAT8, 8),
         Type::Text => (oid::TEXT, -1),
         Type::Truth => (oid::BOOL, 1),
+        Type::Letter => (oid::CHAR, 1),
     }
 }
 
@@ -165,7 +166,7 @@ pub(super) fn put(out: &mut BytesMut, value: &Value, kind: Type, binary: bool) -
             out.put_i32(-1);
             Ok(())
         }
-        (value, Type::Text) => put(text_of(value).as_bytes()),
+        (value, Type::Text | Type::Letter) => put(text_of(value).as_bytes()),
         (value, _) if !binary => put(text_of(value).as_bytes()),
         (Value::Text(truth), Type::Truth) => put(&[u8::from(truth == "t")]),
         (Value::Integer(number), Type::Integer) => put(&number.to_be_bytes()),

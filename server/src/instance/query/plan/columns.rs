@@ -102,7 +102,7 @@ impl Columns<'_> {
                 {
                     let class = match kind {
                         Type::Integer | Type::Real | Type::Truth => Class::Number,
-                        Type::Text => Class::Text,
+                        Type::Text | Type::Letter => Class::Text,
                     };
                     Some((name.to_owned(), class))
                 }
