@@ -148,6 +148,9 @@ impl Group {
                 break 'steady;
             }
             let Some(_range) = self.hold_steady(extent, &inside, true) else { break 'steady };
+            if file.data.is_in_doubt() {
+                break 'steady;
+            }
             let Some(active) = self.enter_open(now, extent) else { break 'steady };
             self.part_blocks.forget(extent.id);
             let durably = file.data.habit.write() || durably;
@@ -194,6 +197,7 @@ impl Group {
             let extent = part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
             ready.push(self.ready_part(extent, part.inside.clone(), &part.gather(bytes)).await?);
         }
+        self.must_not_be_in_doubt(file)?;
         let marks: Vec<_> = ready
             .iter()
             .filter(|part| !part.fresh.is_empty())
@@ -265,7 +269,7 @@ impl Group {
             data?;
             commit?
         } else {
-            commit.await?
+            commit.await.inspect_err(|_| self.note_doubt(file))?
         };
         file.committed(commit);
         file.is_sure(end);
@@ -722,7 +726,8 @@ impl Group {
                 }
                 Ok(())
             })
-            .await?;
+            .await
+            .inspect_err(|_| self.note_doubt(file))?;
         file.committed(commit);
         for extent in &freed.extents {
             layout.extents.remove(&extent.number);
@@ -738,6 +743,7 @@ impl Group {
     pub(crate) async fn seek_file(&self, file: &Arc<File>, offset: u64, what: Seek) -> Result<u64> {
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
+        self.must_not_be_in_doubt(file)?;
         let size = file.attributes().size;
         if offset >= size {
             return Err(FileError::NoData);
@@ -762,6 +768,7 @@ impl Group {
         most: usize,
     ) -> Result<Vec<(u64, bool)>> {
         let layout = self.loaded_layout(file).await?;
+        self.must_not_be_in_doubt(file)?;
         let size = file.attributes().size;
         let end = offset.saturating_add(length).min(size);
         let mut ranges: Vec<(u64, bool)> = Vec::new();

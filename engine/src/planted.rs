@@ -109,6 +109,8 @@ bugs! {
         "an AU is reused while I/O for its earlier owner is in flight (R8)"
     DiscardBehindReuse "discard-behind-reuse"
         "an AU is free while its discard is under way (R8)"
+    DoubtfulPlaceFreed "doubtful-place-freed"
+        "the AUs of a row whose commit failed with the catalog are free at once, and writes to its file go on"
     FragmentNotFlushed "fragment-lost-on-promotion"
         "a synced fragment is promoted by a commit that does not wait for the copy to be flushed"
     MirrorsShareGroup "mirrors-share-failure-group"

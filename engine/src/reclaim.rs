@@ -233,6 +233,14 @@ impl Group {
         }
     }
 
+    /// Gives an extent's AUs back whose row a job was to insert, after that failed. Not if the catalog has stopped: then the row may be on the
+    /// disks all the same, and the next mount finds it. Until then its AUs are nobody else's, and count for R5.
+    pub(crate) fn unallocate_refused(&self, mirrors: &[Mirror], own: u8) {
+        if self.catalog.failure().is_none() || planted::has(Bug::DoubtfulPlaceFreed) {
+            self.unallocate(mirrors, own);
+        }
+    }
+
     pub(crate) fn next_extent_ids(&self, count: u64) -> u64 {
         self.next_extent.fetch_add(count, Ordering::Relaxed)
     }

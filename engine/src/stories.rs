@@ -4,6 +4,7 @@ mod access;
 mod convert;
 mod crowd;
 mod disputes;
+mod doubtful_commits;
 mod endings;
 mod exchange;
 mod flushes;

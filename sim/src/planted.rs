@@ -16,6 +16,7 @@ use std::{
 const RARE: &[Bug] = &[
     Bug::ResyncOvertakesWriter,
     Bug::SlotReusedEarly,
+    Bug::DoubtfulPlaceFreed,
     Bug::SyncingStampKept,
     Bug::MoveOvertakesWriter,
     Bug::OldPlaceLeft,

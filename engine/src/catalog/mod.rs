@@ -276,6 +276,12 @@ impl Catalog {
         self.submit(durable, true, job).await
     }
 
+    /// Jobs that wait for their turn.
+    #[cfg(test)]
+    pub(crate) fn jobs_waiting(&self) -> usize {
+        self.writes.len()
+    }
+
     /// As [`Catalog::write`], for a job that releases space: it runs although the
     /// catalog cannot grow any more.
     ///
