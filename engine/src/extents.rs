@@ -14,6 +14,7 @@
 //! changes it: allocation, promotion, truncation, holes.
 
 use crate::{
+    coming::Release,
     doubt::{Doubt, Unsynced},
     error::FileError,
     extent::{self, Extent, Extents, Mirror},
@@ -172,12 +173,21 @@ impl files::Data for Releaser {
         node: u64,
         file: Option<Arc<File>>,
     ) -> Result<files::Released, FileError> {
+        let release = self.freeing.begin();
         let (freed, done) = release_some(connection, &self.extents, node, file)?;
         let freeing = Arc::clone(&self.freeing);
         if done {
             self.stats.forget(node);
         }
-        Ok(files::Released { done, then: Box::new(move |commit| freeing.note(commit, freed)) })
+        let then = move |commit| {
+            freeing.note(commit, freed);
+            drop(release);
+        };
+        Ok(files::Released { done, then: Box::new(then) })
+    }
+
+    fn begin_release(&self) -> Option<Release> {
+        Some(self.freeing.begin())
     }
 
     fn is_idle(&self, file: &File) -> bool {
@@ -510,7 +520,10 @@ impl Group {
             if let Some(slot) = self.slots().take() {
                 break slot;
             }
-            self.add_shared_extent().await?;
+            if let Err(error) = self.add_shared_extent().await {
+                // One may have become free while it was waited for a whole extent.
+                break self.slots().take().ok_or(error)?;
+            }
         };
         let (owner, extents) = (Arc::clone(file), Arc::clone(&self.extents));
         let written = self

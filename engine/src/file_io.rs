@@ -609,18 +609,19 @@ impl Group {
         }
         let now = self.world.now();
         let owner = Arc::clone(file);
-        let ((), commit) = self
-            .catalog
-            .write(false, move |connection| {
-                let (size, mode) = {
-                    let attributes = owner.attributes();
-                    (attributes.size, attributes.mode)
-                };
-                let size = if keep_size { size } else { size.max(end) };
-                let mode = if kill_set_id { without_set_id(mode) } else { mode };
-                set_size(connection, &owner, size, mode, now)
-            })
-            .await?;
+        let job = move |connection: &rusqlite::Connection| {
+            let (size, mode) = {
+                let attributes = owner.attributes();
+                (attributes.size, attributes.mode)
+            };
+            let size = if keep_size { size } else { size.max(end) };
+            let mode = if kill_set_id { without_set_id(mode) } else { mode };
+            set_size(connection, &owner, size, mode, now)
+        };
+        // A full catalog must not keep anybody from punching holes.
+        let punches = mode == Allocate::PunchHole;
+        let ((), commit) =
+            if punches { self.catalog.release(false, job).await? } else { self.catalog.write(false, job).await? };
         file.data.unsynced.note(began, self.doubt.era());
         file.committed(commit);
         if !keep_size {
@@ -694,6 +695,9 @@ impl Group {
         let blocks = (units + slot_size) / 512;
         let now = self.world.now();
         let (owner, gone, extents) = (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
+        let _release = self.freeing.begin();
+        let holes: Vec<(u64, Vec<usize>)> =
+            cleared.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
         let ((), commit) = self
             .catalog
             .release(false, move |connection| {
@@ -735,6 +739,7 @@ impl Group {
         if has_slot_freed {
             layout.slot = None;
         }
+        holes.into_iter().for_each(|(extent, pieces)| self.discards.note(extent, pieces));
         self.note_freed(commit, freed);
         Ok(())
     }

@@ -3,6 +3,7 @@
 mod access;
 mod convert;
 mod crowd;
+mod discards;
 mod disputes;
 mod doubtful_commits;
 mod endings;
@@ -16,8 +17,10 @@ mod noise;
 mod own_metadata;
 mod parts;
 mod reads;
+mod reminders;
 mod resize;
 mod returning;
+mod room;
 mod scrubs;
 mod silence;
 mod sizes;
