@@ -422,7 +422,9 @@ async fn discard_while_mounted(group: Weak<Group>) -> Option<()> {
     loop {
         let group = rest_beside(&group, &mut flying, rest).await?;
         rest = LOOK;
-        if group.is_stopping() || !group.attributes().discard {
+        // When the catalog has stopped, nobody can say any more what the next mount finds to be free.
+        let has_stopped = group.catalog.failure().is_some() && !planted::has(Bug::DoubtfulPlaceFreed);
+        if group.is_stopping() || has_stopped || !group.attributes().discard {
             continue;
         }
         let began = group.world.monotonic();
