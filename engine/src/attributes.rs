@@ -10,6 +10,7 @@ use crate::{
     error::FileError,
     health::LIMIT_MAX,
     member::TICK_MS,
+    world::Timestamp,
 };
 use plinth_format::DiskNumber;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -43,6 +44,11 @@ pub struct Attributes {
     pub scrub_async_limit: u32,
     /// Whether a scrub of the whole group reads its metadata as well.
     pub scrub_metadata: bool,
+    /// Seconds after which an operator is reminded that nothing was scrubbed; 0: never.
+    pub scrub_reminder: u64,
+    /// How full a group may be until an operator hears of it, in percent; twice.
+    pub space_warning: u8,
+    pub space_critical: u8,
 }
 
 impl Default for Attributes {
@@ -62,6 +68,9 @@ impl Default for Attributes {
             access_control: false,
             scrub_async_limit: 1,
             scrub_metadata: true,
+            scrub_reminder: 30 * 24 * 3600,
+            space_warning: 85,
+            space_critical: 95,
         }
     }
 }
@@ -88,6 +97,9 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("rebalance.latency_target", "none"),
     ("scrub_async_limit", "1"),
     ("scrub_metadata.enabled", "true"),
+    ("scrub_reminder", "720h"),
+    ("space_critical", "95"),
+    ("space_warning", "85"),
     ("thin_provisioned", "true"),
 ];
 
@@ -135,6 +147,11 @@ fn time(name: &str, value: &str, range: RangeInclusive<f64>, wanted: &str) -> Re
         return Err(bad());
     }
     Ok(Some(Duration::from_nanos(nanoseconds as u64)))
+}
+
+fn percentage(name: &str, value: &str) -> Result<u8, AdminError> {
+    let percent = value.trim().parse().ok().filter(|percent| (1..=100).contains(percent));
+    percent.ok_or_else(|| invalid(name, value, "a percentage from 1 to 100"))
 }
 
 /// How many errors of a disk are too many.
@@ -220,6 +237,9 @@ impl Attributes {
                 let limit = value.parse().ok().filter(|limit| (1..=1024).contains(limit));
                 self.scrub_async_limit = limit.ok_or_else(|| invalid(name, value, "a number from 1 to 1024"))?;
             }
+            "scrub_reminder" => self.scrub_reminder = duration(name, value)?,
+            "space_critical" => self.space_critical = percentage(name, value)?,
+            "space_warning" => self.space_warning = percentage(name, value)?,
             "scrub_metadata.enabled" => self.scrub_metadata = boolean(name, value)?,
             "content.check" => only(name, value, true, "whatever is copied is verified against its checksums")?,
             "content_hardcheck.enabled" => {
@@ -339,6 +359,47 @@ pub fn load_rebalance(connection: &Connection) -> Result<Option<(u32, Phases)>, 
     // A number that is none says all the same that something was under way.
     let power = text.split_whitespace().next().and_then(|power| power.parse().ok()).unwrap_or(1);
     Ok(Some((power, Phases { balance: !says("unbalanced"), compact })))
+}
+
+/// Where the catalog keeps that nothing is left to discard. No attribute that anybody sees.
+const ALL_DISCARDED: &str = "_all_discarded";
+
+/// Says that nothing is left to discard, or that there may be something from now on.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_all_discarded(connection: &Connection, is_all: bool) -> Result<(), FileError> {
+    keep(connection, ALL_DISCARDED, is_all.then(|| "true".to_owned()))
+}
+
+/// Whether nothing was left to discard when the group was last used.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_all_discarded(connection: &Connection) -> Result<bool, FileError> {
+    let mut select = connection.prepare("SELECT 1 FROM attribute WHERE name = ?1")?;
+    Ok(select.exists([ALL_DISCARDED])?)
+}
+
+/// Where the catalog keeps when all of the group was scrubbed last. No attribute that anybody sees.
+const SCRUBBED: &str = "_scrubbed";
+
+/// Says that all of the group was scrubbed.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_scrubbed(connection: &Connection, at: Timestamp) -> Result<(), FileError> {
+    store(connection, SCRUBBED, &at.to_string())
+}
+
+/// When all of the group was scrubbed last, if it ever was.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_scrubbed(connection: &Connection) -> Result<Option<Timestamp>, FileError> {
+    let mut select = connection.prepare("SELECT value FROM attribute WHERE name = ?1")?;
+    let text: Option<String> = select.query_row([SCRUBBED], |row| row.get(0)).optional()?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 /// Where the catalog keeps how long one disk is waited for, with the disk's number behind it. No attribute that anybody sees.
@@ -475,6 +536,9 @@ mod tests {
             ("content.check", "false"),
             ("preferred_read.enabled", "true"),
             ("scrub_async_limit", "0"),
+            ("space_warning", "0"),
+            ("space_critical", "101"),
+            ("scrub_reminder", "soon"),
             ("cell.smart_scan_capable", "true"),
             ("_rebalance_compact", "FALSE"),
         ] {

@@ -186,7 +186,11 @@ impl Group {
         }
         for member in &members {
             if !member.quorum {
-                self.space().add_disk(member.number, member.layout());
+                let mut space = self.space();
+                space.add_disk(member.number, member.layout());
+                // Whatever it held before.
+                space.stain(member.number);
+                drop(space);
             }
             self.members.join(Arc::clone(member));
         }

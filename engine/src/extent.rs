@@ -82,6 +82,8 @@ pub struct Extent {
     dirty: AtomicBool,
     /// Its AUs were freed: nothing may be written to them on its behalf.
     buried: AtomicBool,
+    /// How often pieces of it have lost their marks.
+    losses: AtomicU64,
     /// For the sweep that drops checksums: when they were last needed.
     pub last_used: AtomicU64,
     /// How often it was read through, and where the last read began: see [`Self::pass`].
@@ -134,6 +136,7 @@ impl Extent {
             gate: ArcSwapOption::empty(),
             dirty: AtomicBool::new(false),
             buried: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
             last_used: AtomicU64::new(0),
             reads: AtomicU64::new(0),
         }
@@ -356,6 +359,12 @@ impl Extent {
         self.marks.has(piece)
     }
 
+    /// How often pieces of it have lost their marks, by jobs that may not be durable. Since it came into memory: who compares keeps it there.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
     pub fn disks(&self) -> impl Iterator<Item = DiskNumber> + use<> {
         self.mirrors().into_iter().map(|mirror| mirror.disk)
     }
@@ -511,6 +520,9 @@ pub fn change_marks(
         blob(&pending)
     ])?;
     let mut state = extent.state();
+    if state.written.iter().chain(state.pending.iter()).any(|piece| !written.has(piece) && !pending.has(piece)) {
+        extent.losses.fetch_add(1, Ordering::AcqRel);
+    }
     let settled: Vec<usize> = state.doubted.iter().filter(|piece| !pending.has(*piece)).collect();
     settled.into_iter().for_each(|piece| state.doubted.remove(piece));
     state.written = written;

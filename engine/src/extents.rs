@@ -7,10 +7,14 @@
 //! charge and an extent that the commit never named, so its AUs are free again. Bytes that were
 //! synced are flushed in their new place before that commit, and written there from the first.
 //!
+//! A commit that fails with the catalog may be on the disks all the same: only the next mount finds out. What it names stays taken until
+//! then (`unallocate_refused`), and a file whose places or marks it changed is neither written nor read where it shows a hole (`note_doubt`).
+//!
 //! The layout is read-locked by reads and writes of the file, and write-locked by what
 //! changes it: allocation, promotion, truncation, holes.
 
 use crate::{
+    coming::Release,
     doubt::{Doubt, Unsynced},
     error::FileError,
     extent::{self, Extent, Extents, Mirror},
@@ -65,6 +69,8 @@ pub struct FileData {
     /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
     /// end: its bytes may be there, and its size not. Nobody knows after a mount.
     tail_is_clean: AtomicBool,
+    /// A commit of its marks or places failed with the catalog: the next mount finds what was, or what was to be.
+    in_doubt: AtomicBool,
     pub unsynced: Unsynced,
     pub habit: Habit,
 }
@@ -77,6 +83,12 @@ impl FileData {
 
     pub fn has_clean_tail(&self) -> bool {
         self.tail_is_clean.load(Ordering::Acquire)
+    }
+
+    /// Whether what is written to it now may be missing after the next mount, and what seems to be a hole may be none. To be asked by who has the
+    /// range of blocks that he writes, or has read: whoever failed had it until he said so here.
+    pub fn is_in_doubt(&self) -> bool {
+        self.in_doubt.load(Ordering::Acquire)
     }
 }
 
@@ -161,12 +173,21 @@ impl files::Data for Releaser {
         node: u64,
         file: Option<Arc<File>>,
     ) -> Result<files::Released, FileError> {
+        let release = self.freeing.begin();
         let (freed, done) = release_some(connection, &self.extents, node, file)?;
         let freeing = Arc::clone(&self.freeing);
         if done {
             self.stats.forget(node);
         }
-        Ok(files::Released { done, then: Box::new(move |commit| freeing.note(commit, freed)) })
+        let then = move |commit| {
+            freeing.note(commit, freed);
+            drop(release);
+        };
+        Ok(files::Released { done, then: Box::new(then) })
+    }
+
+    fn begin_release(&self) -> Option<Release> {
+        Some(self.freeing.begin())
     }
 
     fn is_idle(&self, file: &File) -> bool {
@@ -308,6 +329,22 @@ pub(crate) fn find(connection: &Connection, extents: &Extents, id: u64) -> rusql
 }
 
 impl Group {
+    /// A commit of a file's marks or places failed. If it was the catalog that failed, nobody knows whether they are what they were, or what they
+    /// were to be, as they are in memory: nothing that is written there is acknowledged any more, and no hole read as zeros.
+    pub(crate) fn note_doubt(&self, file: &File) {
+        if self.catalog.failure().is_some() {
+            file.data.in_doubt.store(true, Ordering::Release);
+        }
+    }
+
+    /// An error if what is written to a file now may be missing after the next mount, or a hole of it be none.
+    pub(crate) fn must_not_be_in_doubt(&self, file: &File) -> Result<(), FileError> {
+        if !file.data.is_in_doubt() || planted::has(Bug::DoubtfulPlaceFreed) {
+            return Ok(());
+        }
+        Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
+    }
+
     /// A file's layout, shared, for who only reads it.
     pub(crate) async fn loaded_layout<'a>(&self, file: &'a Arc<File>) -> Result<ReadGuard<'a, Layout>, FileError> {
         loop {
@@ -467,7 +504,7 @@ impl Group {
             .await;
         if let Err(error) = written {
             for extent in &fresh {
-                self.unallocate(&extent.mirrors(), extent.own);
+                self.unallocate_refused(&extent.mirrors(), extent.own);
             }
             return Err(error);
         }
@@ -483,7 +520,10 @@ impl Group {
             if let Some(slot) = self.slots().take() {
                 break slot;
             }
-            self.add_shared_extent().await?;
+            if let Err(error) = self.add_shared_extent().await {
+                // One may have become free while it was waited for a whole extent.
+                break self.slots().take().ok_or(error)?;
+            }
         };
         let (owner, extents) = (Arc::clone(file), Arc::clone(&self.extents));
         let written = self
@@ -521,7 +561,7 @@ impl Group {
             Ok(())
         };
         if let Err(error) = self.catalog.write(false, insert).await {
-            self.unallocate(&extent.mirrors(), 0);
+            self.unallocate_refused(&extent.mirrors(), 0);
             return Err(error);
         }
         self.slots().add_extent(id);
@@ -601,7 +641,8 @@ impl Group {
                 Ok(())
             }
             Err(error) => {
-                self.unallocate(&fresh.mirrors(), 0);
+                self.note_doubt(file);
+                self.unallocate_refused(&fresh.mirrors(), 0);
                 Err(error)
             }
         }

@@ -148,6 +148,9 @@ impl Group {
                 break 'steady;
             }
             let Some(_range) = self.hold_steady(extent, &inside, true) else { break 'steady };
+            if file.data.is_in_doubt() {
+                break 'steady;
+            }
             let Some(active) = self.enter_open(now, extent) else { break 'steady };
             self.part_blocks.forget(extent.id);
             let durably = file.data.habit.write() || durably;
@@ -194,6 +197,7 @@ impl Group {
             let extent = part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;
             ready.push(self.ready_part(extent, part.inside.clone(), &part.gather(bytes)).await?);
         }
+        self.must_not_be_in_doubt(file)?;
         let marks: Vec<_> = ready
             .iter()
             .filter(|part| !part.fresh.is_empty())
@@ -265,7 +269,7 @@ impl Group {
             data?;
             commit?
         } else {
-            commit.await?
+            commit.await.inspect_err(|_| self.note_doubt(file))?
         };
         file.committed(commit);
         file.is_sure(end);
@@ -605,18 +609,19 @@ impl Group {
         }
         let now = self.world.now();
         let owner = Arc::clone(file);
-        let ((), commit) = self
-            .catalog
-            .write(false, move |connection| {
-                let (size, mode) = {
-                    let attributes = owner.attributes();
-                    (attributes.size, attributes.mode)
-                };
-                let size = if keep_size { size } else { size.max(end) };
-                let mode = if kill_set_id { without_set_id(mode) } else { mode };
-                set_size(connection, &owner, size, mode, now)
-            })
-            .await?;
+        let job = move |connection: &rusqlite::Connection| {
+            let (size, mode) = {
+                let attributes = owner.attributes();
+                (attributes.size, attributes.mode)
+            };
+            let size = if keep_size { size } else { size.max(end) };
+            let mode = if kill_set_id { without_set_id(mode) } else { mode };
+            set_size(connection, &owner, size, mode, now)
+        };
+        // A full catalog must not keep anybody from punching holes.
+        let punches = mode == Allocate::PunchHole;
+        let ((), commit) =
+            if punches { self.catalog.release(false, job).await? } else { self.catalog.write(false, job).await? };
         file.data.unsynced.note(began, self.doubt.era());
         file.committed(commit);
         if !keep_size {
@@ -690,6 +695,9 @@ impl Group {
         let blocks = (units + slot_size) / 512;
         let now = self.world.now();
         let (owner, gone, extents) = (Arc::clone(file), freed.extents.clone(), Arc::clone(&self.extents));
+        let _release = self.freeing.begin();
+        let holes: Vec<(u64, Vec<usize>)> =
+            cleared.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
         let ((), commit) = self
             .catalog
             .release(false, move |connection| {
@@ -722,7 +730,8 @@ impl Group {
                 }
                 Ok(())
             })
-            .await?;
+            .await
+            .inspect_err(|_| self.note_doubt(file))?;
         file.committed(commit);
         for extent in &freed.extents {
             layout.extents.remove(&extent.number);
@@ -730,6 +739,7 @@ impl Group {
         if has_slot_freed {
             layout.slot = None;
         }
+        holes.into_iter().for_each(|(extent, pieces)| self.discards.note(extent, pieces));
         self.note_freed(commit, freed);
         Ok(())
     }
@@ -738,6 +748,7 @@ impl Group {
     pub(crate) async fn seek_file(&self, file: &Arc<File>, offset: u64, what: Seek) -> Result<u64> {
         let mut layout = file.data.layout.write().await;
         self.load_layout(file, &mut layout).await?;
+        self.must_not_be_in_doubt(file)?;
         let size = file.attributes().size;
         if offset >= size {
             return Err(FileError::NoData);
@@ -762,6 +773,7 @@ impl Group {
         most: usize,
     ) -> Result<Vec<(u64, bool)>> {
         let layout = self.loaded_layout(file).await?;
+        self.must_not_be_in_doubt(file)?;
         let size = file.attributes().size;
         let end = offset.saturating_add(length).min(size);
         let mut ranges: Vec<(u64, bool)> = Vec::new();

@@ -101,6 +101,8 @@ impl Group {
         let layout = self.loaded_layout(file).await?;
         let parts = layout.parts(offset, length_to_end(file, offset, length), self.au_size);
         let all = futures::future::try_join_all(parts.iter().map(|part| self.read_part(part))).await?;
+        // What seems to be a hole may be one because a commit failed that was to make it one.
+        self.must_not_be_in_doubt(file)?;
         // Parts are in the order of extents, which is not that of the file where it is striped.
         if parts.iter().all(|part| part.more.is_empty()) && parts.is_sorted_by_key(|part| part.range.start) {
             let mut whole = Found::default();

@@ -6,6 +6,7 @@
 //!
 //!   - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2)
 //!   - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
+//!   - what is free is discarded (`discards.rs`)
 //!   - blocks that a read found wrong on one mirror are rewritten
 //!   - disks that reads pass by are explored
 //!   - the stamp is rewritten every minute
@@ -21,6 +22,7 @@ use crate::{
     catalog_mirrors::CatalogMirrors,
     check_progress::Checks,
     choose::Decision,
+    discards::Discards,
     disputes::Disputes,
     doubt::Doubt,
     error::FileError,
@@ -45,6 +47,7 @@ use crate::{
     rebalance::{self, Rebalance},
     reclaim::Freeing,
     recovery::Suspects,
+    reminders::Reminders,
     repairs::Repairs,
     scrub::Scrub,
     slots::Slots,
@@ -115,6 +118,7 @@ pub struct Group {
     pub(crate) slots: Mutex<Slots>,
     pub(crate) freeing: Arc<Freeing>,
     pub(crate) reclaiming: AsyncMutex<()>,
+    pub(crate) discards: Discards,
     pub(crate) onlining: AsyncMutex<()>,
     /// Extents that each resync copies at once.
     pub(crate) resync_power: AtomicU32,
@@ -139,6 +143,7 @@ pub struct Group {
     pub(crate) scrub: Scrub,
     pub(crate) checks: Checks,
     pub(crate) disputes: Disputes,
+    pub(crate) reminders: Reminders,
     pub(crate) volumes: Volumes,
     /// No front end may serve directories.
     pub(crate) restricted: AtomicBool,
@@ -278,6 +283,7 @@ impl Group {
             slots: Mutex::new(parts.slots),
             freeing: parts.freeing,
             reclaiming: AsyncMutex::new(()),
+            discards: Discards::default(),
             onlining: AsyncMutex::new(()),
             resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
             exchanging: AsyncMutex::new(()),
@@ -295,6 +301,7 @@ impl Group {
             scrub: Scrub::default(),
             checks: Checks::default(),
             disputes: Disputes::default(),
+            reminders: Reminders::default(),
             volumes: Volumes::default(),
             restricted: AtomicBool::new(false),
             zones_lost: AtomicU64::new(0),
@@ -335,6 +342,16 @@ impl Group {
                 let world = Arc::clone(&group.world);
                 world.spawn("offline", Box::pin(async move { group.went_offline(&disks).await }));
             }
+        }));
+        let weak = Arc::downgrade(self);
+        self.catalog.when_tight(Box::new(move || {
+            let group = weak.upgrade();
+            Box::pin(async move {
+                match group {
+                    Some(group) => group.make_room_for_catalog().await,
+                    None => false,
+                }
+            })
         }));
         // One that has failed since the mount noted what disks miss was heard of by nobody.
         self.mark_stale(&self.offline_disks(), &self.activity.regions()).await?;
@@ -463,6 +480,7 @@ impl Group {
                 self.tell(Severity::Warning, None, format!("freed space is not reusable yet: {error}"));
             }
         }
+        self.tend_discards();
         if let Err(error) = self.files.store_times(&self.catalog).await {
             self.tell(Severity::Warning, None, format!("file times are not stored: {error}"));
         }
@@ -473,6 +491,8 @@ impl Group {
             self.part_blocks.shed();
         }
         self.drop_overdue();
+        // What the catalog cannot answer it says elsewhere.
+        let _ = self.remind().await;
         self.file_stats.tend();
     }
 
@@ -693,6 +713,9 @@ impl Group {
             );
             self.tell(Severity::Alarm, None, text);
         }
+        if self.is_all_discarded() {
+            self.catalog.release(true, |connection| attributes::store_all_discarded(connection, true)).await?;
+        }
         self.catalog.close().await?;
         // The next mount has nothing but this.
         self.look_at_own_metadata(&Part::All, Look::PASSING).await;
@@ -792,7 +815,10 @@ impl Group {
                 FileError::Order(refusal) => *refusal,
                 error => AdminError::new(Code::Io, error),
             })?;
-        *self.attributes.lock() = attributes;
+        let before = std::mem::replace(&mut *self.attributes.lock(), attributes);
+        if attributes.discard && !before.discard {
+            self.sweep();
+        }
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
         self.pace.promise(attributes.latency_target);
         self.world.set_poll_time(attributes.poll_time.unwrap_or_default());

@@ -397,6 +397,10 @@ impl Member {
             }),
         };
         completion.measure(&self.clock, began);
+        if purpose == IoClass::Discard {
+            // An array may take its time over it. That does not make it a silent disk, for which others wait or do not.
+            return Flight::new(self, purpose, (offset, length), completion, has_flush);
+        }
         let expiry = completion.expiry();
         if self.hung.load(Ordering::Relaxed) && self.is_hung() {
             // The disk is silent already: this I/O waits for nothing longer than the ones before it.
@@ -433,7 +437,7 @@ impl Member {
         self.submit_at(now, IoClass::Write, offset, data.len(), Io::Write { offset, data, durably })
     }
 
-    /// Tells the disk that bytes are not needed any more.
+    /// Tells the disk that bytes are not needed any more. It has no deadline.
     pub fn start_discard(&self, offset: u64, length: u64) -> Flight<'_> {
         let bytes = usize::try_from(length).unwrap_or(usize::MAX);
         self.submit(IoClass::Discard, offset, bytes, Io::Discard { offset, length })

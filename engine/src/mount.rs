@@ -365,6 +365,12 @@ async fn mount_disks(
         Ok((attributes::load(connection)?, rebalance, attributes::load_drop_after(connection)?))
     };
     let (attributes, rebalance, drop_after) = catalog.read(load).await.map_err(|error| failed(&error))?;
+    let is_all_discarded = catalog.read(attributes::load_all_discarded).await.map_err(|error| failed(&error))?;
+    if is_all_discarded && purpose == Purpose::Serve {
+        // Durably, before something is freed.
+        let forget = |connection: &_| attributes::store_all_discarded(connection, false);
+        catalog.release(true, forget).await.map_err(|error| failed(&error))?;
+    }
     deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
     let suspects = Arc::new(Suspects::new(scan.suspects));
     let extents = Arc::new(Extents::default());
@@ -413,6 +419,7 @@ async fn mount_disks(
             group.tell(Severity::Warning, None, format!("queries over many files stay slow: {error}"));
         }
         group.retire_strangers(&decision, &claimed.sightings, &claimed.disks).await;
+        group.begin_discards(is_all_discarded, !force);
     }
     watch.serves.store(purpose == Purpose::Serve, Ordering::Relaxed);
     Ok(group)

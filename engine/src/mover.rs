@@ -37,6 +37,9 @@ use crate::{
 use plinth_format::DiskNumber;
 use std::sync::Arc;
 
+/// How often it is tried to get an AU, as long as some become free.
+const TRIES: usize = 8;
+
 /// A change that was made.
 struct Changed {
     /// The place that a mirror has left.
@@ -152,9 +155,13 @@ impl Group {
     ) -> Result<Option<u64>, FileError> {
         self.recover_extent(extent).await?;
         let _in_hand = self.take_in_hand();
-        let mut au = take(&mut self.space());
-        if au.is_none() && self.reclaim(true).await? {
+        let mut au = None;
+        for _ in 0..TRIES {
+            let seen = self.freeing.coming().freed();
             au = take(&mut self.space());
+            if au.is_some() || !self.wait_for_units(to.number, seen).await? {
+                break;
+            }
         }
         let Some(guest) = au.map(|au| Mirror { disk: to.number, au }) else { return Ok(None) };
         let arrived = if extent.receive(guest) {

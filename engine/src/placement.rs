@@ -223,7 +223,7 @@ impl Placement {
     /// # Errors
     /// If no further extent fits.
     pub fn choose(&self, seed: u64, extent: u64, space: &mut Space) -> Result<Vec<Mirror>, NoSpace> {
-        let room = self.room(space);
+        let room = self.room(&|disk| space.free(disk));
         if room.extents == 0 {
             return Err(NoSpace);
         }
@@ -307,7 +307,15 @@ impl Placement {
     /// How many more extents can be allocated, exactly.
     #[must_use]
     pub fn allocatable(&self, space: &Space) -> u64 {
-        self.room(space).extents
+        self.room(&|disk| space.available(disk)).extents
+    }
+
+    /// How many extents could be allocated if all disks were empty.
+    #[must_use]
+    pub fn capacity(&self) -> u64 {
+        let units =
+            |number: DiskNumber| self.disks.iter().find(|disk| disk.number == number).map_or(0, |disk| disk.units);
+        self.room(&units).extents
     }
 
     /// The numbers that operators know from ASM.
@@ -319,7 +327,7 @@ impl Placement {
         for disk in &self.disks {
             sizes[disk.group] += u64::from(disk.units);
             total += u64::from(disk.units);
-            free += u64::from(space.free(disk.number));
+            free += u64::from(space.available(disk.number));
         }
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         let healable = (mirrors - 1).min(self.groups.saturating_sub(mirrors));
@@ -330,7 +338,8 @@ impl Placement {
         Usable { total, free, required_mirror_free, usable_file }
     }
 
-    fn room(&self, space: &Space) -> Room {
+    /// `free`: AUs of each disk that there are for it.
+    fn room(&self, free: &dyn Fn(DiskNumber) -> u32) -> Room {
         let mirrors = self.mirrors();
         let mut groups = vec![(false, 0); self.groups];
         for disk in self.disks.iter().filter(|disk| disk.serves()) {
@@ -339,7 +348,7 @@ impl Placement {
         let serving = groups.iter().filter(|group| group.0).count().min(mirrors);
         let mut online_of = vec![0; self.groups];
         for disk in &self.disks {
-            let free = u64::from(space.free(disk.number));
+            let free = u64::from(free(disk.number));
             if groups[disk.group].0 == disk.serves() {
                 groups[disk.group].1 += free;
             }

@@ -355,6 +355,11 @@ impl Group {
             }
             let Orders { power, asked, phases, .. } = self.rebalance.lock().clone();
             if power == 0 {
+                // Nothing moves, and how much would is told.
+                if let Ok(plan) = self.plan_moves() {
+                    let work = self.work_of(&plan, self.barred_mirrors(), self.mirrors_to_convert(), phases);
+                    self.rebalance.progress(|progress| progress.work = progress.so_far + work);
+                }
                 self.world.sleep(PAUSE).await;
                 continue;
             }
@@ -379,11 +384,12 @@ impl Group {
                 Err(_) if odd > 0 && in_vain == 0 => Plan::none(),
                 plan => plan?,
             };
-            // What has to leave where it is counts for what has to go anyway.
-            let balances = phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving);
             // Where nothing of that can move, others have to make room for it.
             let makes_room = barred + odd > 0 && in_vain % 2 == 1 && plan.work() > 0;
-            let work = odd + if balances || makes_room { plan.work().max(barred) } else { barred };
+            let work = match makes_room {
+                true => odd + plan.work().max(barred),
+                false => self.work_of(&plan, barred, odd, phases),
+            };
             self.rebalance.progress(|progress| progress.work = progress.so_far + work);
             if work > 0 && (barred + odd > 0 || !self.is_even_enough(work, passes)) {
                 let focus = match self.most_exposed() {
@@ -440,6 +446,13 @@ impl Group {
                 self.world.sleep(PAUSE).await;
             }
         }
+    }
+
+    /// How many mirrors have to move, be made or be taken.
+    fn work_of(&self, plan: &Plan, barred: u64, odd: u64, phases: Phases) -> u64 {
+        // What has to leave where it is counts for what has to go anyway.
+        let balances = phases.balance || self.voters.current().disks.iter().any(|disk| disk.leaving);
+        odd + if balances { plan.work().max(barred) } else { barred }
     }
 
     /// A disk that leaves and has a mirror of the catalog that can go nowhere else.
@@ -574,7 +587,7 @@ impl Group {
             }
             drop(ended);
         };
-        // What has left its place is discarded beside that, and makes room for what comes. It is never given up half way.
+        // Places that mirrors have left become free beside that, and make room for what comes. It is never given up half way.
         let discards = async {
             while let Either::Left(_) = future::select(self.world.sleep(PAUSE), &mut end).await {
                 self.reclaim(true).await?;

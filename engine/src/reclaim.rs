@@ -4,41 +4,61 @@
 //!
 //!   1. The job deletes the rows and buries the extents: no new I/O begins on them.
 //!   2. The commit becomes durable.
-//!   3. The extent's whole range is held once: I/O in flight has ended.
-//!   4. The AUs are discarded, then free. A crash in between costs nothing: at
+//!   3. The extent's whole range is held once: I/O in flight has ended. I/O that does not end within the disk timeout keeps its
+//!      extent back, and nothing else.
+//!   4. The AUs are free, and discarded if nobody takes them before (`discards.rs`). A crash in between costs nothing: at
 //!      mount, what no row names is free.
 //!
 //! A slot's extent goes on. Who still reads or writes the file that had it is waited for by the file's own lock; who comes
 //! later finds a buried extent there.
 //!
-//! A request that finds no space makes pending frees durable before it says so.
+//! A request that finds no space makes pending frees durable before it says so, and waits for what is about to be freed (`coming.rs`):
+//! jobs that remove a large file, another one's reclaiming, a front end that lets go of a file that was removed just now.
 
 use crate::{
     catalog::CommitNumber,
+    coming::{Coming, Release},
     error::FileError,
     extent::Extent,
     extents::{self, Freed, FreedSlot},
     group::Group,
     lock::{Mutex, MutexGuard},
+    member::TICK_MS,
     mirror_sets::{MirrorSets, mirrors_wanted},
     placement::{Mirror, Placement},
     planted::{self, Bug},
     slots::Slots,
     space::{InHand, Space},
 };
+use futures::{
+    channel::oneshot,
+    future::{self, Either},
+};
 use plinth_format::DiskNumber;
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    pin::pin,
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 /// What was freed and may not be reused yet, oldest first.
 #[derive(Debug, Default)]
 struct Pending {
     extents: VecDeque<(CommitNumber, Arc<Extent>)>,
-    /// Of which a mirror has moved away.
-    moved: VecDeque<(CommitNumber, Arc<Extent>)>,
+    /// Of which a mirror has moved away, and from where.
+    moved: VecDeque<(CommitNumber, (Arc<Extent>, Mirror))>,
     slots: VecDeque<(CommitNumber, FreedSlot)>,
+    /// Whose I/O does not end: nothing waits for it.
+    stuck: Vec<Left>,
+}
+
+/// An extent that was deleted, or of which a mirror has moved away, durably; and the AUs that are free when its I/O has ended.
+#[derive(Debug)]
+struct Left {
+    extent: Arc<Extent>,
+    is_deleted: bool,
+    units: Vec<(DiskNumber, u32)>,
 }
 
 /// Takes what commits free. Apart from the group, because the jobs that free know no group.
@@ -47,16 +67,14 @@ pub struct Freeing {
     space: Arc<Mutex<Space>>,
     mirror_sets: Arc<MirrorSets>,
     pending: Mutex<Pending>,
+    coming: Arc<Coming>,
 }
 
 /// What may be used again.
 struct Settled {
-    /// Deleted.
-    extents: Vec<Arc<Extent>>,
-    /// Of which a mirror has moved away.
-    moved: Vec<Arc<Extent>>,
-    /// AUs of both.
-    units: Vec<(DiskNumber, u32)>,
+    left: Vec<Left>,
+    /// Those of earlier rounds whose I/O did not end then.
+    stuck: Vec<Left>,
     slots: Vec<FreedSlot>,
 }
 
@@ -79,7 +97,19 @@ fn take_left(pending: &mut VecDeque<(CommitNumber, FreedSlot)>, durable: CommitN
 impl Freeing {
     #[must_use]
     pub fn new(space: Arc<Mutex<Space>>, mirror_sets: Arc<MirrorSets>) -> Self {
-        Self { space, mirror_sets, pending: Mutex::default() }
+        Self { space, mirror_sets, pending: Mutex::default(), coming: Arc::default() }
+    }
+
+    /// Before a job that frees something, until what it freed is noted.
+    #[must_use]
+    pub fn begin(&self) -> Release {
+        self.coming.begin()
+    }
+
+    /// What is about to become free.
+    #[must_use]
+    pub fn coming(&self) -> &Coming {
+        &self.coming
     }
 
     /// A commit freed extents and slots.
@@ -99,27 +129,48 @@ impl Freeing {
             }
         }
         pending.extents.extend(freed.extents.into_iter().map(|extent| (commit, extent)));
-        pending.moved.extend(freed.left.into_iter().map(|(extent, _)| (commit, extent)));
+        pending.moved.extend(freed.left.into_iter().map(|left| (commit, left)));
         pending.slots.extend(freed.slots.into_iter().map(|slot| (commit, slot)));
     }
 
     #[must_use]
     pub fn has_pending(&self) -> bool {
         let pending = self.pending.lock();
-        !pending.extents.is_empty() || !pending.moved.is_empty() || !pending.slots.is_empty()
+        let has_noted = !pending.extents.is_empty() || !pending.moved.is_empty() || !pending.slots.is_empty();
+        has_noted || !pending.stuck.is_empty()
+    }
+
+    /// Whether AUs were freed that nobody has looked after yet.
+    fn has_noted_units(&self) -> bool {
+        let pending = self.pending.lock();
+        !pending.extents.is_empty() || !pending.moved.is_empty()
     }
 
     /// Takes out what commits up to `durable` freed.
     fn take(&self, durable: CommitNumber) -> Settled {
         let mut pending = self.pending.lock();
-        Settled {
-            extents: take_settled(&mut pending.extents, durable),
-            moved: take_settled(&mut pending.moved, durable),
-            slots: take_left(&mut pending.slots, durable),
-            units: self.space.lock().settle(durable.0),
-        }
+        let settled: BTreeSet<(DiskNumber, u32)> = self.space.lock().settle(durable.0).into_iter().collect();
+        // Some are not free for all that: of a damaged catalog, or on a disk that has left.
+        let units = |mirrors: &mut dyn Iterator<Item = Mirror>| {
+            mirrors.map(|mirror| (mirror.disk, mirror.au)).filter(|unit| settled.contains(unit)).collect()
+        };
+        let deleted = take_settled(&mut pending.extents, durable).into_iter().map(|extent| {
+            let units = units(&mut extent.mirrors().into_iter());
+            Left { extent, is_deleted: true, units }
+        });
+        let mut left: Vec<Left> = deleted.collect();
+        let moved = take_settled(&mut pending.moved, durable).into_iter();
+        left.extend(moved.map(|(extent, mirror)| {
+            let units = units(&mut std::iter::once(mirror));
+            Left { extent, is_deleted: false, units }
+        }));
+        let stuck = std::mem::take(&mut pending.stuck);
+        Settled { left, stuck, slots: take_left(&mut pending.slots, durable) }
     }
 }
+
+/// For how long a catalog that cannot grow waits for what is being freed.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many extents are given to a file in one commit: all, or none.
 pub const ALLOCATED_AT_ONCE: usize = 256;
@@ -170,6 +221,7 @@ impl Group {
     /// mirror on an ONLINE disk (R5).
     pub(crate) async fn allocate(&self, file: u64, own: u8, numbers: &[u64]) -> Result<Vec<Vec<Mirror>>, FileError> {
         loop {
+            let seen = self.freeing.coming().freed();
             let placement = self.placement_for(own);
             let taken = {
                 let mut space = self.space.lock();
@@ -188,7 +240,7 @@ impl Group {
                 taken
             };
             if taken.len() < numbers.len() {
-                if !self.reclaim(true).await? {
+                if !Box::pin(self.wait_for_space(seen)).await? {
                     return Err(FileError::NoSpace);
                 }
                 continue;
@@ -216,12 +268,83 @@ impl Group {
         if extents <= ALLOCATED_AT_ONCE as u64 {
             return Ok(());
         }
-        while self.placement_for(own).allocatable(&self.space.lock()) < extents {
-            if !self.reclaim(true).await? {
+        loop {
+            let seen = self.freeing.coming().freed();
+            if self.placement_for(own).allocatable(&self.space.lock()) >= extents {
+                return Ok(());
+            }
+            if !Box::pin(self.wait_for_space(seen)).await? {
                 return Err(FileError::NoSpace);
             }
         }
-        Ok(())
+    }
+
+    /// Waits until more is free than when [`Coming::freed`] was `seen`. False: nothing is coming. Whoever asks holds no range of blocks:
+    /// what was deleted is free when all of it are let go.
+    async fn wait_for_space(&self, seen: u64) -> Result<bool, FileError> {
+        let coming = self.freeing.coming();
+        loop {
+            let changed = coming.listen();
+            let gained = self.reclaim(true).await?;
+            if gained || coming.freed() != seen {
+                return Ok(true);
+            }
+            if coming.is_under_way() {
+                changed.await;
+            } else if self.freeing.has_noted_units() {
+                // Since then.
+            } else if self.is_discarding() {
+                changed.await;
+            } else if let Some(rest) = self.files.parting() {
+                future::select(changed, self.world.sleep(rest)).await;
+            } else {
+                return Ok(coming.freed() != seen);
+            }
+        }
+    }
+
+    /// Waits until more is free on a disk than when [`Coming::freed`] was `seen`. False: nothing was pending.
+    pub(crate) async fn wait_for_units(&self, disk: DiskNumber, seen: u64) -> Result<bool, FileError> {
+        let coming = self.freeing.coming();
+        loop {
+            let changed = coming.listen();
+            if self.reclaim(true).await? || coming.freed() != seen {
+                return Ok(true);
+            }
+            if !self.is_discarding_on(disk) {
+                return Ok(coming.freed() != seen);
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether AUs are nobody's for the moment that their discard takes.
+    fn is_discarding(&self) -> bool {
+        self.members.values().any(|member| self.is_discarding_on(member.number))
+    }
+
+    fn is_discarding_on(&self, disk: DiskNumber) -> bool {
+        self.space.lock().discarding(disk) > self.discards.late(disk)
+    }
+
+    /// The catalog cannot grow: whether something has become free meanwhile, or does so soon.
+    pub(crate) async fn make_room_for_catalog(self: Arc<Self>) -> bool {
+        let coming = self.freeing.coming();
+        let seen = coming.freed();
+        if !coming.is_under_way() && !self.has_pending() && !self.is_discarding() && self.files.parting().is_none() {
+            return false;
+        }
+        // Whoever asks may hold what reclaiming waits for: a range of an extent that was deleted under it. So a task waits, and not for ever.
+        let (sender, receiver) = oneshot::channel();
+        let group = Arc::clone(&self);
+        let wait = async move {
+            let _ = sender.send(group.wait_for_space(seen).await.unwrap_or(false));
+        };
+        self.world.spawn("reclaim", Box::pin(wait));
+        match future::select(receiver, self.world.sleep(ROOM_PATIENCE)).await {
+            Either::Left((gained, _)) => gained.unwrap_or(false),
+            Either::Right(_) => false,
+        }
     }
 
     /// Gives an extent's AUs back that no commit has named.
@@ -230,6 +353,14 @@ impl Group {
         let mut space = self.space.lock();
         for mirror in mirrors {
             space.cancel(mirror.disk, mirror.au);
+        }
+    }
+
+    /// Gives an extent's AUs back whose row a job was to insert, after that failed. Not if the catalog has stopped: then the row may be on the
+    /// disks all the same, and the next mount finds it. Until then its AUs are nobody else's, and count for R5.
+    pub(crate) fn unallocate_refused(&self, mirrors: &[Mirror], own: u8) {
+        if self.catalog.failure().is_none() || planted::has(Bug::DoubtfulPlaceFreed) {
+            self.unallocate(mirrors, own);
         }
     }
 
@@ -254,42 +385,57 @@ impl Group {
             self.catalog.durable_point().await?;
         }
         let durable = if early { self.catalog.committed() } else { self.catalog.durable() };
-        let Settled { extents, moved, units: settled, slots } = self.freeing.take(durable);
-        let awaited = moved.iter().filter(|_| !planted::has(Bug::MovedPlaceReused));
-        for extent in extents.iter().chain(awaited).filter(|_| !planted::has(Bug::ReaderNotWaitedFor)) {
-            let _drained = extent.ranges.hold(0..self.blocks_per_au(), true).await;
+        let Settled { left, stuck, slots } = self.freeing.take(durable);
+        let mut gained = false;
+        let mut still = Vec::new();
+        for (left, is_stuck) in
+            stuck.into_iter().map(|left| (left, true)).chain(left.into_iter().map(|left| (left, false)))
+        {
+            if !self.has_ended(&left, is_stuck).await {
+                still.push(left);
+                continue;
+            }
+            if left.is_deleted {
+                self.extents.rest(std::iter::once(left.extent.id));
+            } else {
+                self.extents.have_moved(&left.extent);
+            }
+            let mut space = self.space.lock();
+            left.units.iter().for_each(|(disk, au)| space.freed(*disk, *au));
+            gained |= !left.units.is_empty();
         }
-        self.extents.rest(extents.iter().map(|extent| extent.id));
-        moved.iter().for_each(|extent| self.extents.have_moved(extent));
-        let early = planted::has(Bug::DiscardBehindReuse);
-        // What was on a disk that leaves is not discarded: it goes back whole, or not at all.
-        let membership = self.voters.current();
-        let stays = |disk: DiskNumber| membership.disk(disk).is_some_and(|disk| !disk.leaving);
-        for (disk, au) in &settled {
-            if early {
-                self.space.lock().freed(*disk, *au);
-            }
-            if let Some(member) = self.members.get(disk)
-                && member.is_writable()
-                && member.can_discard()
-                && self.attributes().discard
-                && stays(*disk)
-            {
-                // A discard that fails leaves the AU as it is, which is as good.
-                let _ = member.start_discard(member.layout().au_offset(*au), self.au_size).settle().await;
-            }
-            if !early {
-                self.space.lock().freed(*disk, *au);
-            }
+        if !still.is_empty() {
+            self.freeing.pending.lock().stuck.extend(still);
         }
-        let mut gained = !settled.is_empty();
         for FreedSlot { extent, piece, .. } in slots {
             gained = true;
+            self.discards.note(extent, [piece]);
             if self.slots().give_back(extent, piece) {
                 self.drop_shared_extent(extent).await?;
             }
         }
+        if gained {
+            self.freeing.coming().note_freed();
+        }
         Ok(gained)
+    }
+
+    /// Waits until I/O for who had something has ended, for as long as a disk may take; where it did not the last time, not at all.
+    async fn has_ended(&self, left: &Left, is_stuck: bool) -> bool {
+        let is_awaited = left.is_deleted || !planted::has(Bug::MovedPlaceReused);
+        if !is_awaited || planted::has(Bug::ReaderNotWaitedFor) {
+            return true;
+        }
+        let all = 0..self.blocks_per_au();
+        if left.extent.ranges.try_hold(all.clone(), true).is_some() {
+            return true;
+        }
+        if is_stuck {
+            return false;
+        }
+        let patience = Duration::from_millis(self.attributes().disk_timeout_ticks * TICK_MS);
+        let held = pin!(left.extent.ranges.hold(all, true));
+        matches!(future::select(held, self.world.sleep(patience)).await, Either::Left(_))
     }
 
     /// Frees a shared extent without files, unless it was taken into use again.
@@ -298,6 +444,7 @@ impl Group {
             return Ok(());
         }
         let extents = Arc::clone(&self.extents);
+        let _release = self.freeing.begin();
         let (freed, commit) = self
             .catalog
             .release(false, move |connection| {

@@ -503,7 +503,9 @@ impl Group {
             })
         };
         // It needs no space in the catalog.
-        self.catalog.release(false, job).await.map(|_| ())
+        self.catalog.release(false, job).await?;
+        self.sweep_after_return(member.number);
+        Ok(())
     }
 
     /// What `V$ASM_OPERATION` shows.

@@ -158,7 +158,10 @@ impl Group {
         self.world.spawn(
             "scrub",
             Box::pin(async move {
-                let ended = group.scrub_part(&part, &order).await;
+                let mut ended = group.scrub_part(&part, &order).await;
+                if ended.is_ok() && part.is_all() && !group.is_scrub_over() {
+                    ended = group.note_all_scrubbed().await;
+                }
                 group.end_scrub(ended);
             }),
         );

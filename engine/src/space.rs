@@ -1,21 +1,26 @@
 //! Space: which AUs of every disk are free.
 //!
-//! Kept in memory only, two bits per AU; built at mount by marking what the
+//! Kept in memory only, three bits per AU; built at mount by marking what the
 //! membership and the catalog's extents use. Nothing here does I/O or waits.
 //!
 //! ```text
 //!            allocate_on                release(commit)              settle(durable)                freed
 //!   FREE ------------------> USED -------------------> RELEASED -------------------> SETTLED -----------------> FREE
-//!     ^     mark_used          |     a commit that        the commit is durable:        the discard ended or
-//!     |                        |     frees it was made    it may be discarded           was skipped, and no
-//!     +------------------------+                                                        read of it is in flight
+//!   ^ ^ |   mark_used          |     a commit that        the commit is durable        no I/O of who had it
+//!   | | |                      |     frees it was made                                 is in flight
+//!   | | +-- take_to_discard --> DISCARDING --+
+//!   | +---------- discarded -----------------+
+//!   +--------------------------+
 //!             cancel: the commit that would have used it never was
 //! ```
+//!
+//! A FREE AU is *stained* while the device may still hold what its last owner wrote there: a bit of its own. Such an AU can be
+//! allocated like any other, and then needs no discard; until then `discards.rs` takes it, a run at a time, in its own time.
 //!
 //! Invariants:
 //!
 //!   1. An AU is in exactly one state, and only FREE ones are allocated (R8: discarding or allocatable, never both).
-//!   2. `settle` hands an AU out once, and only when the commit that released it is durable (R8).
+//!   2. `settle` hands an AU out once, and only when the commit that released it is durable (R8). Only FREE ones are discarded.
 //!   3. System area, checksum zone and header copies are never allocated and never counted.
 //!   4. The counters equal what counting the states would give.
 //!
@@ -31,15 +36,17 @@ use std::{
     },
 };
 
-/// What an AU is doing. The bits in the two planes: low, high.
+/// What an AU is doing. The bits in the planes low and high; of one that is discarded the stain is the third.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuState {
     Free,
     Used,
     /// Freed by a commit that is not durable yet.
     Released,
-    /// Freed durably; being discarded, or a read of it is still in flight.
+    /// Freed durably; I/O of who had it may still be in flight.
     Settled,
+    /// Nobody's, and being discarded.
+    Discarding,
 }
 
 /// Why an AU cannot be marked as used: the catalog or the membership is damaged.
@@ -86,6 +93,12 @@ struct DiskSpace {
     /// A bit per AU each; an AU is free where both are 0. What holds no data is marked used.
     low: Vec<u64>,
     high: Vec<u64>,
+    /// A bit per AU that is free, or being discarded, and of which the device may hold something.
+    stained: Vec<u64>,
+    /// AUs with such a bit; nothing is stained in words before `first_stain`.
+    stains: u32,
+    first_stain: usize,
+    discarding: u32,
     /// These two without barred ones.
     total: u32,
     free: u32,
@@ -259,13 +272,60 @@ impl Space {
         settled
     }
 
-    /// Says that the discard of a settled AU has ended, or was skipped, and that no read of it is in flight. A disk that
-    /// was removed is ignored.
+    /// Says that no I/O of who had a settled AU is in flight. A disk that was removed is ignored.
     ///
     /// # Panics
     /// If the AU was not settled.
     pub fn freed(&mut self, disk: DiskNumber, au: u32) {
         self.change(disk, au, AuState::Settled, AuState::Free);
+    }
+
+    /// Takes free AUs of a disk that lie side by side, `most` at most, to be discarded: the first, and how many. Each must come back by
+    /// [`Space::discarded`].
+    pub fn take_to_discard(&mut self, disk: DiskNumber, most: u32) -> Option<(u32, u32)> {
+        self.disks.get_mut(&disk).filter(|space| space.stains > 0)?.take_to_discard(most)
+    }
+
+    /// The discard of AUs has ended, or is given up: `done` if it need not be tried again. A disk that was removed is ignored.
+    ///
+    /// # Panics
+    /// If they were not being discarded.
+    pub fn discarded(&mut self, disk: DiskNumber, first: u32, count: u32, done: bool) {
+        let Some(space) = self.disks.get_mut(&disk) else { return };
+        for au in first..first + count {
+            let state = space.state(au);
+            assert!(state == AuState::Discarding, "AU {au} of disk {disk} is {state:?}, not {:?}", AuState::Discarding);
+            space.set(au, AuState::Free);
+            if done {
+                space.stain(au, false);
+            }
+        }
+    }
+
+    /// Whatever is free on a disk may hold something on the device.
+    pub fn stain(&mut self, disk: DiskNumber) {
+        if let Some(space) = self.disks.get_mut(&disk) {
+            let free: Vec<u32> = space.layout.data_units().filter(|au| space.state(*au) == AuState::Free).collect();
+            free.into_iter().for_each(|au| space.stain(au, true));
+        }
+    }
+
+    /// Free AUs of a disk that were not discarded.
+    #[must_use]
+    pub fn stains(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.stains)
+    }
+
+    /// AUs that are being discarded.
+    #[must_use]
+    pub fn discarding(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.discarding)
+    }
+
+    /// Whether AUs have more than one owner: the catalog is damaged, and what it does not name may be somebody's.
+    #[must_use]
+    pub fn is_contested(&self) -> bool {
+        !self.contested.is_empty()
     }
 
     /// Says that AUs are about to be taken.
@@ -281,7 +341,7 @@ impl Space {
         self.any_pending() || self.hands.load(Ordering::Acquire) > 0
     }
 
-    /// Grows whenever an AU is taken or given back.
+    /// Grows whenever an AU is taken or given back. One that is only discarded stays nobody's.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes
@@ -290,13 +350,20 @@ impl Space {
     /// AUs that a file can be given now.
     #[must_use]
     pub fn free(&self, disk: DiskNumber) -> u32 {
+        let free = self.disks.get(&disk).map_or(0, |space| space.free);
+        free.saturating_sub(self.reserved.get(&disk).copied().unwrap_or(0))
+    }
+
+    /// AUs that a file can be given now, or when their discard has ended.
+    #[must_use]
+    pub fn available(&self, disk: DiskNumber) -> u32 {
         self.unowned(disk).saturating_sub(self.reserved.get(&disk).copied().unwrap_or(0))
     }
 
-    /// AUs that nobody has, reserved or not.
+    /// AUs that nobody has, reserved or not, being discarded or not.
     #[must_use]
     pub fn unowned(&self, disk: DiskNumber) -> u32 {
-        self.disks.get(&disk).map_or(0, |space| space.free)
+        self.disks.get(&disk).map_or(0, |space| space.free + space.discarding_open())
     }
 
     /// AUs that hold data or could.
@@ -316,7 +383,7 @@ impl Space {
     /// AUs that somebody has, or had a moment ago.
     #[must_use]
     pub fn used(&self, disk: DiskNumber) -> u32 {
-        self.disks.get(&disk).map_or(0, |space| space.total - space.free + space.barred_in_use())
+        self.disks.get(&disk).map_or(0, |space| space.total - space.free + space.barred_in_use() - space.discarding)
     }
 
     /// AUs that somebody has.
@@ -331,7 +398,7 @@ impl Space {
         self.disks.get(&disk).map_or(0, |space| space.pending)
     }
 
-    /// Whether a durable commit, or waiting for discards, would free something.
+    /// Whether a durable commit, or waiting for I/O, would free something.
     #[must_use]
     pub fn any_pending(&self) -> bool {
         self.disks.values().any(|space| space.pending > 0)
@@ -366,6 +433,10 @@ impl DiskSpace {
             barred: Vec::new(),
             low: vec![u64::MAX; words],
             high: vec![0; words],
+            stained: vec![0; words],
+            stains: 0,
+            first_stain: 0,
+            discarding: 0,
             total: 0,
             free: 0,
             pending: 0,
@@ -413,6 +484,8 @@ impl DiskSpace {
             if state != AuState::Free {
                 assert!(layout.is_data(au), "AU {au} is {state:?}");
                 next.set(au, state);
+            } else if self.is_stained(au) && layout.is_data(au) {
+                next.stain(au, true);
             }
         }
         next.cursor = if self.cursor < layout.au_count() { self.cursor } else { 0 };
@@ -425,8 +498,62 @@ impl DiskSpace {
             (false, false) => AuState::Free,
             (true, false) => AuState::Used,
             (false, true) => AuState::Released,
+            (true, true) if self.is_stained(au) => AuState::Discarding,
             (true, true) => AuState::Settled,
         }
+    }
+
+    fn is_stained(&self, au: u32) -> bool {
+        let (word, bit) = place(au);
+        self.stained[word] & bit != 0
+    }
+
+    fn stain(&mut self, au: u32, is_stained: bool) {
+        let (word, bit) = place(au);
+        match (is_stained, self.is_stained(au)) {
+            (true, false) => {
+                self.stained[word] |= bit;
+                self.stains += 1;
+                self.first_stain = self.first_stain.min(word);
+            }
+            (false, true) => {
+                self.stained[word] &= !bit;
+                self.stains -= 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Those being discarded that a disk does not give up.
+    fn discarding_open(&self) -> u32 {
+        if self.discarding == 0 || self.barred.is_empty() {
+            return self.discarding;
+        }
+        let barred = self.layout.data_units().filter(|au| self.is_barred(*au));
+        let barred = barred.filter(|au| self.state(*au) == AuState::Discarding).count();
+        self.discarding - u32::try_from(barred).unwrap_or(0)
+    }
+
+    /// What of 64 AUs is free and stained. What is being discarded is stained, too.
+    fn to_discard(&self, word: usize) -> u64 {
+        self.stained[word] & !self.taken(word)
+    }
+
+    fn take_to_discard(&mut self, most: u32) -> Option<(u32, u32)> {
+        let words = self.stained.len();
+        let word = (self.first_stain..words).find(|word| self.to_discard(*word) != 0)?;
+        if (self.first_stain..word).all(|word| self.stained[word] == 0) {
+            self.first_stain = word;
+        }
+        let first = au_of(word, !self.to_discard(word));
+        let is_ready = |au: u32| {
+            let (word, bit) = place(au);
+            word < words && self.to_discard(word) & bit != 0
+        };
+        let count = (first..first.saturating_add(most.max(1))).take_while(|au| is_ready(*au)).count();
+        let count = u32::try_from(count).expect("as many as a disk has");
+        (first..first + count).for_each(|au| self.set(au, AuState::Discarding));
+        Some((first, count))
     }
 
     fn set(&mut self, au: u32, to: AuState) {
@@ -434,12 +561,15 @@ impl DiskSpace {
             AuState::Free => self.free -= u32::from(!self.is_barred(au)),
             AuState::Used => (),
             AuState::Released | AuState::Settled => self.pending -= 1,
+            AuState::Discarding => self.discarding -= 1,
         }
+        // What becomes free was somebody's.
+        self.stain(au, matches!(to, AuState::Free | AuState::Discarding));
         let (low, high) = match to {
             AuState::Free => (false, false),
             AuState::Used => (true, false),
             AuState::Released => (false, true),
-            AuState::Settled => (true, true),
+            AuState::Settled | AuState::Discarding => (true, true),
         };
         let (word, bit) = place(au);
         self.low[word] = self.low[word] & !bit | if low { bit } else { 0 };
@@ -451,6 +581,7 @@ impl DiskSpace {
             }
             AuState::Used => (),
             AuState::Released | AuState::Settled => self.pending += 1,
+            AuState::Discarding => self.discarding += 1,
         }
     }
 
@@ -477,9 +608,12 @@ impl DiskSpace {
 
     fn compact_end(&self) -> (u32, u32) {
         let open = || self.layout.data_units().filter(|au| !self.is_barred(*au));
-        let used = self.total - self.free;
+        let used = self.total - self.free - self.discarding_open();
         let end = open().nth(used as usize).unwrap_or(self.layout.au_count());
-        let behind = open().skip(used as usize).filter(|au| self.state(*au) != AuState::Free).count();
+        let behind = open()
+            .skip(used as usize)
+            .filter(|au| !matches!(self.state(*au), AuState::Free | AuState::Discarding))
+            .count();
         (end, u32::try_from(behind).unwrap_or(u32::MAX))
     }
 
@@ -564,12 +698,62 @@ mod tests {
         assert_eq!(space.settle(6), []);
         assert_eq!(space.settle(8), [(DISK, given[2])]);
         assert_eq!(space.settle(8), [], "handed out once");
-        assert_eq!(space.allocate_on(DISK), None, "being discarded");
+        assert_eq!(space.allocate_on(DISK), None, "its I/O has not ended");
         space.freed(DISK, given[2]);
         assert_eq!(space.allocate_on(DISK), Some(given[2]));
         assert_eq!(space.settle(u64::MAX), [(DISK, given[5])]);
         space.freed(DISK, given[5]);
         assert_eq!((space.free(DISK), space.pending(DISK)), (1, 0));
+    }
+
+    /// What became free is discarded once, in runs, and is nobody's meanwhile; who allocates it before makes that needless.
+    #[test]
+    fn what_is_free_is_discarded_or_allocated() {
+        let mut space = space(40);
+        assert_eq!(space.take_to_discard(DISK, 8), None, "nothing was written yet");
+        space.stain(DISK);
+        let total = space.total(DISK);
+        assert_eq!((space.stains(DISK), space.free(DISK)), (total, total));
+        let (first, count) = space.take_to_discard(DISK, 3).expect("a run");
+        assert_eq!((count, space.discarding(DISK), space.free(DISK)), (3, 3, total - 3));
+        assert_eq!((space.used(DISK), space.unowned(DISK), space.available(DISK)), (0, total, total));
+        assert_eq!(space.state(DISK, first), Some(AuState::Discarding));
+        let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+        assert_eq!(given.len(), total as usize - 3);
+        assert!(!given.contains(&first), "being discarded");
+        assert_eq!(space.take_to_discard(DISK, 3), None, "the rest is somebody's");
+        space.discarded(DISK, first, 2, true);
+        space.discarded(DISK, first + 2, 1, false);
+        assert_eq!((space.free(DISK), space.stains(DISK)), (3, 1), "one was given up");
+        assert_eq!(space.take_to_discard(DISK, 8), Some((first + 2, 1)));
+        space.discarded(DISK, first + 2, 1, true);
+        space.release(DISK, given[0], 1);
+        assert_eq!(space.take_to_discard(DISK, 8), None, "its commit is not durable");
+        assert_eq!(space.settle(1), [(DISK, given[0])]);
+        assert_eq!(space.take_to_discard(DISK, 8), None, "its I/O has not ended");
+        space.freed(DISK, given[0]);
+        assert_eq!(space.take_to_discard(DISK, 8), Some((given[0], 1)));
+        space.remove_disk(DISK);
+        space.discarded(DISK, given[0], 1, true);
+    }
+
+    /// A disk that is made smaller: what it gives up is not discarded, and what is being discarded stands in the way.
+    #[test]
+    fn what_a_disk_gives_up_is_not_discarded() {
+        let mut space = space(200);
+        space.stain(DISK);
+        let (first, count) = space.take_to_discard(DISK, 1000).expect("a run");
+        space.bar(DISK, Some(layout(40)));
+        assert!(space.barred_in_use(DISK) > 0);
+        assert_eq!(space.used(DISK), 0);
+        space.discarded(DISK, first, count, false);
+        assert_eq!(space.barred_in_use(DISK), 0);
+        while let Some((first, count)) = space.take_to_discard(DISK, 1000) {
+            assert!((first..first + count).all(|au| !space.is_barred(DISK, au)));
+            space.discarded(DISK, first, count, true);
+        }
+        space.cut(DISK, layout(40));
+        assert_eq!((space.stains(DISK), space.free(DISK)), (0, space.total(DISK)));
     }
 
     #[test]
@@ -618,7 +802,7 @@ mod tests {
     proptest! {
         /// Any history of calls agrees with a map of states.
         #[test]
-        fn agrees_with_a_simple_model(units in 13_u64..200, calls in prop::collection::vec((0_u8..5, any::<u16>()), 0..400)) {
+        fn agrees_with_a_simple_model(units in 13_u64..200, calls in prop::collection::vec((0_u8..7, any::<u16>()), 0..400)) {
             let mut space = space(units);
             let mut model: BTreeMap<u32, (AuState, u64)> =
                 layout(units).data_units().map(|au| (au, (AuState::Free, 0))).collect();
@@ -650,13 +834,24 @@ mod tests {
                         }
                         prop_assert!(!model.values().any(|is| is.0 == AuState::Released && is.1 <= durable));
                     }
-                    _ => if let Some(au) = of(&model, AuState::Settled) {
+                    4 => if let Some(au) = of(&model, AuState::Settled) {
                         space.freed(DISK, au);
+                        model.insert(au, (AuState::Free, 0));
+                    },
+                    5 => if let Some((first, count)) = space.take_to_discard(DISK, u32::from(pick % 7)) {
+                        for au in first..first + count {
+                            prop_assert_eq!(model[&au].0, AuState::Free);
+                            model.insert(au, (AuState::Discarding, 0));
+                        }
+                    },
+                    _ => if let Some(au) = of(&model, AuState::Discarding) {
+                        space.discarded(DISK, au, 1, pick % 3 > 0);
                         model.insert(au, (AuState::Free, 0));
                     },
                 }
                 let count = |states: &[AuState]| model.values().filter(|is| states.contains(&is.0)).count();
                 prop_assert_eq!(space.free(DISK) as usize, count(&[AuState::Free]));
+                prop_assert_eq!(space.discarding(DISK) as usize, count(&[AuState::Discarding]));
                 prop_assert_eq!(space.pending(DISK) as usize, count(&[AuState::Released, AuState::Settled]));
             }
             for (au, (state, _)) in model {

@@ -261,6 +261,8 @@ pub struct Faults {
     pub fail_writes: bool,
     pub fail_flushes: bool,
     pub fail_discards: bool,
+    /// Discards are taken and do not end until [`MemoryDisk::heal`].
+    pub hang_discards: bool,
     /// I/O is taken and does not end until [`MemoryDisk::heal`].
     pub hang: bool,
     /// So many flushes fail, and make nothing durable of what was written before them, ever.
@@ -286,6 +288,7 @@ pub struct Counts {
     pub discards: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
+    pub bytes_discarded: u64,
 }
 
 /// Ends everybody who uses some disks after a number of changes to them: the kill falls between two I/Os.
@@ -293,7 +296,7 @@ pub struct Counts {
 pub struct Fuse(Arc<AtomicI64>);
 
 impl Fuse {
-    /// Burns through after `changes` writes, flushes and discards.
+    /// Burns through after `changes` writes and flushes. Discards come whenever they come, and do not count.
     #[must_use]
     pub fn new(changes: u64) -> Self {
         Self(Arc::new(AtomicI64::new(i64::try_from(changes).expect("tests change little"))))
@@ -306,7 +309,7 @@ impl Fuse {
 
     fn stops(&self, io: &Io) -> bool {
         match io {
-            Io::Read { .. } => self.is_blown(),
+            Io::Read { .. } | Io::Discard { .. } => self.is_blown(),
             _ => self.is_blown() || self.0.fetch_sub(1, Ordering::SeqCst) <= 0,
         }
     }
@@ -523,10 +526,10 @@ impl MemoryDisk {
             }
             Io::Discard { offset, length } => {
                 medium.counts.discards += 1;
+                medium.counts.bytes_discarded += length;
                 // What discarded space reads as is undefined: noise is the hardest.
-                let mut noise = vec![0; usize::try_from(length).expect("tests discard little")];
-                Numbers::new(offset).fill(&mut noise);
-                medium.image.write(offset, &noise);
+                let mut noise = Numbers::new(offset);
+                medium.image.discard(offset, length, |bytes| noise.fill(bytes));
             }
         }
         Done { result: Ok(()), buffer: None }
@@ -590,7 +593,8 @@ impl Disk for OpenDisk {
         if medium.era != self.era {
             return Completion::ready(failed(io, io::Error::other("the handle is from before the end")));
         }
-        if medium.faults.hang || medium.fuse.as_ref().is_some_and(|fuse| fuse.stops(&io)) {
+        let hangs = medium.faults.hang || medium.faults.hang_discards && matches!(io, Io::Discard { .. });
+        if hangs || medium.fuse.as_ref().is_some_and(|fuse| fuse.stops(&io)) {
             let (completion, completer) = completion();
             medium.hung.push((io, completer));
             return completion;

@@ -12,14 +12,17 @@ use std::{
 };
 
 /// Mistakes that take more luck than 2,000 histories have: a window of a few I/Os, in which one particular other thing has to happen.
-/// They are hunted when they are named.
+/// They are hunted when they are named. So are those that were not hunted yet.
 const RARE: &[Bug] = &[
     Bug::ResyncOvertakesWriter,
     Bug::SlotReusedEarly,
+    Bug::DoubtfulPlaceFreed,
     Bug::SyncingStampKept,
     Bug::MoveOvertakesWriter,
     Bug::OldPlaceLeft,
     Bug::MovedPlaceReused,
+    Bug::HoleDiscardedEarly,
+    Bug::HoleDiscardedUnheld,
 ];
 
 /// What the command line says of planted mistakes.

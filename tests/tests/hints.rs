@@ -305,6 +305,7 @@ fn every_hint_that_names_a_statement_is_followed() {
         "writes wait: ",
         "It should be replaced: ",
         "{who} is slow: ",
+        "days ago: what has rotted",
     ];
     let is_line = |text: &str| lines.iter().any(|line| text.contains(line));
     let mut seen = BTreeSet::new();

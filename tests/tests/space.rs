@@ -148,3 +148,100 @@ fn uneven_failure_groups_promise_what_they_can_keep() {
     let stored = write_until_full(&mount.join("fill")) as f64;
     assert!(stored + 24.0 * MIB as f64 >= promised, "promised {promised}, stored {stored}");
 }
+
+/// Blocks that a disk's file really takes, in bytes.
+fn taken(disk: &Path) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(disk).expect("the disk").blocks() * 512
+}
+
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed | 1;
+    let step = |_| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u8
+    };
+    (0..length).map(step).collect()
+}
+
+/// Disks that are files give back what is freed, however it is freed: parts of extents, too; when the engine dies at once; when the attribute
+/// that wants it is switched on later.
+#[test]
+fn freed_space_goes_back_to_thin_disks() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[GIB], &[GIB]], "");
+    let mount = instance.mount("DATA");
+    let paths: Vec<_> = instance.query("SELECT path FROM v$asm_disk ORDER BY name");
+    let disks: Vec<_> = paths.iter().map(|row| Path::new(row["path"].as_str().expect("a path")).to_owned()).collect();
+    let now = || disks.iter().map(|disk| taken(disk)).collect::<Vec<_>>();
+    let fell = |what: &str, before: &[u64], bytes: u64| {
+        wait_for(what, || now().iter().zip(before).all(|(now, before)| now + bytes <= *before));
+    };
+    // Every other one of many small files.
+    let small = |number: u32| mount.join(format!("small.{number}"));
+    for number in 0..1_000 {
+        fs::write(small(number), noise(number.into(), 8192)).expect("write");
+    }
+    rustix::fs::syncfs(fs::File::open(&mount).expect("the mount")).expect("sync");
+    let before = now();
+    (0..1_000).step_by(2).for_each(|number| fs::remove_file(small(number)).expect("remove"));
+    fell("the slots to go back", &before, 400 * 64 * 1024);
+    // Every other MiB.
+    let table = mount.join("table");
+    let bytes = noise(7, 64 << 20);
+    fs::write(&table, &bytes).expect("write");
+    let file = fs::File::options().read(true).write(true).open(&table).expect("open");
+    file.sync_all().expect("sync");
+    let before = now();
+    for hole in (0..64).step_by(2) {
+        let flags = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&file, flags, hole * MIB, MIB).expect("punch");
+    }
+    fell("the holes to go back", &before, 30 * MIB);
+    // The engine dies as soon as a file is removed.
+    let before = now();
+    fs::write(mount.join("gone"), noise(8, 64 << 20)).expect("write");
+    fs::File::open(mount.join("gone")).and_then(|file| file.sync_all()).expect("sync");
+    fs::remove_file(mount.join("gone")).expect("remove");
+    instance.kill_engine("DATA");
+    wait_for("what a dead engine freed to go back", || {
+        now().iter().zip(&before).all(|(now, before)| *now <= before + 8 * MIB)
+    });
+    // The attribute is off for a while.
+    instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'thin_provisioned' = 'false'");
+    let before = now();
+    fs::write(mount.join("gone"), noise(9, 64 << 20)).expect("write");
+    fs::File::open(mount.join("gone")).and_then(|file| file.sync_all()).expect("sync");
+    fs::remove_file(mount.join("gone")).expect("remove");
+    instance.sql("ALTER DISKGROUP data SET ATTRIBUTE 'thin_provisioned' = 'true'");
+    wait_for("what was freed before to go back", || {
+        now().iter().zip(&before).all(|(now, before)| *now <= before + 8 * MIB)
+    });
+    let read = fs::read(&table).expect("read");
+    for (number, piece) in read.chunks(1 << 20).enumerate() {
+        let expected = &bytes[number << 20..(number + 1) << 20];
+        assert!(if number % 2 == 0 { piece.iter().all(|byte| *byte == 0) } else { piece == expected }, "MiB {number}");
+    }
+    for number in (1..1_000).step_by(2) {
+        assert_eq!(fs::read(small(number)).expect("read"), noise(number.into(), 8192));
+    }
+    instance.check("DATA");
+}
+
+/// A large file is removed and made again at once, over and over: there is always room for it.
+#[test]
+fn what_was_removed_is_room_at_once() {
+    let instance = Instance::new();
+    let shape: &[&[u64]] = &[&[24 * GIB, 24 * GIB], &[24 * GIB, 24 * GIB]];
+    instance.create_group("data", "NORMAL", shape, "");
+    let mount = instance.mount("DATA");
+    for round in 0..30 {
+        let path = mount.join("large");
+        let file = fs::File::create(&path).expect("create");
+        let flags = rustix::fs::FallocateFlags::empty();
+        rustix::fs::fallocate(&file, flags, 0, 30 * GIB).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        drop(file);
+        fs::remove_file(&path).expect("remove");
+    }
+    instance.check("DATA");
+}

@@ -45,7 +45,7 @@ use crate::{
     admin::{AdminError, Code, Problem},
     error::FileError,
     rows,
-    world::World,
+    world::{Task, World},
 };
 use futures::channel::oneshot;
 use image::Image;
@@ -56,7 +56,7 @@ pub use reader::QueryLimits;
 use reader::{Gate, Read};
 use rusqlite::{Connection, config::DbConfig};
 use std::sync::{
-    Arc,
+    Arc, OnceLock,
     atomic::{AtomicBool, Ordering},
 };
 pub use store::{CatalogFile, Store, StoreError};
@@ -109,6 +109,9 @@ pub trait Listener: Send + Sync {
     fn failed(&self, reason: &str);
 }
 
+/// Waits for room that is about to become free: whether there is some.
+pub(crate) type MakeRoom = Box<dyn Fn() -> Task<'static, bool> + Send + Sync>;
+
 /// An open catalog. See the module's description.
 pub struct Catalog {
     vfs: Arc<Vfs>,
@@ -116,6 +119,7 @@ pub struct Catalog {
     reads: Arc<Queue<Read>>,
     queries: Arc<Queue<Read>>,
     progress: Arc<Progress>,
+    room: OnceLock<MakeRoom>,
     #[cfg(test)]
     gate: Arc<Gate>,
 }
@@ -233,6 +237,7 @@ impl Catalog {
             reads: Arc::new(Queue::new()),
             queries: Arc::new(Queue::new()),
             progress: Arc::new(Progress::new()),
+            room: OnceLock::new(),
             #[cfg(test)]
             gate: Arc::clone(&gate),
         });
@@ -271,9 +276,39 @@ impl Catalog {
     pub async fn write<T: Send + 'static>(
         &self,
         durable: bool,
-        job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
+        mut job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
     ) -> Result<(T, CommitNumber), FileError> {
-        self.submit(durable, true, job).await
+        loop {
+            match self.submit(durable, true, job).await {
+                Err((FileError::NoSpace, Some(again))) if self.make_room().await => job = again,
+                end => return end.map_err(|(error, _)| error),
+            }
+        }
+    }
+
+    /// Bytes that the catalog has left, if it wants to grow and cannot.
+    #[must_use]
+    pub fn shortage(&self) -> Option<u64> {
+        self.progress.shortage()
+    }
+
+    /// Whom to ask for room when the catalog cannot grow, before anybody hears of it.
+    pub(crate) fn when_tight(&self, make_room: MakeRoom) {
+        let _ = self.room.set(make_room);
+    }
+
+    /// Whether there may be room now that there was not.
+    async fn make_room(&self) -> bool {
+        match self.room.get() {
+            Some(make_room) => make_room().await,
+            None => false,
+        }
+    }
+
+    /// Jobs that wait for their turn.
+    #[cfg(test)]
+    pub(crate) fn jobs_waiting(&self) -> usize {
+        self.writes.len()
     }
 
     /// As [`Catalog::write`], for a job that releases space: it runs although the
@@ -286,33 +321,44 @@ impl Catalog {
         durable: bool,
         job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
     ) -> Result<(T, CommitNumber), FileError> {
-        self.submit(durable, false, job).await
+        self.submit(durable, false, job).await.map_err(|(error, _)| error)
     }
 
-    async fn submit<T: Send + 'static>(
+    /// A job that did not run comes back with the error.
+    async fn submit<T, J>(
         &self,
         durable: bool,
         grows: bool,
-        job: impl FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
-    ) -> Result<(T, CommitNumber), FileError> {
+        job: J,
+    ) -> Result<(T, CommitNumber), (FileError, Option<J>)>
+    where
+        T: Send + 'static,
+        J: FnOnce(&Connection) -> Result<T, FileError> + Send + 'static,
+    {
         let (sender, receiver) = oneshot::channel();
-        let run: writer::Job = Box::new(move |connection| match connection.and_then(job) {
-            Ok(value) => {
-                let answer = move |end: Result<CommitNumber, FileError>| {
-                    let _ = sender.send(end.map(|number| (value, number)));
-                };
-                (true, Some(Box::new(answer)))
-            }
-            Err(error) => {
-                let _ = sender.send(Err(error));
-                (false, None)
+        let run: writer::Job = Box::new(move |connection| {
+            let done = match connection {
+                Ok(connection) => job(connection).map_err(|error| (error, None)),
+                Err(error) => Err((error, Some(job))),
+            };
+            match done {
+                Ok(value) => {
+                    let answer = move |end: Result<CommitNumber, FileError>| {
+                        let _ = sender.send(end.map(|number| (value, number)).map_err(|error| (error, None)));
+                    };
+                    (true, Some(Box::new(answer)))
+                }
+                Err(refusal) => {
+                    let _ = sender.send(Err(refusal));
+                    (false, None)
+                }
             }
         });
         let request = Request::Write { durable, grows, job: run };
         if self.writes.put(request).is_err() {
-            return Err(self.progress.stopped());
+            return Err((self.progress.stopped(), None));
         }
-        receiver.await.unwrap_or_else(|_| Err(self.progress.stopped()))
+        receiver.await.unwrap_or_else(|_| Err((self.progress.stopped(), None)))
     }
 
     async fn ask(

@@ -70,6 +70,12 @@ impl<T> Queue<T> {
         self.lock().items.pop_front()
     }
 
+    /// How many wait.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.lock().items.len()
+    }
+
     /// Puts an item back where it was taken from, even into a closed queue.
     pub(super) fn put_back(&self, item: T) {
         self.lock().items.push_front(item);

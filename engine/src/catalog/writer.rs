@@ -102,6 +102,8 @@ pub(super) struct Progress {
     count: AtomicU64,
     failure: Mutex<Option<Arc<str>>>,
     listener: Mutex<Option<Arc<dyn Listener>>>,
+    /// Bytes that the database has left where it cannot grow; otherwise [`u64::MAX`].
+    left: AtomicU64,
 }
 
 impl Progress {
@@ -113,6 +115,7 @@ impl Progress {
             count: AtomicU64::new(0),
             failure: Mutex::default(),
             listener: Mutex::default(),
+            left: AtomicU64::new(u64::MAX),
         }
     }
 
@@ -122,6 +125,11 @@ impl Progress {
 
     pub(super) fn durable(&self) -> CommitNumber {
         CommitNumber(self.durable.load(Ordering::Acquire))
+    }
+
+    /// Bytes that the database has left, if it wants to grow and cannot.
+    pub(super) fn shortage(&self) -> Option<u64> {
+        Some(self.left.load(Ordering::Relaxed)).filter(|left| *left != u64::MAX)
     }
 
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
@@ -470,6 +478,8 @@ impl Writer {
                 Err(error) => return Err(stopped(&error)),
             }
         }
+        let left = if pages < used + ahead { (pages - used.min(pages)) * PAGE_SIZE as u64 } else { u64::MAX };
+        self.progress.left.store(left, Ordering::Relaxed);
         if pages >= used + TIGHT_PAGES {
             return Ok(false);
         }

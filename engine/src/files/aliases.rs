@@ -344,6 +344,7 @@ impl Files {
 
     /// Tells what changed, and releases what nobody uses any more.
     async fn follow(&self, origin: Origin, removed: Removed) -> Result<()> {
+        let _release = self.data.begin_release();
         removed.told.iter().for_each(|what| self.invalidate(origin, what));
         for node in removed.gone {
             self.let_go(node).await?;

@@ -140,7 +140,9 @@ impl Files {
             }
         }
         let files = self.strong();
+        let release = self.data.begin_release();
         let task = async move {
+            let _release = release;
             loop {
                 let next = {
                     let mut cache = files.cache.lock();

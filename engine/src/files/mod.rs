@@ -48,6 +48,7 @@ use self::sizes::Sizes;
 use crate::{
     api::{Attributes, ConnectionId, Invalidation, Kind, Node, ROOT, Watcher},
     catalog::{Catalog, CommitNumber},
+    coming::Release,
     error::FileError,
     extents::FileData,
     file_stats::PlaceOf,
@@ -64,8 +65,12 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
+/// For how long after a file's last name went a front end is expected to let go of it, if no program has it open: the kernel says so in a
+/// request of its own, behind the end of a `close` that was under way.
+const PARTING: Duration = Duration::from_secs(1);
 /// Files kept in memory although nobody holds them.
 const FILES_MAX: usize = 50_000;
 /// Places of files that are found without a lock: more than are in use at a time, mostly.
@@ -292,6 +297,11 @@ pub trait Data: Send + Sync {
 
     /// Whether the file may leave memory: no marks that only memory knows. Must not call [`Files`].
     fn is_idle(&self, file: &File) -> bool;
+
+    /// Jobs that release something are going to run: held until the last of them is committed and noted.
+    fn begin_release(&self) -> Option<Release> {
+        None
+    }
 }
 
 /// A front end's place among the watchers.
@@ -316,6 +326,8 @@ struct Cache {
     barrier: u64,
     references: BTreeMap<Node, u64>,
     orphans: BTreeSet<Node>,
+    /// When the last name of a file went last that somebody may hold, by the monotonic clock.
+    parted: Option<Duration>,
     /// Mounts that an engine before this one served.
     heirs: BTreeMap<ConnectionId, holders::Heir>,
     /// Orphans that a task releases, and whether there is one.
@@ -532,8 +544,9 @@ impl Files {
                     return Ok(file);
                 }
             }
-            // Something of it is in a commit that is under way, perhaps for as long as a disk may take.
-            self.catalog.write(false, |_| Ok(())).await?;
+            // Something of it is in a commit that is under way, perhaps for as long as a disk may take. Who only reads
+            // hears nothing of a catalog that cannot grow.
+            self.catalog.release(false, |_| Ok(())).await?;
         }
     }
 
@@ -654,7 +667,7 @@ impl Files {
 
     /// A front end gives references back. A file without names and references is released.
     pub async fn forget(&self, node: Node, count: u64) {
-        let orphan = {
+        let (orphan, _release) = {
             let mut cache = self.cache.lock();
             let left = cache.references.get(&node).copied().unwrap_or(0).saturating_sub(count);
             if left == 0 {
@@ -662,7 +675,8 @@ impl Files {
             } else {
                 cache.references.insert(node, left);
             }
-            left == 0 && cache.orphans.contains(&node)
+            let orphan = left == 0 && cache.orphans.contains(&node);
+            (orphan, if orphan { self.data.begin_release() } else { None })
         };
         if orphan {
             // What fails here is found again at the next mount.
@@ -683,8 +697,17 @@ impl Files {
         Ok(orphans.len())
     }
 
+    /// For how much longer whoever finds no space waits for front ends to let go of files that have lost their last names just now.
+    #[must_use]
+    pub fn parting(&self) -> Option<Duration> {
+        let cache = self.cache.lock();
+        let parted = cache.parted.filter(|_| !cache.orphans.is_empty())?;
+        PARTING.checked_sub(self.world.monotonic().saturating_sub(parted)).filter(|left| !left.is_zero())
+    }
+
     /// Releases an orphan, job by job, unless somebody remembers it.
     async fn reap(&self, node: Node) -> Result<()> {
+        let _release = self.data.begin_release();
         loop {
             let files = self.strong();
             let job = move |connection: &Connection| {

@@ -349,7 +349,11 @@ impl<'a> Edits<'a> {
     /// As [`Self::apply`]; files that have lost their last name are orphans then, and released by jobs of their own.
     pub(super) fn orphan(self, gone: &[Node]) -> Result<()> {
         let files = self.files;
-        files.cache.lock().orphans.extend(gone);
+        {
+            let mut cache = files.cache.lock();
+            cache.orphans.extend(gone);
+            cache.parted = Some(files.world.monotonic());
+        }
         self.apply(None).map(|_| ()).inspect_err(|_| {
             let mut cache = files.cache.lock();
             gone.iter().for_each(|node| _ = cache.orphans.remove(node));
@@ -384,7 +388,11 @@ impl<'a> Edits<'a> {
         let remembered = gone.is_some_and(|node| {
             let mut cache = self.files.cache.lock();
             cache.orphans.insert(node);
-            cache.may_be_held(node)
+            let remembered = cache.may_be_held(node);
+            if remembered {
+                cache.parted = Some(self.files.world.monotonic());
+            }
+            remembered
         });
         let released = match gone {
             Some(node) if !remembered => match self.files.release_in(self.connection, node) {
@@ -628,6 +636,7 @@ impl Files {
 
     /// After a commit that took the last name of `gone`, and released it or a part of it, unless somebody may hold it.
     async fn finish(&self, released: Option<(Node, Released)>, gone: Option<Node>, commit: CommitNumber) -> Result<()> {
+        let _release = self.data.begin_release();
         match (released, gone) {
             (Some((node, released)), _) => {
                 (released.then)(commit);

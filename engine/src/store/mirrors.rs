@@ -380,6 +380,10 @@ impl DiskStore {
     }
 
     fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
+        if self.voters.is_closing() {
+            // A membership that lists them may have reached a voter; then the next mount finds it.
+            return;
+        }
         let mut space = self.space.lock();
         aus.iter().for_each(|au| space.cancel(disk, *au));
     }

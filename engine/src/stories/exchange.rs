@@ -604,6 +604,7 @@ fn a_pause_ends_with_the_next_statement() {
     block_on(lab.group().exchange(add, Some(0))).expect("they are exchanged");
     let moved = || (lab.rebalance().state, lab.rebalance().so_far);
     assert_eq!(moved(), ("WAIT".to_owned(), 0));
+    lab.wait_for("how much would move", || lab.rebalance().work > 0);
     block_on(lab.group().undrop()).expect("it stays");
     block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can go");
     lab.online_all();

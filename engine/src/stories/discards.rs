@@ -1,0 +1,254 @@
+//! Freed space goes back to thin devices, and nobody waits for that.
+
+use super::*;
+use crate::api::Allocate;
+use crate::attributes;
+
+const PIECE: u64 = 64 << 10;
+
+impl Lab {
+    fn wait_until_all_is_discarded(&self) {
+        self.wait_for("the discards", || self.group().is_all_discarded());
+    }
+
+    /// Bytes that each disk was told to be free.
+    fn discarded(&self) -> Vec<u64> {
+        self.disks.iter().map(|disk| disk.counts().bytes_discarded).collect()
+    }
+
+    /// Rounds of the caretaker go by.
+    fn wait_for_care(&self, rounds: u64) {
+        let ticks = || self.group().ticks.load(std::sync::atomic::Ordering::Relaxed);
+        let now = ticks();
+        self.wait_for("the caretaker", || ticks() >= now + rounds);
+    }
+
+    fn remove(&self, name: &str) {
+        block_on(self.session().unlink(ROOT, name.as_bytes())).expect("it is removed");
+    }
+
+    fn room(&self) -> u64 {
+        block_on(self.session().space()).expect("space").blocks_free * 4096
+    }
+}
+
+/// Every disk is asked to discard so much more.
+fn more(before: &[u64], after: &[u64], bytes: u64) {
+    assert!(before.iter().zip(after).all(|(before, after)| after - before >= bytes), "{before:?} {after:?}");
+}
+
+/// Discards do not end. What is free otherwise is given, files are made, written and synced; no disk is taken to be silent; a
+/// request for more than there is hears so at last. When the disks answer, all of it is there again.
+#[test]
+fn discards_that_hang_hold_nobody_up() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    let gone = lab.create_file("gone");
+    lab.write(gone, 0, &pattern(1, 8 << 20));
+    lab.sync(gone);
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
+    let before = lab.room();
+    lab.remove("gone");
+    let discarding = || {
+        let space = lab.group().space();
+        lab.group().members.values().map(|member| space.discarding(member.number)).collect::<Vec<_>>()
+    };
+    lab.wait_for("discards on all disks", || discarding().iter().all(|count| *count > 0));
+    let stuck = discarding().into_iter().map(|count| u64::from(count) * MIB).max().expect("two");
+    let file = lab.create_file("file");
+    for round in 0..20 {
+        lab.write(file, round * 8192, &pattern(round, 8192));
+        lab.sync(file);
+    }
+    lab.wait_for("discards that are late", || {
+        lab.group().members.values().all(|member| lab.group().discards.late(member.number) > 0)
+    });
+    assert!((0..2).all(|disk| lab.state(disk) == DiskState::Online), "a disk that discards slowly is not a silent one");
+    lab.write(file, 160 << 10, &pattern(99, 1 << 20));
+    let session = lab.session();
+    let wish = lab.create_file("wish");
+    let reserve = Allocate::Reserve { keep_size: true };
+    let all = lab.room() / MIB * MIB;
+    let refused = block_on(session.allocate(wish, 0, all, reserve, false));
+    assert!(matches!(refused, Err(FileError::NoSpace)), "{refused:?}");
+    block_on(session.allocate(wish, 0, all - stuck, reserve, false)).expect("all but what is being discarded");
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.wait_for("the end of the discards", || discarding().iter().all(|count| *count == 0));
+    block_on(session.allocate(wish, 0, all, reserve, false)).expect("the rest");
+    lab.remove("wish");
+    lab.wait_until_all_is_discarded();
+    assert!(lab.room() + 4 * MIB >= before + (8 << 20));
+    assert_eq!(lab.read(file, 19 * 8192, 4096), pattern(19, 8192)[..4096]);
+    lab.check();
+}
+
+/// Holes within extents, and slots that small files leave: the device gets them back, and what lies between them is as it was.
+#[test]
+fn holes_and_slots_go_back() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    let session = lab.session();
+    let bytes = pattern(1, 8 << 20);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &bytes);
+    for index in 0..64 {
+        let small = lab.create_file(&format!("small{index}"));
+        lab.write(small, 0, &pattern(100 + index, 8192));
+        lab.sync(small);
+    }
+    lab.sync(node);
+    let before = lab.discarded();
+    for hole in 0..16 {
+        let offset = (2 * hole + 1) * 4 * PIECE;
+        block_on(session.allocate(node, offset, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    }
+    for index in (0..64).step_by(2) {
+        lab.remove(&format!("small{index}"));
+    }
+    let all = 16 * 4 * PIECE + 32 * PIECE;
+    lab.wait_for("the discards", || {
+        lab.discarded().iter().zip(&before).all(|(now, before)| now - before >= all) && lab.group().is_all_discarded()
+    });
+    let check = |lab: &Lab| {
+        for piece in 0..bytes.len() / PIECE as usize {
+            let at = piece * PIECE as usize;
+            let read = lab.read(lab.find("table"), at as u64, PIECE as usize);
+            let is_hole = piece / 4 % 2 == 1;
+            assert!(if is_hole { read.iter().all(|byte| *byte == 0) } else { read == bytes[at..at + PIECE as usize] });
+        }
+        for index in (1..64).step_by(2) {
+            assert_eq!(lab.read(lab.find(&format!("small{index}")), 0, 8192), pattern(100 + index, 8192));
+        }
+        lab.check();
+    };
+    check(&lab);
+    // What is written there again is there.
+    lab.write(node, 4 * PIECE + 1000, &pattern(7, 1000));
+    assert_eq!(lab.read(node, 4 * PIECE + 1000, 1000), pattern(7, 1000));
+    block_on(session.allocate(node, 4 * PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    drop(session);
+    lab.kill();
+    lab.mount();
+    check(&lab);
+}
+
+/// An engine ends before it has discarded what it freed: the next one does. After one that had nothing left to do, nothing is discarded again.
+#[test]
+fn what_one_engine_leaves_the_next_discards() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    let (gone, table) = (lab.create_file("gone"), lab.create_file("table"));
+    lab.write(gone, 0, &pattern(1, 8 << 20));
+    lab.write(table, 0, &pattern(2, 2 << 20));
+    lab.sync(gone);
+    lab.sync(table);
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
+    lab.remove("gone");
+    block_on(lab.session().allocate(table, 0, 1 << 20, Allocate::PunchHole, false)).expect("it is punched");
+    block_on(lab.session().allocate(table, 1 << 20, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    lab.sync(table);
+    block_on(lab.session().sync_directory(ROOT)).expect("it is durable");
+    lab.kill();
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = false));
+    let before = lab.discarded();
+    lab.mount();
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), (9 << 20) + 4 * PIECE);
+    lab.check();
+    lab.dismount();
+    let before = lab.discarded();
+    lab.mount();
+    lab.wait_for_care(3);
+    assert_eq!(lab.discarded(), before, "there was nothing left");
+    // Nor does the word of that engine outlast what is freed now.
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
+    lab.remove("table");
+    block_on(lab.session().sync_directory(ROOT)).expect("it is durable");
+    lab.kill();
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = false));
+    let before = lab.discarded();
+    lab.mount();
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), 1 << 20);
+    lab.check();
+}
+
+/// Nothing is discarded while `thin_provisioned` is off. When it is switched on, what was freed before goes back.
+#[test]
+fn what_was_freed_before_the_attribute_is_discarded_then() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    block_on(lab.group().set_attribute("thin_provisioned", "false")).expect("it is set");
+    lab.dismount();
+    lab.mount();
+    let (gone, table) = (lab.create_file("gone"), lab.create_file("table"));
+    lab.write(gone, 0, &pattern(1, 8 << 20));
+    lab.write(table, 0, &pattern(2, 2 << 20));
+    lab.sync(gone);
+    lab.sync(table);
+    let before = lab.discarded();
+    lab.remove("gone");
+    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    lab.wait_for_care(3);
+    assert_eq!(lab.discarded(), before);
+    block_on(lab.group().set_attribute("thin_provisioned", "true")).expect("it is set");
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), (8 << 20) + 4 * PIECE);
+    assert_eq!(lab.read(table, 0, PIECE as usize), pattern(2, 2 << 20)[..PIECE as usize]);
+    lab.check();
+}
+
+/// What is freed while a disk is away it is told when it is back.
+#[test]
+fn a_disk_that_was_away_discards_what_it_missed() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    let (gone, table) = (lab.create_file("gone"), lab.create_file("table"));
+    lab.write(gone, 0, &pattern(1, 8 << 20));
+    lab.write(table, 0, &pattern(2, 2 << 20));
+    lab.sync(gone);
+    lab.sync(table);
+    block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("it can be spared");
+    let before = lab.discarded();
+    lab.remove("gone");
+    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    lab.wait_for("the other one's discards", || lab.discarded()[0] - before[0] >= (8 << 20) + 4 * PIECE);
+    assert_eq!(lab.discarded()[1], before[1]);
+    lab.online_all();
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), (8 << 20) + 4 * PIECE);
+    lab.check();
+}
+
+/// After a mount by FORCE nothing is discarded that this mount did not free itself: it may be all that is left of something.
+#[test]
+fn a_mount_by_force_discards_nothing_that_it_found() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    let gone = lab.create_file("gone");
+    lab.write(gone, 0, &pattern(1, 8 << 20));
+    lab.sync(gone);
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
+    lab.remove("gone");
+    block_on(lab.session().sync_directory(ROOT)).expect("it is durable");
+    lab.kill();
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = false));
+    let before = lab.discarded();
+    lab.try_mount(true).expect("it mounts");
+    lab.wait_for_care(3);
+    assert_eq!(lab.discarded(), before);
+    lab.dismount();
+    lab.mount();
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), 8 << 20);
+}
+
+/// The word that nothing is left is in the catalog only while the group is dismounted.
+#[test]
+fn nothing_is_left_to_discard_only_until_the_next_mount() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    lab.dismount();
+    lab.mount();
+    let said = block_on(lab.group().catalog.read(attributes::load_all_discarded)).expect("the catalog answers");
+    assert!(!said);
+}
