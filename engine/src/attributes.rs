@@ -12,7 +12,7 @@ use crate::{
     member::TICK_MS,
     world::Timestamp,
 };
-use plinth_format::DiskNumber;
+use plinth_format::{DiskNumber, membership::MOUNT_WAIT_MAX};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
@@ -40,6 +40,10 @@ pub struct Attributes {
     /// Permission bits that new regular files do not get, if access control is on.
     pub umask: u32,
     pub access_control: bool,
+    /// Whether disks that were only absent come ONLINE by themselves.
+    pub auto_online: bool,
+    /// Seconds for which a start waits for disks that are missing.
+    pub mount_wait: u64,
     /// Extents that a scrub reads at once.
     pub scrub_async_limit: u32,
     /// Whether a scrub of the whole group reads its metadata as well.
@@ -66,6 +70,8 @@ impl Default for Attributes {
             poll_time: None,
             umask: 0o066,
             access_control: false,
+            auto_online: true,
+            mount_wait: MOUNT_WAIT,
             scrub_async_limit: 1,
             scrub_metadata: true,
             scrub_reminder: 30 * 24 * 3600,
@@ -79,6 +85,7 @@ impl Default for Attributes {
 pub const SETTABLE: &[(&str, &str)] = &[
     ("access_control.enabled", "false"),
     ("access_control.umask", "066"),
+    ("auto_online.enabled", "true"),
     ("compatible.advm", "19.0.0.0.0"),
     ("compatible.asm", "19.0.0.0.0"),
     ("compatible.rdbms", "10.1.0.0.0"),
@@ -93,6 +100,7 @@ pub const SETTABLE: &[(&str, &str)] = &[
     ("disk_timeout", "5"),
     ("failgroup_repair_time", "24h"),
     ("io_poll_time", "none"),
+    ("mount_wait", "10"),
     ("preferred_read.enabled", "false"),
     ("rebalance.latency_target", "none"),
     ("scrub_async_limit", "1"),
@@ -108,6 +116,9 @@ pub const FIXED: &[(&str, &str)] = &[("phys_meta_replicated", "true")];
 
 /// Seconds for which a disk can be waited for: 136 years, as in ASM.
 pub const REPAIR_TIME_MAX: u64 = 136 * 366 * 24 * 3600;
+
+/// Seconds for which a start waits for missing disks, if nothing is said: what an array's paths or an iSCSI login take.
+pub const MOUNT_WAIT: u64 = 10;
 
 fn seconds_to_ticks(seconds: u64) -> u64 {
     seconds * 1000 / TICK_MS
@@ -224,6 +235,12 @@ impl Attributes {
             }
             "io_poll_time" => {
                 self.poll_time = time(name, value, 1e3..=1e6, "a time such as 50us, from 1us to 1ms, or none")?;
+            }
+            "auto_online.enabled" => self.auto_online = boolean(name, value)?,
+            "mount_wait" => {
+                let seconds = value.parse().ok().filter(|seconds| *seconds <= u64::from(MOUNT_WAIT_MAX));
+                let wanted = "a number of seconds from 0 to 240";
+                self.mount_wait = seconds.ok_or_else(|| invalid(name, value, wanted))?;
             }
             "thin_provisioned" => self.discard = boolean(name, value)?,
             "content.type" => {
@@ -539,6 +556,10 @@ mod tests {
             ("space_warning", "0"),
             ("space_critical", "101"),
             ("scrub_reminder", "soon"),
+            ("mount_wait", "241"),
+            ("mount_wait", "-1"),
+            ("mount_wait", "10s"),
+            ("auto_online.enabled", "yes"),
             ("cell.smart_scan_capable", "true"),
             ("_rebalance_compact", "FALSE"),
         ] {

@@ -345,7 +345,8 @@ impl Group {
     }
 
     fn envelope_at(&self, member: &Member, place: u64) -> Envelope {
-        Envelope { group: self.id, disk: member.id(), place }
+        let (group, disk) = member.origin().unwrap_or_else(|| (self.id, member.id()));
+        Envelope { group, disk, place }
     }
 
     /// What a mirror has where a block could be read on no other: never what it had before.

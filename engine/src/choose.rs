@@ -118,6 +118,12 @@ impl Standing {
     pub fn copy_whole(self) -> bool {
         matches!(self, Self::CopyWhole | Self::LosingBranch | Self::OldImage)
     }
+
+    /// It is not in sight, or not to be told from a copy of it: nothing is said against the disk.
+    #[must_use]
+    pub fn is_away(self) -> bool {
+        matches!(self, Self::Absent | Self::Duplicate)
+    }
 }
 
 /// A voter that a mount misses.
@@ -148,7 +154,7 @@ pub enum Refusal {
     NoDisks { group: String },
     #[error("disk group {group}: two groups have this name: {}", Groups(.groups))]
     TwoGroups { group: String, groups: Vec<(GroupId, Vec<String>)> },
-    #[error("disk group {group}: none of the disks in sight holds a readable membership ({})", .paths.join(", "))]
+    #[error("disk group {group}: none of the disks in sight holds a readable membership{}", Unreadable(.paths, .duplicates))]
     NoMembership { group: String, paths: Vec<String>, duplicates: Vec<Vec<String>> },
     #[error("disk group {group} has gone on in two histories: {}", Histories(.histories))]
     TwoHistories {
@@ -206,6 +212,9 @@ impl Refusal {
             for paths in duplicates {
                 text += &format!("; {} are copies of one disk: remove all but the true one", paths.join(" and "));
             }
+            if !duplicates.is_empty() {
+                text += ", or narrow ASM_DISKSTRING to the disks that are meant; `plinth renamedg` gives copies of all disks a name of their own";
+            }
             text
         };
         match self {
@@ -214,6 +223,11 @@ impl Refusal {
             }
             Self::TwoGroups { .. } => {
                 "narrow ASM_DISKSTRING to the disks of the group that is meant, or detach those of the other".to_owned()
+            }
+            Self::NoMembership { paths, duplicates, .. } if paths.is_empty() && !duplicates.is_empty() => {
+                "hide the copies from this host, or narrow ASM_DISKSTRING to the disks that are meant, and mount again; `plinth renamedg` gives \
+                 copies of all disks a name of their own"
+                    .to_owned()
             }
             Self::NoMembership { duplicates, .. } => {
                 attach(&[], duplicates) + "; the disks in sight never voted or their membership slots are damaged"
@@ -760,7 +774,9 @@ impl<'a> Sight<'a> {
         let path = verdict.sighting.map_or("", |index| self.sightings[index].path.as_str());
         Some(match verdict.standing {
             Standing::Absent if disk.state != DiskState::Offline => {
-                format!("disk {name} (failure group {fails}) is not in sight; attach it and bring it ONLINE")
+                format!(
+                    "disk {name} (failure group {fails}) is not in sight; when it is, it comes ONLINE by itself, unless auto_online.enabled is false"
+                )
             }
             Standing::LosingBranch => {
                 format!("disk {name} ({path}) belongs to another history of the group; it is copied whole")
@@ -877,6 +893,26 @@ impl fmt::Display for List<'_> {
             write!(f, "{separator}{name} (failure group {failure_group}: {why})")?;
         }
         if self.0.is_empty() { f.write_str("none") } else { Ok(()) }
+    }
+}
+
+/// Disks without a readable membership, and those that are on several devices.
+struct Unreadable<'a>(&'a [String], &'a [Vec<String>]);
+
+impl fmt::Display for Unreadable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(paths, duplicates) = self;
+        if !paths.is_empty() || duplicates.is_empty() {
+            write!(f, " ({})", paths.join(", "))?;
+        }
+        if !duplicates.is_empty() {
+            let pairs: Vec<String> = duplicates.iter().map(|paths| paths.join(" and ")).collect();
+            let each =
+                if paths.is_empty() { "each disk is on several devices" } else { "others are on several devices" };
+            let text = "and nothing is noted on this host of which were used";
+            write!(f, ": {each}, {text}: {}", pairs.join("; "))?;
+        }
+        Ok(())
     }
 }
 

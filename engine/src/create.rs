@@ -309,6 +309,7 @@ pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: 
             quorum: wanted.quorum,
             copy_whole: false,
             by_operator: false,
+            absent: false,
             leaving: false,
             size: layout.size(),
             target: None,
@@ -414,6 +415,12 @@ pub(crate) fn check_mixture<'a>(disks: impl Iterator<Item = &'a MemberDisk> + Cl
     Err(AdminError::new(Code::Invalid, text))
 }
 
+/// What CREATE says of how long starts wait, which is in the membership as well.
+fn given_mount_wait(new: &NewGroup) -> Option<u8> {
+    let given = new.attributes.iter().find(|(name, _)| name == "mount_wait");
+    given.and_then(|(_, value)| value.parse().ok())
+}
+
 fn first_membership(world: &Arc<dyn World>, new: &NewGroup, taken: &[Taken]) -> Membership {
     let mut membership = Membership {
         generation: 1,
@@ -425,6 +432,7 @@ fn first_membership(world: &Arc<dyn World>, new: &NewGroup, taken: &[Taken]) -> 
         wanted: new.redundancy,
         mounted: false,
         boot: world.boot_id(),
+        mount_wait: given_mount_wait(new),
         group_name: new.name.clone(),
         ancestors: Vec::new(),
         disks: taken.iter().map(|disk| disk.entry.clone()).collect(),
@@ -504,6 +512,7 @@ pub(crate) fn header_of(
         group_name: membership.group_name.clone(),
         name: member.name().to_string(),
         failure_group: member.failure_group.clone(),
+        origin: member.origin(),
     }
 }
 

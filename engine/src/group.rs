@@ -14,6 +14,7 @@
 //!   - after an unclean stop, recovery; for SYNCING disks, resync
 
 use crate::{
+    absent::Absences,
     activity::Activity,
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
     api::ConnectionId,
@@ -38,6 +39,7 @@ use crate::{
     mirror_sets::MirrorSets,
     mount::Purpose,
     move_waits::MoveWaits,
+    originals::Notes,
     own_metadata::{LOOK, Look},
     pace::Pace,
     part::Part,
@@ -59,7 +61,11 @@ use crate::{
     voters::Voters,
     world::{Timestamp, World},
 };
-use plinth_format::{BLOCK_SIZE, DiskNumber, GroupId, MembershipId, layout::PIECE_SIZE, membership::DiskState};
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber, GroupId, MembershipId,
+    layout::PIECE_SIZE,
+    membership::{DiskState, Membership},
+};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -139,6 +145,8 @@ pub struct Group {
     pub(crate) repairs: Repairs,
     pub(crate) part_blocks: PartBlocks,
     pub(crate) catalog_mirrors: CatalogMirrors,
+    pub(crate) absences: Absences,
+    pub(crate) notes: Notes,
     pub(crate) rebalance: Arc<Rebalance>,
     pub(crate) scrub: Scrub,
     pub(crate) checks: Checks,
@@ -297,6 +305,8 @@ impl Group {
             repairs: Repairs::default(),
             part_blocks: PartBlocks::default(),
             catalog_mirrors: CatalogMirrors::default(),
+            absences: Absences::default(),
+            notes: Notes::default(),
             rebalance: Arc::default(),
             scrub: Scrub::default(),
             checks: Checks::default(),
@@ -372,6 +382,8 @@ impl Group {
                 }
                 if !group.is_stopping() && purpose == Purpose::Serve {
                     group.tend_catalog_mirrors();
+                    group.tend_absent();
+                    group.note_originals();
                 }
             }
         });
@@ -418,6 +430,8 @@ impl Group {
         }
         let syncing = |member: &&Arc<Member>| purpose == Purpose::Serve && member.state() == DiskState::Syncing;
         for member in self.members.values().filter(syncing) {
+            let text = format!("disk {}: its resync goes on", member.name());
+            self.tell(Severity::Note, Some(member.number), text);
             self.spawn_resync(member, member.losses());
         }
         if purpose == Purpose::Serve {
@@ -438,6 +452,7 @@ impl Group {
         if purpose == Purpose::Serve {
             self.tidy_volumes().await;
             self.use_whole_units();
+            self.note_originals();
         }
         let offline: Vec<_> = self
             .members
@@ -768,6 +783,7 @@ impl Group {
         self.retire_headers().await.map_err(|error| AdminError::new(Code::Io, error))?;
         self.voters.close();
         self.members.values().for_each(|member| member.release());
+        self.forget_originals();
         self.tell(Severity::Note, None, "disk group dropped".to_owned());
         Ok(())
     }
@@ -819,11 +835,23 @@ impl Group {
         if attributes.discard && !before.discard {
             self.sweep();
         }
+        self.record_mount_wait(attributes.mount_wait).await?;
         self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
         self.pace.promise(attributes.latency_target);
         self.world.set_poll_time(attributes.poll_time.unwrap_or_default());
         self.files.set_creation_mask(attributes.creation_mask());
         self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
+        Ok(())
+    }
+
+    /// The membership says how long a start waits: the catalog cannot be read then.
+    async fn record_mount_wait(&self, seconds: u64) -> Result<()> {
+        let seconds = u8::try_from(seconds).ok();
+        let record = move |next: &mut Membership| {
+            let before = std::mem::replace(&mut next.mount_wait, seconds);
+            Ok(before.map_or(attributes::MOUNT_WAIT, u64::from) != seconds.map_or(attributes::MOUNT_WAIT, u64::from))
+        };
+        self.voters.change(record).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
         Ok(())
     }
 

@@ -15,10 +15,12 @@
 //!   member    one disk: I/O, deadline        catalog   SQLite on the store
 //! ```
 
+mod absent;
 mod access;
 pub mod activity;
 pub mod admin;
 pub mod api;
+mod arrival;
 pub mod attributes;
 pub mod balance;
 mod bits;
@@ -74,6 +76,7 @@ mod mirror_sets;
 mod mount;
 mod move_waits;
 mod mover;
+mod originals;
 pub mod overlay;
 mod own_metadata;
 mod pace;
@@ -95,6 +98,7 @@ mod reclaim;
 mod recovery;
 mod reminders;
 mod rename;
+pub mod rename_group;
 mod repair_time;
 mod repairs;
 mod replace;

@@ -35,7 +35,7 @@ use crate::{
 use arc_swap::{ArcSwap, ArcSwapOption};
 use event_listener::Event;
 use plinth_format::{
-    DiskId, DiskNumber, Layout,
+    DiskId, DiskNumber, GroupId, Layout,
     header::DiskHeader,
     layout::{FIRST_AREA, RecordArea},
     membership::{DiskState, MemberDisk},
@@ -67,6 +67,10 @@ pub struct Member {
     state: AtomicU8,
     /// How often it went offline.
     losses: AtomicU64,
+    /// The ids that it had before `renamedg`.
+    origin: Mutex<Option<(GroupId, DiskId)>>,
+    /// Where it was when it was let go.
+    was_at: Mutex<String>,
     pub counters: Counters,
     pub(crate) wrong_looks: WrongLooks,
     /// How long front ends wait for its reads.
@@ -123,6 +127,8 @@ impl Member {
             disk: ArcSwapOption::from_pointee(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
+            origin: Mutex::default(),
+            was_at: Mutex::default(),
             counters: Counters::default(),
             wrong_looks: WrongLooks::default(),
             gauge: ReadGauge::default(),
@@ -160,6 +166,7 @@ impl Member {
             quorum: header.quorum,
             copy_whole: false,
             by_operator: false,
+            absent: false,
             leaving: true,
             size: header.layout.size(),
             target: None,
@@ -213,7 +220,19 @@ impl Member {
 
     /// Another device takes its place. Returns what the one before was. Only while it is offline.
     pub fn become_another(&self, id: DiskId) -> DiskId {
+        *self.origin.lock() = None;
         std::mem::replace(&mut *self.id.lock(), id)
+    }
+
+    /// The ids that its marks of lost blocks have, where these are not its own.
+    #[must_use]
+    pub fn origin(&self) -> Option<(GroupId, DiskId)> {
+        *self.origin.lock()
+    }
+
+    /// What its header says of that.
+    pub fn set_origin(&self, origin: Option<(GroupId, DiskId)>) {
+        *self.origin.lock() = origin;
     }
 
     /// The state that the membership in force gives it.
@@ -321,6 +340,12 @@ impl Member {
         self.disk.load().as_ref().map_or_else(String::new, |disk| disk.path().to_owned())
     }
 
+    /// Where it was found before it was let go.
+    #[must_use]
+    pub fn was_at(&self) -> String {
+        self.was_at.lock().clone()
+    }
+
     #[must_use]
     pub fn can_discard(&self) -> bool {
         self.disk.load().as_ref().is_some_and(|disk| disk.can_discard())
@@ -328,6 +353,9 @@ impl Member {
 
     /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
     pub fn release(&self) {
+        if let Some(disk) = self.disk.load().as_deref() {
+            disk.path().clone_into(&mut self.was_at.lock());
+        }
         self.disk.store(None);
         if !std::mem::take(&mut *self.late_flushes.lock()).is_empty() {
             // Nobody will hear how it ended.
@@ -700,6 +728,7 @@ mod tests {
             quorum: false,
             copy_whole: false,
             by_operator: false,
+            absent: false,
             leaving: false,
             size: 64 * MIB,
             target: None,

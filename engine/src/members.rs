@@ -155,6 +155,7 @@ mod tests {
             quorum: false,
             copy_whole: false,
             by_operator: false,
+            absent: false,
             leaving: false,
             size: 64 * MIB,
             target: None,

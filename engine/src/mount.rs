@@ -42,6 +42,7 @@ use crate::{
     member::{self, Member},
     members::Members,
     mirror_sets::MirrorSets,
+    originals,
     planted::{self, Bug},
     reclaim::Freeing,
     recovery::Suspects,
@@ -80,6 +81,8 @@ pub(crate) struct Claimed {
     pub disks: Vec<Arc<dyn Disk>>,
     /// Sentences on disks that are smaller than they were: such a disk is not used, as if it were not in sight.
     shrunk: Vec<String>,
+    /// Sentences on copies of disks, which are left alone.
+    copies: Vec<String>,
 }
 
 /// Steps 1 of a mount.
@@ -99,12 +102,13 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
                     .push(format!("{path} has shrunk: {size} bytes, disk {disk_name} needs {needed}; it is not used"));
                 continue;
             }
-            found.push((one, disk));
+            found.push((one, disk, header.best));
         }
     }
+    let (found, copies) = originals::set_aside(&**world, found).await;
     let mut seen = BTreeSet::new();
-    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), shrunk };
-    for (one, disk) in found {
+    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), shrunk, copies };
+    for (one, disk, _) in found {
         // A second path to a device cannot be claimed as well, and need not be.
         if seen.insert(one.identity.clone()) {
             while let Err(error) = disk.claim() {
@@ -218,14 +222,14 @@ async fn mount_disks(
             _ => Code::WouldLoseData,
         };
         let mut text = refusal.to_string();
-        claimed.shrunk.iter().for_each(|shrunk| text += &format!("; {shrunk}"));
+        claimed.shrunk.iter().chain(&claimed.copies).for_each(|shrunk| text += &format!("; {shrunk}"));
         unusable.iter().for_each(|disk| text += &format!("; {disk}"));
         AdminError::new(code, text).hint(refusal.remedy())
     })?;
     let tell = |severity, disk, text: String| {
         world.event(Event { group: name.to_owned(), severity, disk, text });
     };
-    for warning in claimed.shrunk.iter().chain(&decision.warnings) {
+    for warning in claimed.shrunk.iter().chain(&claimed.copies).chain(&decision.warnings) {
         tell(Severity::Warning, None, warning.clone());
     }
     let found = decision.membership.clone();
@@ -442,6 +446,7 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
         if let Some(index) = sighting {
             member.set_areas(claimed.sightings[index].header.record_areas());
         }
+        member.set_origin(sighting.and_then(|index| claimed.sightings[index].header.origin));
         members.join(Arc::new(member));
     }
     Ok(members)
@@ -455,6 +460,7 @@ async fn record_mount(
 ) -> std::result::Result<(), Refusal> {
     let now = world.now();
     let (stamp, disks) = (decision.stamp, decision.disks.clone());
+    let is_unforced = decision.case == choose::Case::Mount;
     voters
         .change(move |next| {
             next.mounted = true;
@@ -469,6 +475,9 @@ async fn record_mount(
                     if !(planted::has(Bug::SyncingStampKept) && entry.state == DiskState::Syncing) {
                         entry.stamp = stamp;
                     }
+                    // One that an engine of an earlier version was copying to whole comes back by itself, too.
+                    let goes_on = entry.state == DiskState::Syncing && entry.copy_whole;
+                    entry.absent = is_unforced && (verdict.standing.is_away() || goes_on);
                     entry.state = DiskState::Offline;
                     entry.since = now;
                 }

@@ -211,6 +211,10 @@ impl Disk for Covered {
         self.real.sectors()
     }
 
+    fn identity(&self) -> Identity {
+        self.real.identity()
+    }
+
     fn rotates(&self) -> bool {
         self.real.rotates()
     }

@@ -4,7 +4,8 @@
 //!   1. Check and claim the device, as ADD does.
 //!   2. Everything on the disk is stale, durably.
 //!   3. Wipe the device's system area, and write a header with an id of its own: the old device is a stranger from now on.
-//!   4. Record the disk as SYNCING under the new id, to be copied whole. The rest is a resync like any other.
+//!   4. Record the disk as SYNCING under the new id. The rest is a resync like any other: a crash, a dismount or a failure of the new
+//!      device leaves a list of what is stale there, and the next mount, or ONLINE, goes on with that.
 //!
 //! A crash before 4 leaves a header that names the group on a device that is none of its members: the next mount writes FORMER there.
 //! The old device, if it comes back after 4, is met so as well.
@@ -142,7 +143,7 @@ impl Group {
         let header = header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1);
         member.set_areas(header.record_areas());
         let admitted = match write_header(member, &header, &header.layout.header_places()).await {
-            Ok(()) => self.voters.admit(member, true).await.map_err(|refusal| refusal.to_string()),
+            Ok(()) => self.voters.admit(member).await.map_err(|refusal| refusal.to_string()),
             Err(reason) => Err(reason),
         };
         if let Err(reason) = admitted {

@@ -10,7 +10,7 @@
 //!      shown as ONLINE can carry the group alone if it can at all.
 //!
 //! A crash before 5 leaves it OFFLINE or SYNCING with what is left of its stale runs; the
-//! next mount goes on from there. Every region that was active then is stale for it as well.
+//! next mount goes on from there, also where all of it was stale at first. Every region that was active then is stale for it as well.
 //! A dismount before 5 leaves it SYNCING.
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
     identify,
     lock::Mutex,
     member::Member,
+    originals::{self, FoundDisk},
     own_metadata::Look,
     part::Part,
     planted::{self, Bug},
@@ -41,6 +42,14 @@ use std::{
 
 /// Extents copied between two commits: few where groups are small, so that tests see a second batch.
 const BATCH: usize = if cfg!(any(test, feature = "testing")) { 5 } else { 32 };
+
+/// How a disk comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Return {
+    ByStatement,
+    /// See `absent.rs`.
+    ByItself,
+}
 
 /// Whether the disk is still SYNCING, and has not gone and come back meanwhile.
 fn is_same(member: &Member, losses: u64) -> bool {
@@ -123,10 +132,11 @@ impl Group {
     pub(crate) async fn bring_online(self: &Arc<Self>, selection: &Selection) -> Result<(), AdminError> {
         let mut trouble = None;
         for member in self.select(selection)? {
+            self.resume_failed_resync(&member);
             if member.state() != DiskState::Offline {
                 continue;
             }
-            if let Err(error) = self.start_resync(&member).await {
+            if let Err(error) = self.start_resync(&member, Return::ByStatement).await {
                 // The others come back all the same.
                 trouble = Some(error);
             }
@@ -134,7 +144,8 @@ impl Group {
         trouble.map_or(Ok(()), Err)
     }
 
-    async fn start_resync(self: &Arc<Self>, member: &Arc<Member>) -> Result<(), AdminError> {
+    /// Begins to bring a disk back that is OFFLINE.
+    pub(crate) async fn start_resync(self: &Arc<Self>, member: &Arc<Member>, how: Return) -> Result<(), AdminError> {
         let _one_at_a_time = self.onlining.lock().await;
         if member.state() != DiskState::Offline {
             return Ok(());
@@ -142,7 +153,18 @@ impl Group {
         if !member.wait_settled().await {
             return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name())));
         }
-        let (disk, whole, areas) = self.find_device(member).await?;
+        let (disk, standing, areas) = self.find_device(member).await?;
+        let whole = standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
+            Standing::CopyWhole => "it was marked so".to_owned(),
+            Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
+            _ => "it is an old image".to_owned(),
+        });
+        let was_put_there = matches!(standing, Some(Standing::LosingBranch | Standing::OldImage));
+        if let Some(reason) = whole.as_ref().filter(|_| how == Return::ByItself && was_put_there) {
+            let text = format!("{} would be written over: {reason}", disk.path());
+            let hint = format!("if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}", self.name, member.name());
+            return Err(AdminError::new(Code::DuplicateDisk, text).hint(hint));
+        }
         let failed = |refusal: &dyn std::fmt::Display| {
             AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name()))
         };
@@ -162,7 +184,7 @@ impl Group {
         let losses = member.losses();
         let forgotten = if whole.is_some() { self.voters.forget_history(member).await } else { Ok(()) };
         let admitted = match forgotten {
-            Ok(()) => self.voters.admit(member, whole.is_some()).await,
+            Ok(()) => self.voters.admit(member).await,
             refused => refused,
         };
         if let Err(refusal) = admitted {
@@ -197,6 +219,19 @@ impl Group {
         }
     }
 
+    /// Whether the disk's resync ended with an error, which left it SYNCING.
+    pub(crate) fn has_failed_resync(&self, member: &Member) -> bool {
+        let has_failed = self.resyncs.lock().get(&member.number).is_some_and(|progress| progress.state == "ERRS");
+        has_failed && member.state() == DiskState::Syncing
+    }
+
+    /// A resync that ended with an error goes on.
+    pub(crate) fn resume_failed_resync(self: &Arc<Self>, member: &Arc<Member>) {
+        if self.has_failed_resync(member) {
+            self.spawn_resync(member, member.losses());
+        }
+    }
+
     /// `losses`: how often the disk had gone offline when it came back.
     pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
         let progress = Progress::begin(self.world.monotonic());
@@ -205,19 +240,12 @@ impl Group {
         self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
     }
 
-    /// The device that carries a member's id, claimed; why it must be copied whole, if it must; and where its records are.
+    /// The device that carries a member's id, claimed; what is said of it; and where its records are.
     async fn find_device(
         &self,
         member: &Member,
-    ) -> Result<(Arc<dyn Disk>, Option<String>, Vec<RecordArea>), AdminError> {
-        let mut matches = Vec::new();
-        for found in self.world.discover().await {
-            let Ok(disk) = found.disk.clone() else { continue };
-            let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
-            if header.best.disk == member.id() && header.best.group == self.id {
-                matches.push((found, disk, header));
-            }
-        }
+    ) -> Result<(Arc<dyn Disk>, Option<Standing>, Vec<RecordArea>), AdminError> {
+        let FoundDisk { matches, copies } = originals::find_disk(&*self.world, self.id, member.id()).await;
         let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
         identities.dedup();
         if identities.len() > 1 && !planted::has(Bug::CloneAccepted) {
@@ -227,6 +255,10 @@ impl Group {
         }
         let Some((found, disk, header)) = matches.into_iter().next() else {
             let text = format!("disk {} of disk group {} is not in sight", member.name(), self.name);
+            if !copies.is_empty() {
+                let text = format!("{text}, only copies of it are: {}", copies.join("; "));
+                return Err(AdminError::new(Code::DuplicateDisk, text).hint("attach the disk itself"));
+            }
             return Err(AdminError::new(Code::CannotOpen, text)
                 .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
         };
@@ -250,15 +282,11 @@ impl Group {
             }
             self.world.sleep(Duration::from_millis(100)).await;
         }
+        member.set_origin(header.best.origin);
         let sighting = identify::sight(&*self.world, &found, &*disk, header.best).await;
         let membership = self.voters.current();
         let standing = membership.disk(member.number).map(|entry| choose::returning(&sighting, entry, &membership));
-        let whole = standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
-            Standing::CopyWhole => "it was marked so".to_owned(),
-            Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
-            _ => "it is an old image".to_owned(),
-        });
-        Ok((disk, whole, sighting.header.record_areas()))
+        Ok((disk, standing, sighting.header.record_areas()))
     }
 
     pub(crate) async fn mark_everything_stale(&self, disk: DiskNumber) -> Result<(), FileError> {

@@ -2,6 +2,7 @@
 
 mod access;
 mod convert;
+mod copies;
 mod crowd;
 mod discards;
 mod disputes;

@@ -375,6 +375,13 @@ impl MemoryDisk {
         Self::with_image(&self.path, self.size, self.sectors.logical, self.sectors.physical, image)
     }
 
+    /// As [`Self::twin`], at another path.
+    #[must_use]
+    pub fn twin_at(&self, path: &str) -> Self {
+        let image = lock(&self.medium).image.clone();
+        Self::with_image(path, self.size, self.sectors.logical, self.sectors.physical, image)
+    }
+
     /// The same bytes on a disk that ends elsewhere.
     #[must_use]
     pub fn of_size(&self, size: u64) -> Self {
@@ -581,6 +588,10 @@ impl Disk for OpenDisk {
         self.disk.sectors
     }
 
+    fn identity(&self) -> Identity {
+        Identity(self.disk.path.to_string())
+    }
+
     fn can_discard(&self) -> bool {
         self.disk.can_discard
     }
@@ -763,6 +774,7 @@ pub struct TestWorld {
     boot: Mutex<[u8; 16]>,
     /// Shared with those who come after.
     keepsakes: Arc<Mutex<BTreeMap<String, Arc<Words>>>>,
+    notes: Mutex<BTreeMap<String, String>>,
     numbers: Mutex<Numbers>,
     alarms: Arc<Alarms>,
     disks: Mutex<BTreeMap<String, (Identity, MemoryDisk)>>,
@@ -796,6 +808,7 @@ impl TestWorld {
             advanced: AtomicU64::new(0),
             boot: Mutex::new(boot),
             keepsakes: Arc::default(),
+            notes: Mutex::default(),
             numbers: Mutex::new(numbers),
             alarms,
             disks: Mutex::default(),
@@ -846,6 +859,11 @@ impl TestWorld {
     /// Another boot of the host: a new boot id.
     pub fn reboot(&self) {
         lock(&self.numbers).fill(&mut *lock(&self.boot));
+    }
+
+    /// Forgets all notes, as a host that has never seen these disks.
+    pub fn forget_notes(&self) {
+        lock(&self.notes).clear();
     }
 
     /// Moves the wall clock.
@@ -922,6 +940,15 @@ impl World for TestWorld {
         let new = || Arc::new(Words::new(words.min(108)));
         let kept = Arc::clone(lock(&self.keepsakes).entry(name.to_owned()).or_insert_with(new));
         Ok(Some(kept))
+    }
+
+    fn recall(&self, name: &str) -> io::Result<Option<String>> {
+        Ok(lock(&self.notes).get(name).cloned())
+    }
+
+    fn memorise(&self, name: &str, text: &str) -> io::Result<()> {
+        lock(&self.notes).insert(name.to_owned(), text.to_owned());
+        Ok(())
     }
 
     fn spawn(&self, name: &str, task: Task<'static, ()>) {

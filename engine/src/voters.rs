@@ -32,11 +32,11 @@ use crate::{
     counters::IoClient,
     event::{Event, Severity},
     flight::{self, Flight, Settled},
-    identify,
     lock::{AsyncMutex, Mutex, MutexGuard},
     member::Member,
     members::Members,
     mirror_sets::MirrorSets,
+    originals::{self, FoundDisk},
     planted::{self, Bug},
     world::World,
 };
@@ -247,7 +247,7 @@ impl Voters {
         // In memory of its own (`file_read.rs`).
         Box::pin(change).await?;
         if expelled {
-            self.tell_offline(number, reason);
+            self.tell_offline(number, reason, if by_operator { Severity::Note } else { Severity::Alarm });
         }
         Ok(())
     }
@@ -260,12 +260,16 @@ impl Voters {
         let now = self.world.now();
         let stamp = self.stamp.load(Ordering::Relaxed);
         let mut unspared = None;
-        let (blame, mut expelled) = (&mut unspared, Vec::new());
-        let taken = &mut expelled;
+        let (blame, mut expelled, mut owned) = (&mut unspared, Vec::new(), false);
+        let (taken, noted) = (&mut expelled, &mut owned);
         let changed = self
             .change(|next| {
                 for number in numbers {
                     if next.disk(*number).is_none_or(|disk| disk.state == DiskState::Offline) {
+                        // From now on it is so because the operator says so.
+                        if let Some(disk) = find(next, *number).filter(|disk| !disk.by_operator) {
+                            (disk.by_operator, disk.absent, *noted) = (true, false, true);
+                        }
                         continue;
                     }
                     if !self.can_spare_for(next, *number, |member| !member.is_hung() && !member.health.has_unread()) {
@@ -275,19 +279,20 @@ impl Voters {
                     take_offline(next, *number, stamp, now, true);
                     taken.push(*number);
                 }
-                Ok(!taken.is_empty())
+                Ok(*noted || !taken.is_empty())
             })
             .await;
         if let Err(refusal) = changed {
             return Err((unspared.or(numbers.first().copied()).unwrap_or(DiskNumber(0)), refusal));
         }
         for number in expelled {
-            self.tell_offline(number, "taken offline by the operator");
+            // That is no news to who said it.
+            self.tell_offline(number, "taken offline by the operator", Severity::Note);
         }
         Ok(())
     }
 
-    fn tell_offline(&self, number: DiskNumber, reason: &str) {
+    fn tell_offline(&self, number: DiskNumber, reason: &str, severity: Severity) {
         let Some(member) = self.members.get(&number) else { return };
         let text = format!(
             "disk {} in failure group {} is offline: {reason}. ALTER DISKGROUP {} ONLINE DISK {} when it is back",
@@ -296,15 +301,17 @@ impl Voters {
             self.name,
             member.name()
         );
-        self.tell(Severity::Alarm, Some(number), text);
+        self.tell(severity, Some(number), text);
     }
 
     /// Records a disk that is back as SYNCING. It is stamped first: an image that was not in
-    /// step when it became SYNCING must not look as if it had been.
+    /// step when it became SYNCING must not look as if it had been. One on which nothing counts is that no more: all of it is on
+    /// the list of what is stale, durably, and from now on that list says what it still lacks. So whatever cuts its resync short,
+    /// the next one goes on where this one was.
     ///
     /// # Errors
     /// If the disk does not take its stamp, or the group is being dismounted.
-    pub async fn admit(&self, member: &Member, copy_whole: bool) -> Result<(), Refusal> {
+    pub async fn admit(&self, member: &Member) -> Result<(), Refusal> {
         {
             let _turn = self.turn.lock().await;
             let failed = self.write_stamp(&BTreeSet::from([member.number]), false).await;
@@ -317,10 +324,11 @@ impl Voters {
             let Some(entry) = find(next, number) else { return Ok(false) };
             // A quorum disk holds nothing that could be stale.
             entry.state = if entry.quorum { DiskState::Online } else { DiskState::Syncing };
-            entry.copy_whole = copy_whole && !entry.quorum;
+            entry.copy_whole = false;
             // Another device may have taken its place.
             entry.id = id;
             entry.by_operator = false;
+            entry.absent = false;
             Ok(true)
         })
         .await
@@ -489,7 +497,7 @@ impl Voters {
             let is_serving = next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
             if is_serving && !self.has_answered(*number, reason) && self.can_spare(next, *number) {
                 take_offline(next, *number, self.stamp.load(Ordering::Relaxed), self.world.now(), false);
-                self.tell_offline(*number, &format!("its metadata: {reason}"));
+                self.tell_offline(*number, &format!("its metadata: {reason}"), Severity::Alarm);
                 dropped = true;
             }
         }
@@ -665,19 +673,14 @@ impl Voters {
     /// Tries to open a failed disk afresh: it may have come back as another device. Its
     /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
     async fn reopen(&self, member: &Member) {
-        for found in self.world.discover().await {
-            let Ok(disk) = found.disk else { continue };
-            let Some(header) = identify::read_header(&*self.world, &*disk).await else { continue };
-            if header.best.disk != member.id() || header.best.group != self.group {
-                continue;
-            }
-            // While the old handle has I/O under way it is the same device that the claim fails on.
-            if disk.claim().is_ok() {
-                member.release();
-                member.set_areas(header.best.record_areas());
-                member.attach(disk);
-            }
-            return;
+        let FoundDisk { matches, .. } = originals::find_disk(&*self.world, self.group, member.id()).await;
+        let is_one = matches.iter().all(|(found, ..)| found.identity == matches[0].0.identity);
+        let found = matches.into_iter().next().filter(|_| is_one);
+        // While the old handle has I/O under way it is the same device that the claim fails on.
+        if let Some((_, disk, header)) = found.filter(|(_, disk, _)| disk.claim().is_ok()) {
+            member.release();
+            member.set_areas(header.best.record_areas());
+            member.attach(disk);
         }
     }
 
@@ -967,6 +970,7 @@ fn take_offline(membership: &mut Membership, number: DiskNumber, stamp: u64, now
         disk.votes = false;
         disk.since = now;
         disk.by_operator = by_operator;
+        disk.absent = false;
     }
 }
 

@@ -61,6 +61,10 @@ pub trait Disk: Send + Sync + fmt::Debug {
         self.size()
     }
     fn sectors(&self) -> Sectors;
+    /// What the device is, however it was reached.
+    fn identity(&self) -> Identity {
+        Identity(format!("path:{}", self.path()))
+    }
     /// Whether `Discard` gives space back to whoever lends it.
     fn can_discard(&self) -> bool;
     /// Whether it has a beginning that is faster than its end.
@@ -144,6 +148,20 @@ pub trait World: Send + Sync {
     /// If there are such words, and they cannot be read.
     fn keepsake(&self, _name: &str, _words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
         Ok(None)
+    }
+    /// The note of that name, as it was stored last on this host; it outlives processes and the host's memory.
+    ///
+    /// # Errors
+    /// If there is one, and it cannot be read.
+    fn recall(&self, _name: &str) -> io::Result<Option<String>> {
+        Ok(None)
+    }
+    /// Stores a note, durably, in place of the one before. An empty one is none.
+    ///
+    /// # Errors
+    /// What the operating system says; then the one before is still there.
+    fn memorise(&self, _name: &str, _text: &str) -> io::Result<()> {
+        Ok(())
     }
     /// Runs a task to its end, beside the others.
     fn spawn(&self, name: &str, task: Task<'static, ()>);

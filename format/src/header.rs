@@ -29,12 +29,18 @@ pub const GROUP_NAME: Range<usize> = 112..144; //     text, zero padded
 pub const DISK_NAME: Range<usize> = 144..176; //      text, zero padded
 pub const FAILURE_GROUP: Range<usize> = 176..208; //  text, zero padded
 pub const FEATURES: Range<usize> = 208..216; //       bits that a reader must know
+/// Only where `renamedg` gave the disk another id: with which ids marks of lost blocks were made.
+pub const ORIGIN_GROUP: Range<usize> = 216..232;
+pub const ORIGIN_DISK: Range<usize> = 232..248;
 
 /// A bit of FEATURES: every record is also in the middle area ([`Layout::middle_area`]).
 pub const MIDDLE_AREA: u64 = 1;
 
+/// Bytes of the record, without its origin and with it.
 pub const HEADER_SIZE: usize = 216;
-const _: () = assert!(SEQUENCE.start == ENVELOPE_SIZE && HEADER_SIZE == FEATURES.end && HEADER_SIZE <= BLOCK_SIZE);
+pub const HEADER_SIZE_RENAMED: usize = 248;
+const _: () = assert!(SEQUENCE.start == ENVELOPE_SIZE && HEADER_SIZE == FEATURES.end);
+const _: () = assert!(HEADER_SIZE_RENAMED == ORIGIN_DISK.end && HEADER_SIZE_RENAMED <= BLOCK_SIZE);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -64,6 +70,8 @@ pub struct DiskHeader {
     pub group_name: String,
     pub name: String,
     pub failure_group: String,
+    /// The ids that the disk had before `renamedg`: marks of lost blocks on it have them.
+    pub origin: Option<(GroupId, DiskId)>,
 }
 
 impl DiskHeader {
@@ -93,7 +101,13 @@ impl DiskHeader {
         put_text(&mut block, DISK_NAME, &self.name);
         put_text(&mut block, FAILURE_GROUP, &self.failure_group);
         let envelope = Envelope { group: self.group, disk: self.disk, place };
-        envelope::seal(&mut block[..HEADER_SIZE], HEADER_MAGIC, envelope);
+        let mut length = HEADER_SIZE;
+        if let Some((group, disk)) = self.origin {
+            put(&mut block, ORIGIN_GROUP, &group.0);
+            put(&mut block, ORIGIN_DISK, &disk.0);
+            length = HEADER_SIZE_RENAMED;
+        }
+        envelope::seal(&mut block[..length], HEADER_MAGIC, envelope);
         block
     }
 
@@ -101,7 +115,7 @@ impl DiskHeader {
     /// If the block, read at `place`, is not a valid header.
     pub fn decode(block: &[u8], place: u64) -> Result<Self, FormatError> {
         let (envelope, record) = envelope::open(block, HEADER_MAGIC, "disk header", place)?;
-        if record.len() != HEADER_SIZE {
+        if record.len() != HEADER_SIZE && record.len() != HEADER_SIZE_RENAMED {
             return Err(FormatError::Length { found: record.len(), limit: HEADER_SIZE });
         }
         let features = get_u64(record, FEATURES);
@@ -136,6 +150,8 @@ impl DiskHeader {
             group_name: name(GROUP_NAME, "group name")?,
             name: name(DISK_NAME, "disk name")?,
             failure_group: name(FAILURE_GROUP, "failure group name")?,
+            origin: (record.len() == HEADER_SIZE_RENAMED)
+                .then(|| (GroupId(get(record, ORIGIN_GROUP)), DiskId(get(record, ORIGIN_DISK)))),
         })
     }
 }

@@ -24,7 +24,7 @@ pub const STAMP_COUNTER: Range<usize> = 104..112; // the stamp's counter when th
 pub const REDUNDANCY: Range<usize> = 112..113; //    1 external, 2 normal, 3 high
 pub const MOUNTED: Range<usize> = 113..114; //       1: an engine was using the group
 pub const WANTED: Range<usize> = 114..115; //        the redundancy that it is converted to: as above; 0: it is not converted
-//                                 115..116
+pub const MOUNT_WAIT: Range<usize> = 115..116; //    how long a start waits for missing disks: seconds + 1; 0: not said
 pub const DISK_COUNT: Range<usize> = 116..120;
 pub const RUN_COUNT: Range<usize> = 120..124; //     catalog runs
 pub const ANCESTOR_COUNT: Range<usize> = 124..128; // youngest first
@@ -37,7 +37,7 @@ pub const DISK_ENTRY: usize = 128;
 pub const D_ID: Range<usize> = 0..16;
 pub const D_NUMBER: Range<usize> = 16..18;
 pub const D_STATE: Range<usize> = 18..19; //  1 online, 2 offline, 3 syncing
-pub const D_FLAGS: Range<usize> = 19..20; //  1 votes, 2 quorum (no data), 4 copy whole, 8 taken offline by the operator, 16 leaving
+pub const D_FLAGS: Range<usize> = 19..20; //  1 votes, 2 quorum (no data), 4 copy whole, 8 taken offline by the operator, 16 leaving, 32 absent
 //                             20..24
 pub const D_SIZE: Range<usize> = 24..32; //   bytes used
 pub const D_STAMP: Range<usize> = 32..40; //  the stamp's counter when it went offline
@@ -60,6 +60,8 @@ pub const R_COUNT: Range<usize> = 12..16; // AUs
 /// Ancestors kept: enough to recognise a disk that was away for this many changes;
 /// one that was away longer is copied whole.
 pub const ANCESTORS_MAX: usize = 256;
+/// Seconds for which a start can be told to wait for missing disks.
+pub const MOUNT_WAIT_MAX: u8 = 240;
 /// Disks in a group.
 pub const DISKS_MAX: usize = 1024;
 /// Runs of the catalog.
@@ -91,6 +93,8 @@ pub struct MemberDisk {
     pub copy_whole: bool,
     /// An operator took it offline, so only an operator brings it back.
     pub by_operator: bool,
+    /// It went offline because it was not in sight, and for no other reason: it comes back by itself when it is seen again.
+    pub absent: bool,
     /// It is being dropped: what it holds moves to the others, and nothing new goes there.
     pub leaving: bool,
     /// Bytes used.
@@ -139,6 +143,8 @@ pub struct Membership {
     /// An engine was using the group: it did not stop in good order unless this is false.
     pub mounted: bool,
     pub boot: [u8; 16],
+    /// Seconds for which a start waits for disks that are missing; `None`: as long as one does by default.
+    pub mount_wait: Option<u8>,
     pub group_name: String,
     /// Youngest first; the first is the parent.
     pub ancestors: Vec<MembershipId>,
@@ -169,6 +175,7 @@ impl Membership {
         put(&mut bytes, REDUNDANCY, &[self.redundancy as u8]);
         put(&mut bytes, MOUNTED, &[u8::from(self.mounted)]);
         put(&mut bytes, WANTED, &[if self.wanted == self.redundancy { 0 } else { self.wanted as u8 }]);
+        put(&mut bytes, MOUNT_WAIT, &[self.mount_wait.map_or(0, |seconds| seconds.saturating_add(1))]);
         put(&mut bytes, DISK_COUNT, &count(self.disks.len()));
         put(&mut bytes, RUN_COUNT, &count(self.catalog.len()));
         put(&mut bytes, ANCESTOR_COUNT, &count(self.ancestors.len()));
@@ -223,6 +230,7 @@ impl Membership {
             },
             mounted: record[MOUNTED.start] != 0,
             boot: get(record, BOOT),
+            mount_wait: record[MOUNT_WAIT.start].checked_sub(1),
             group_name: get_text(record, GROUP_NAME, "group name")?,
             ancestors: record[LISTS..disks_at].chunks_exact(16).map(|id| MembershipId(get(id, 0..16))).collect(),
             disks: record[disks_at..runs_at]
@@ -273,7 +281,8 @@ impl MemberDisk {
             | u8::from(self.quorum) << 1
             | u8::from(self.copy_whole) << 2
             | u8::from(self.by_operator) << 3
-            | u8::from(self.leaving) << 4;
+            | u8::from(self.leaving) << 4
+            | u8::from(self.absent) << 5;
         put(entry, D_ID, &self.id.0);
         put(entry, D_NUMBER, &self.number.0.to_le_bytes());
         put(entry, D_STATE, &[self.state as u8]);
@@ -311,6 +320,7 @@ impl MemberDisk {
             copy_whole: flags & 4 != 0,
             by_operator: flags & 8 != 0,
             leaving: flags & 16 != 0,
+            absent: flags & 32 != 0,
             size,
             target,
             stamp: get_counter(entry, D_STAMP, "counter of a disk's stamp")?,

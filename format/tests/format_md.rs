@@ -66,13 +66,14 @@ fn in_the_code() -> BTreeMap<String, Fields> {
             fields!(
                 header: SEQUENCE, CREATED, SIZE, AU_SIZE, LOGICAL_SECTOR, PHYSICAL_SECTOR, DISK_NUMBER, STATUS,
                 REDUNDANCY, QUORUM, GROUP_NAME, DISK_NAME, FAILURE_GROUP, FEATURES,
+                ORIGIN_GROUP, ORIGIN_DISK,
             ),
         ),
         ("stamp", fields!(stamp: COUNTER, WRITTEN, MEMBERSHIP, CLEAN)),
         (
             "membership",
             fields!(
-                membership: GENERATION, ID, CREATED, AU_SIZE, STAMP_COUNTER, REDUNDANCY, MOUNTED, WANTED,
+                membership: GENERATION, ID, CREATED, AU_SIZE, STAMP_COUNTER, REDUNDANCY, MOUNTED, WANTED, MOUNT_WAIT,
                 DISK_COUNT, RUN_COUNT, ANCESTOR_COUNT, BOOT, GROUP_NAME,
             ),
         ),

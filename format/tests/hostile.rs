@@ -135,6 +135,7 @@ fn some_header(random: &mut Random) -> DiskHeader {
         group_name: "DATA".into(),
         name: "DATA_0007".into(),
         failure_group: "SHELF$2".into(),
+        origin: (random.below(2) == 0).then(|| (GroupId(random.id()), DiskId(random.id()))),
     }
 }
 
@@ -149,6 +150,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
             quorum: random.below(8) == 0,
             copy_whole: random.below(2) == 0,
             by_operator: random.below(2) == 0,
+            absent: random.below(2) == 0,
             leaving: random.below(2) == 0,
             size: 1000 * au_size,
             target: [None, Some(900 * au_size)][random.below(2)],
@@ -179,6 +181,7 @@ fn some_membership(random: &mut Random, disks: u16, ancestors: usize) -> Members
         wanted: [Redundancy::Normal, Redundancy::High][disks.len() % 2],
         mounted: true,
         boot: random.id(),
+        mount_wait: [None, Some(0), Some(10)][random.below(3)],
         group_name: "DATA".into(),
         ancestors: (0..ancestors).map(|_| MembershipId(random.id())).collect(),
         disks,
@@ -471,7 +474,7 @@ fn counters_have_room_to_count() {
 #[test]
 fn a_vast_disk_is_judged_at_once() {
     let mut random = Random(11);
-    let bytes = some_header(&mut random).encode(PLACE);
+    let bytes = DiskHeader { origin: None, ..some_header(&mut random) }.encode(PLACE);
     for size in [u64::MAX, u64::MAX - 4095, u64::from(u32::MAX) * MIB, 1 << 52] {
         let mut mended = bytes.to_vec();
         mended[header::SIZE].copy_from_slice(&size.to_le_bytes());

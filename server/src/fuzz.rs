@@ -107,7 +107,7 @@ mod tests {
         let refused = AdminError::new(Code::Invalid, "no such disk").hint("name another one");
         let requests = [
             Request::Status,
-            Request::Mount { force: true, restricted: false, resume: Vec::new() },
+            Request::Mount { force: true, restricted: false, patient: false, resume: Vec::new() },
             Request::Query("SELECT * FROM v$asm_disk".into()),
             Request::CheckFailureGroups(["SITE1".to_owned(), "SITE2".to_owned()].into()),
             Request::SetAttribute { name: "disk_timeout".into(), value: "30".into() },

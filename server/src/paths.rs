@@ -12,6 +12,7 @@
 //!        kept.ID              what an engine keeps for the next one
 //!   STATE  instance.json      what to mount at start
 //!          alert.log          what happened
+//!          disks.ID           which devices a group's disks are
 //! ```
 
 use std::path::{Path, PathBuf};

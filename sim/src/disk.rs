@@ -13,7 +13,7 @@ use crate::executor::{Core, ProcessId, Touch, lock};
 use plinth_engine::{
     completion::{Completer, Completion, Done, completion},
     testing::{Image, Numbers, failed, fits},
-    world::{Disk, Io, Sectors},
+    world::{Disk, Identity, Io, Sectors},
 };
 use plinth_format::{
     BLOCK_SIZE,
@@ -204,6 +204,15 @@ impl SimDisk {
         };
         for flight in hung {
             self.land(flight);
+        }
+    }
+
+    /// It is where it was gone from, without what its cache has lost: nobody may use it with that, and lose it later.
+    pub fn reappear(&self) {
+        let mut medium = lock(&self.medium);
+        medium.faults.gone = false;
+        if std::mem::take(&mut medium.loses) {
+            self.lose_cache(&mut medium);
         }
     }
 
@@ -445,6 +454,10 @@ impl Disk for OpenDisk {
 
     fn sectors(&self) -> Sectors {
         self.disk.sectors
+    }
+
+    fn identity(&self) -> Identity {
+        Identity(self.disk.label().to_owned())
     }
 
     fn can_discard(&self) -> bool {

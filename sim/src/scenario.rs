@@ -278,6 +278,11 @@ impl World {
         }
     }
 
+    /// The host forgets which devices it used.
+    pub fn forget_notes(&mut self) {
+        self.host.forget_notes();
+    }
+
     /// Dismounts in good order.
     pub fn dismount(&mut self) {
         if let Err(error) = self.try_dismount() {

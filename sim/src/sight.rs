@@ -68,6 +68,9 @@ impl Story {
             return self.shown_later(g, &disk, earlier).await;
         }
         let current = disk.image();
+        // Whether it is noted on the host which device was used: then the other one is a copy.
+        let mut is_noted = false;
+        let mut copies = Vec::new();
         match fault {
             Fault::OldImage => {
                 // Where nobody may know that it is old, what it was can be put back.
@@ -77,8 +80,21 @@ impl Story {
                 disk.set_image(earlier);
             }
             Fault::CloneShown => {
+                is_noted = numbers.below(2) == 0;
+                if !is_noted {
+                    tenant.host.forget_notes();
+                }
                 tenant.host.attach(&clone_path, clone);
                 tenant.undo.push(Undo::Detach(clone_path.clone()));
+                if !live && numbers.below(2) == 0 {
+                    // Copies of all, as an array's snapshot shows them.
+                    for other in tenant.disks.clone().iter().filter(|other| other.label() != disk.label()) {
+                        let path = format!("{}-clone", tenant.path_of(other));
+                        tenant.host.attach(&path, other.clone_as(&format!("{}-clone", other.label())));
+                        tenant.undo.push(Undo::Detach(path.clone()));
+                        copies.push(path);
+                    }
+                }
             }
             Fault::Shrunk => {
                 let size = disk.size();
@@ -90,7 +106,7 @@ impl Story {
                 disk.set_image(Image::noisy(numbers.draw()));
             }
         }
-        disk.faults(|faults| faults.gone = false);
+        disk.reappear();
         tenant.ill.insert(name, Ill::Away);
         if !live {
             let refused = !tenant.try_mount().await?;
@@ -99,6 +115,7 @@ impl Story {
                 tenant.put_right();
                 tenant.mount().await?;
             } else {
+                copies.iter().for_each(|path| tenant.host.detach(path));
                 if fault == Fault::OldImage {
                     // It was taken for what it is: its true bytes do not come back.
                     tenant.undo.retain(|undo| !matches!(undo, Undo::Image(of, _) if of.label() == disk.label()));
@@ -110,7 +127,7 @@ impl Story {
             let asked = tenant.ask_online().await?;
             self.core.sleep(Duration::from_secs(2)).await;
             let tenant = &mut self.tenants[g];
-            if tenant.is_member(&disk) && tenant.serves(tenant.group(), &disk) {
+            if !is_noted && tenant.is_member(&disk) && tenant.serves(tenant.group(), &disk) {
                 return Err(format!("{}: {} is taken back although it is {}", tenant.name, disk.label(), fault.name()));
             }
             if let Err(error) = asked {

@@ -29,6 +29,7 @@ pub struct Host {
     boot: Mutex<[u8; 16]>,
     /// By name. After a reboot they hold what they held: nobody may believe it.
     keepsakes: Mutex<BTreeMap<String, Arc<Words>>>,
+    notes: Mutex<BTreeMap<String, String>>,
     clock: AtomicI64,
     processes: AtomicU32,
 }
@@ -43,6 +44,7 @@ impl Host {
             disks: Mutex::default(),
             boot: Mutex::default(),
             keepsakes: Mutex::default(),
+            notes: Mutex::default(),
             clock: AtomicI64::new(0),
             processes: AtomicU32::new(1),
         };
@@ -87,6 +89,11 @@ impl Host {
         let mut boot = [0; 16];
         self.core.fill(&mut boot);
         *lock(&self.boot) = boot;
+    }
+
+    /// Forgets all notes, as a host that has never seen the disks.
+    pub fn forget_notes(&self) {
+        lock(&self.notes).clear();
     }
 
     /// Moves the wall clock, in nanoseconds.
@@ -150,6 +157,17 @@ impl World for ProcessWorld {
         let new = || Arc::new(Words::new(words.min(16)));
         let kept = Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));
         Ok(Some(kept))
+    }
+
+    fn recall(&self, name: &str) -> io::Result<Option<String>> {
+        Ok(lock(&self.host.notes).get(name).cloned().filter(|_| self.keeps))
+    }
+
+    fn memorise(&self, name: &str, text: &str) -> io::Result<()> {
+        if self.keeps {
+            lock(&self.host.notes).insert(name.to_owned(), text.to_owned());
+        }
+        Ok(())
     }
 
     fn spawn(&self, _: &str, task: Task<'static, ()>) {

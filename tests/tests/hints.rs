@@ -261,6 +261,10 @@ const FOLLOWED: &[(&str, &str)] = &[
         "a_disk_that_goes_leaves_its_failure_group_to_the_one_that_comes",
     ),
     ("name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}", "a_disk_of_the_group_itself_is_known"),
+    (
+        "if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}",
+        "a line of the alert log only; an_old_image_does_not_come_back_by_itself, a story of the engine",
+    ),
     ("an administrator can say: ALTER USER {} ROLE {needed}", "checks_scrubs_and_roles"),
     ("ALTER DISKGROUP {} SCRUB STOP", "checks_scrubs_and_roles"),
     (

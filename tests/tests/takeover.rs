@@ -291,3 +291,52 @@ fn engines_that_die_of_themselves_are_not_fed_for_ever() {
     drop(file);
     instance.check("DATA");
 }
+
+/// Statements that come between an engine's death and its successor wait for that one; those that wait for work to end go on waiting with it.
+#[test]
+fn statements_wait_for_the_next_engine() {
+    let instance = Instance::new();
+    instance.create_group("data", "NORMAL", &[&[200 * MIB], &[200 * MIB]], "");
+    let point = instance.mount("data");
+    for statement in [
+        "ALTER DISKGROUP data SET ATTRIBUTE 'disk_timeout' = '6'",
+        "ALTER DISKGROUP data CHECK",
+        "ALTER DISKGROUP data REBALANCE WAIT",
+        "ALTER DISKGROUP data ADD DIRECTORY '+DATA/kept'",
+        "ALTER DISKGROUP data UNDROP DISKS",
+        "ALTER DISKGROUP data SCRUB WAIT",
+    ] {
+        let engine = instance.engine("data");
+        instance.kill_engine("data");
+        wait_for("its death", || instance.engine("data") != engine);
+        instance.sql(statement);
+    }
+    let engine = instance.engine("data");
+    instance.kill_engine("data");
+    wait_for("its death", || instance.engine("data") != engine);
+    instance.plinth(["check", "data"]).ok();
+    instance.mount_again("data");
+    instance.unmount(&point);
+    // One that was dismounted is not waited for.
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    assert!(instance.refused("ALTER DISKGROUP data CHECK").contains("is not mounted"));
+}
+
+/// `plinth umount` returns when the engine has let go, also after many files were removed: the group can be dropped at once.
+#[test]
+fn a_group_is_dropped_right_behind_its_unmount() {
+    let instance = Instance::new();
+    for round in 0..4 {
+        instance.create_group("data", "EXTERNAL", &[&[400 * MIB]], "");
+        let point = instance.mount("data");
+        let directory = point.join("many");
+        fs::create_dir(&directory).expect("mkdir");
+        for number in 0..2000 {
+            fs::write(directory.join(format!("file{number}")), [7; 20_000]).expect("write");
+        }
+        fs::remove_dir_all(&directory).expect("removed");
+        instance.plinth(["umount".as_ref(), point.as_os_str()]).ok();
+        let dropped = instance.plinth(["dropdg", "-r", "data"]);
+        assert_eq!(dropped.code, Some(0), "round {round}: {dropped:?}");
+    }
+}

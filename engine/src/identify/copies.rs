@@ -190,6 +190,7 @@ mod tests {
             group_name: "DATA".to_owned(),
             name: format!("D{disk}"),
             failure_group: format!("F{disk}"),
+            origin: None,
         }
     }
 

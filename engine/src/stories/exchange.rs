@@ -439,7 +439,6 @@ fn a_disk_is_replaced() {
             lab.mount();
         }
         lab.disks[1].heal();
-        block_on(lab.group().online(Selection::All)).expect("the new one is found");
         lab.wait_for("the resync", || lab.group().members().iter().all(|(_, state)| *state == DiskState::Online));
         let members = lab.group().members();
         assert_eq!(members[1], ("DATA_0001".to_owned(), DiskState::Online));
@@ -451,6 +450,79 @@ fn a_disk_is_replaced() {
         let disks = [0, 2];
         disks.iter().for_each(|disk| lab.disks[*disk].faults(|faults| faults.fail_reads = *disk == 0));
         assert!(lab.read(lab.find("table"), 0, 20 << 20) == pattern(2, 20 << 20));
+    }
+}
+
+/// How what a REPLACE began is cut short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cut {
+    Kill,
+    Power,
+    DismountForce,
+    /// The new device fails.
+    Failure,
+}
+
+/// A REPLACE is cut short when a part is copied. It goes on by itself with the rest, as an operator's ONLINE after the new device failed does.
+#[test]
+fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
+    for cut in [Cut::Kill, Cut::Power, Cut::DismountForce, Cut::Failure] {
+        let mut lab = Lab::new(Redundancy::Normal, 96 * MIB, &["A", "B", "C"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 30 << 20));
+        lab.sync(node);
+        lab.silence(1);
+        lab.write(node, 0, &pattern(2, 30 << 20));
+        lab.sync(node);
+        lab.wait_for("the loss", || lab.state(1) == DiskState::Offline);
+        while block_on(lab.group().close_idle(true)).expect("regions close") {}
+        let number = plinth_format::DiskNumber(1);
+        let mut there: Vec<_> = lab.group().extents.all();
+        there.retain(|extent| extent.mirrors().into_iter().any(|mirror| mirror.disk == number));
+        there.sort_by_key(|extent| extent.id);
+        let (all, late) = (there.len() as u64, std::sync::Arc::clone(&there[there.len() / 2]));
+        assert!(all > 12, "{all} extents are enough for two batches and more");
+        // The resync waits for somebody who works with an extent in the middle.
+        let hold = block_on(late.ranges.hold(0..256, true));
+        let path = lab.spare(96 * MIB);
+        block_on(lab.group().replace(&[replacement("DATA_0001", &path)])).expect("it takes its place");
+        let copied =
+            || lab.group().stale.lock().get(&number).is_some_and(|runs| !runs.has(there[4].id) && runs.has(late.id));
+        lab.wait_for("a part of the resync", copied);
+        drop(there);
+        // What is copied is an active region for a while, and would be compared again after a crash.
+        while block_on(lab.group().close_idle(true)).expect("regions close") {}
+        let before = lab.world.events().len();
+        match cut {
+            Cut::Kill => lab.kill(),
+            Cut::Power => {
+                // What is committed is durable then.
+                block_on(lab.group().catalog.release(true, |_| Ok(()))).expect("it is durable");
+                lab.cut_power(7);
+            }
+            Cut::DismountForce => {
+                let group = lab.group.take().expect("mounted");
+                block_on(group.dismount(true)).expect("it is dismounted");
+            }
+            Cut::Failure => lab.silence(3),
+        }
+        drop(hold);
+        if cut == Cut::Failure {
+            lab.wait_for("the failure", || lab.state(1) == DiskState::Offline);
+            lab.disks[3].heal();
+            block_on(lab.group().online(Selection::All)).expect("the new one is found");
+        } else {
+            lab.mount();
+        }
+        lab.wait_for("the resync", || lab.state(1) == DiskState::Online);
+        let resync = lab.group().operations().into_iter().find(|one| one.pass == "RESYNC").expect("it is shown");
+        assert!(resync.work > 0 && resync.work + 5 <= all, "{cut:?}: {} of {all} extents once more", resync.work);
+        let said = lab.world.events().split_off(before);
+        assert!(!said.iter().any(|event| event.text.contains("copied whole")), "{cut:?}: {said:?}");
+        assert!(cut == Cut::Failure || lab.told("disk DATA_0001: its resync goes on"), "{cut:?}");
+        lab.check();
+        lab.disks[0].faults(|faults| faults.fail_reads = true);
+        assert!(lab.read(lab.find("table"), 0, 30 << 20) == pattern(2, 30 << 20), "{cut:?}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! Disks that come back, and what they bring with them.
 
 use super::*;
+use crate::absent::Question;
+use plinth_format::membership::MemberDisk;
 use std::collections::BTreeSet;
 
 impl Lab {
@@ -430,4 +432,239 @@ fn a_check_meets_a_disk_that_fails() {
     assert!(report.problems.iter().all(|problem| problem.repaired), "{:?}", report.problems);
     assert_eq!(lab.state(3), DiskState::Offline);
     lab.check();
+}
+
+/// Disks that were only absent, and starts that wait for late ones: `absent.rs`, `arrival.rs`.
+impl Lab {
+    fn entry(&self, disk: usize) -> MemberDisk {
+        self.group().voters.current().disks[disk].clone()
+    }
+
+    /// What the caretaker would find out about disks now.
+    fn questions(&self) -> Vec<Question> {
+        self.group().questions().into_iter().map(|(_, question)| question).collect()
+    }
+
+    fn online_again(&self, disk: usize) {
+        self.wait_for("its return", || self.state(disk) == DiskState::Online);
+    }
+
+    fn online_again_by_statement(&self, disk: usize) {
+        self.online(disk);
+        self.online_again(disk);
+    }
+
+    /// A disk's device is taken away while it is used.
+    fn pull(&self, disk: usize, node: Node, seed: u64) {
+        self.silence(disk);
+        self.world.detach(self.disks[disk].path());
+        self.write(node, 0, &pattern(seed, 300_000));
+        self.wait_for("the loss", || self.state(disk) == DiskState::Offline);
+    }
+
+    fn plug(&self, disk: usize) {
+        self.disks[disk].heal();
+        self.world.attach(&self.disks[disk]);
+    }
+}
+
+/// A mount misses a disk. When it is seen again it comes back by itself, and gets what it missed; not if the attribute says no.
+#[test]
+fn a_disk_that_a_mount_missed_comes_back_by_itself() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    block_on(lab.group().set_attribute("auto_online.enabled", "false")).expect("it is set");
+    lab.dismount();
+    lab.world.detach("/disk1");
+    lab.mount();
+    assert!(lab.entry(1).absent && lab.state(1) == DiskState::Offline);
+    let node = lab.find("table");
+    lab.write(node, 0, &pattern(2, 300_000));
+    lab.plug(1);
+    assert!(lab.questions().is_empty(), "nobody looks for it");
+    block_on(lab.group().set_attribute("auto_online.enabled", "true")).expect("it is set");
+    lab.online_again(1);
+    assert!(!lab.entry(1).absent);
+    lab.wait_for("rest", || lab.group().operations().iter().all(|one| one.state != "RUN"));
+    lab.silence(0);
+    assert_eq!(lab.read(node, 0, 300_000), pattern(2, 300_000));
+    lab.disks[0].heal();
+    lab.check();
+}
+
+/// It stays absent over an engine's death: the next one brings it back.
+#[test]
+fn an_absent_disk_is_one_for_the_next_engine_too() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.pull(1, node, 2);
+    lab.wait_for("the look", || lab.entry(1).absent);
+    lab.kill();
+    lab.mount();
+    assert!(lab.entry(1).absent && lab.state(1) == DiskState::Offline);
+    lab.plug(1);
+    lab.online_again(1);
+    assert_eq!(lab.read(lab.find("table"), 0, 300_000), pattern(2, 300_000));
+    lab.check();
+}
+
+/// A device is taken away under the group, and comes again, and does that once more: then it has to stay for a while first.
+#[test]
+fn a_disk_that_vanishes_comes_back_and_less_soon_each_time() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.pull(1, node, 1);
+    lab.wait_for("the look", || lab.told("disk DATA_0001 is gone from /disk1; it comes ONLINE by itself"));
+    lab.plug(1);
+    lab.online_again(1);
+    lab.pull(1, node, 2);
+    lab.wait_for("the look", || lab.entry(1).absent);
+    lab.plug(1);
+    lab.wait_for("the warning", || {
+        lab.told("has come and gone once within a day: it comes ONLINE when it has stayed for 30 s")
+    });
+    assert_eq!(lab.state(1), DiskState::Offline);
+    lab.world.advance(Duration::from_secs(31));
+    lab.online_again(1);
+    assert_eq!(lab.read(node, 0, 300_000), pattern(2, 300_000));
+    lab.check();
+}
+
+/// A disk that is there and fails, and one that an operator took away, stay OFFLINE until somebody says otherwise.
+#[test]
+fn what_errors_or_an_operator_took_offline_stays_so() {
+    let mut lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C", "D", "E"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    lab.silence(1);
+    lab.wait_for("the loss", || {
+        lab.write(node, 0, &pattern(2, 300_000));
+        let _ = block_on(lab.group().check(true));
+        lab.state(1) == DiskState::Offline
+    });
+    // It is looked for a few times, and no more.
+    lab.wait_for("the looks", || {
+        lab.world.advance(Duration::from_secs(3));
+        lab.questions().is_empty()
+    });
+    lab.offline(2);
+    lab.plug(1);
+    assert!(lab.questions().is_empty() && !lab.entry(1).absent);
+    lab.dismount();
+    lab.world.detach("/disk2");
+    lab.mount();
+    assert!(lab.entry(2).by_operator && !lab.entry(2).absent && !lab.entry(1).absent);
+    lab.plug(2);
+    assert!(lab.questions().is_empty());
+    lab.online_all();
+    lab.dismount();
+    lab.world.detach("/disk3");
+    lab.mount();
+    assert!(lab.entry(3).absent);
+    // The operator says that this one stays away, too.
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0003".to_owned()]), None)).expect("it is away already");
+    assert!(lab.entry(3).by_operator && !lab.entry(3).absent);
+    lab.plug(3);
+    assert!(lab.questions().is_empty());
+    lab.online_all();
+    lab.check();
+}
+
+/// What comes in an absent disk's place is an old image of it: nobody writes over it unless an operator says so.
+#[test]
+fn an_old_image_does_not_come_back_by_itself() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    lab.dismount();
+    let old = lab.disks[1].twin();
+    for round in 0..3 {
+        lab.mount();
+        lab.write(lab.find("table"), 0, &pattern(2 + round, 300_000));
+        lab.dismount();
+    }
+    lab.world.detach("/disk1");
+    lab.mount();
+    lab.disks[1] = old;
+    lab.plug(1);
+    lab.wait_for("the refusal", || {
+        lab.told("disk DATA_0001 is in sight again, but does not come ONLINE by itself: /disk1 would be")
+    });
+    assert_eq!(lab.state(1), DiskState::Offline);
+    lab.online_all();
+    assert!(lab.told("is copied whole: it is an old image"));
+    lab.check();
+}
+
+/// A start waits for a disk that is late, and mounts with all; for how long, the group's attribute says.
+#[test]
+fn a_start_waits_for_a_disk_that_is_late() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    lab.dismount();
+    lab.world.detach("/disk1");
+    let start = |lab: &Lab| {
+        let world = lab.world();
+        std::thread::spawn(move || block_on(Group::await_disks(&world, "DATA")))
+    };
+    let waiting = start(&lab);
+    lab.wait_for("the note", || {
+        lab.told("waits up to 10 s for disks that are not in sight: DATA_0001 (failure group B)")
+    });
+    lab.plug(1);
+    waiting.join().expect("no panic");
+    assert!(lab.told("all disks are in sight"));
+    lab.mount();
+    assert_eq!(lab.state(1), DiskState::Online);
+
+    // It does not come.
+    block_on(lab.group().set_attribute("mount_wait", "200")).expect("it is set");
+    lab.kill();
+    lab.world.detach("/disk1");
+    let waiting = start(&lab);
+    lab.wait_for("the note", || lab.told("waits up to 200 s for disks"));
+    lab.world.advance(Duration::from_secs(200));
+    waiting.join().expect("no panic");
+    lab.mount();
+    lab.plug(1);
+    lab.online_again(1);
+
+    // Nobody waits: not if the attribute says so, nor for a disk that was away before.
+    let notes = || lab.world.events().iter().filter(|event| event.text.contains("waits up to")).count();
+    let before = notes();
+    lab.offline(1);
+    lab.world.detach("/disk1");
+    block_on(Group::await_disks(&lab.world(), "DATA"));
+    lab.plug(1);
+    lab.online_again_by_statement(1);
+    block_on(lab.group().set_attribute("mount_wait", "0")).expect("it is set");
+    lab.world.detach("/disk2");
+    block_on(Group::await_disks(&lab.world(), "DATA"));
+    assert_eq!(notes(), before);
+}
+
+/// What an operator did is a note in the alert log; what a disk did is an alarm.
+#[test]
+fn an_operators_offline_is_no_alarm() {
+    let lab = Lab::new(Redundancy::High, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.offline(1);
+    lab.silence(2);
+    lab.wait_for("the loss", || {
+        lab.write(node, 0, &pattern(2, 300_000));
+        lab.state(2) == DiskState::Offline
+    });
+    let told = |disk: &str| {
+        let text = format!("disk {disk} in failure group");
+        let severities = lab
+            .world
+            .events()
+            .into_iter()
+            .filter(|event| event.text.contains(&text) && event.text.contains("is offline"));
+        severities.map(|event| event.severity).collect::<Vec<_>>()
+    };
+    assert_eq!(told("DATA_0001"), [crate::event::Severity::Note]);
+    assert_eq!(told("DATA_0002"), [crate::event::Severity::Alarm]);
 }

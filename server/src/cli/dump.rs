@@ -226,6 +226,7 @@ fn membership(disk: &Disk<'_>, out: &mut String) {
                     (member.quorum, "quorum"),
                     (member.copy_whole, "copy whole"),
                     (member.by_operator, "by operator"),
+                    (member.absent, "absent"),
                     (member.leaving, "being dropped"),
                 ];
                 let flags: Vec<&str> = flags.iter().filter(|(set, _)| *set).map(|(_, word)| *word).collect();

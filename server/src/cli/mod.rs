@@ -28,6 +28,7 @@ mod nbd;
 mod network;
 mod open;
 mod place;
+mod renamedg;
 mod setup;
 mod sql;
 pub mod table;

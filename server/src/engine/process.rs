@@ -243,6 +243,7 @@ impl Engine {
         let world = RealWorld::new(options.io, move |event| events.event(&event))?;
         world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
         world.keep_in(options.paths.dir());
+        world.note_in(options.paths.state());
         let exporting = Exporting::new(alert.clone(), &options.group, Arc::new(ThisThread(world.poll_time())));
         Ok(Arc::new(Self {
             options,
@@ -430,8 +431,8 @@ impl Engine {
                     self.part(frames, &done(result), 1)
                 };
             }
-            Request::Mount { force, restricted, resume } => {
-                let result = self.succeed().and_then(|()| self.mount(force, &resume)).and_then(|()| {
+            Request::Mount { force, restricted, patient, resume } => {
+                let result = self.succeed().and_then(|()| self.mount(force, patient, &resume)).and_then(|()| {
                     if restricted {
                         self.mounted()?.restrict();
                     }
@@ -440,6 +441,10 @@ impl Engine {
                 let failed = result.as_ref().is_err_and(|error| error.code != Code::AlreadyMounted);
                 let answer = done(result);
                 return if failed { self.part(frames, &answer, 1) } else { frames.send(&answer, &[], None) };
+            }
+            Request::Rehearse => {
+                let world: Arc<dyn World> = self.world.clone();
+                done(block_on(Group::rehearse(&world, &self.options.group)))
             }
             Request::Dismount { force } => {
                 return self.finish(frames, |engine| engine.dismount(force));
@@ -582,8 +587,12 @@ impl Engine {
         }
     }
 
-    fn mount(self: &Arc<Self>, force: bool, resume: &[ConnectionId]) -> Result<(), AdminError> {
+    fn mount(self: &Arc<Self>, force: bool, patient: bool, resume: &[ConnectionId]) -> Result<(), AdminError> {
         let name = &self.options.group;
+        if patient {
+            let world: Arc<dyn World> = self.world.clone();
+            block_on(Group::await_disks(&world, name));
+        }
         let mut group = self.group();
         if group.is_some() {
             return Err(AdminError::new(Code::AlreadyMounted, format!("disk group {name} is mounted already")));

@@ -25,9 +25,14 @@ pub enum Request {
         force: bool,
         #[serde(default)]
         restricted: bool,
+        /// It is a start: disks that are missing may be late only, and are waited for.
+        #[serde(default)]
+        patient: bool,
         /// Mounts that it is going to take over.
         resume: Vec<ConnectionId>,
     },
+    /// Whether the group could be mounted by what the disks in sight say. Nothing is claimed, and nothing written.
+    Rehearse,
     /// The engine exits after its answer.
     Dismount {
         force: bool,

@@ -176,7 +176,7 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
         Request::Export { group, export } => told(instance.export(&group, &export)),
         Request::Withdraw { group, at, name, cut } => told(instance.withdraw(&group, &at, &name, cut)),
         Request::Check { group, repair } => {
-            match instance.engine(&group).and_then(|engine| engine.check(&Scope::All, repair)) {
+            match instance.engine_in_service(&group).and_then(|engine| engine.check(&Scope::All, repair)) {
                 Ok(report) => {
                     frames.send(&Answer::Report(report), &[], None)?;
                     Ok(Ok(()))

@@ -129,6 +129,7 @@ impl Instance {
                 && let Ok(status) = engine.status()
                 && status.mounted
             {
+                lock(&self.unserved).remove(group);
                 // Returns at the engine's end.
                 let stopped = RefCell::new(None);
                 let watched = engine.watch(|notice| match notice {
@@ -136,6 +137,7 @@ impl Instance {
                     other => self.noticed(group, &other),
                 });
                 since = Instant::now();
+                lock(&self.unserved).insert(group.to_owned(), since);
                 if !self.still_wanted(group) {
                     return;
                 }
@@ -264,7 +266,8 @@ impl Instance {
         // Whoever uses the mounts waits. The dead engine is gone when the new one listens, and R1 is the mount's to keep.
         let engine = engine?;
         let restricted = lock(&self.state).groups.get(group).is_some_and(|group| group.restricted);
-        engine.ask(&Request::Mount { force: false, restricted, resume: self.connections(group) })?;
+        let resume = self.connections(group);
+        engine.ask(&Request::Mount { force: false, restricted, patient: true, resume })?;
         self.serve_again(&engine, group)?;
         self.alert.line(Severity::Note, group, &format!("mounted again after {} ms", began.elapsed().as_millis()));
         Ok(())

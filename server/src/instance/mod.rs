@@ -81,11 +81,15 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 type Result<T> = std::result::Result<T, AdminError>;
 
+/// How long statements wait for the successor of an engine that died: for as long as programs wait on its mounts.
+const IN_SERVICE: Duration = Duration::from_secs(30);
+/// How long it may take an engine to notice that a mount is gone: all that the kernel let go of with it is done first.
+const LET_GO: Duration = Duration::from_secs(60);
 /// Estimates that `v$asm_estimate` shows.
 const ESTIMATES_MAX: usize = 1000;
 
@@ -117,6 +121,8 @@ pub struct Instance {
     state: Mutex<State>,
     locks: Mutex<BTreeMap<String, Arc<Mutex<()>>>>,
     guarded: Mutex<BTreeSet<String>>,
+    /// Since when no engine serves a group that shall be mounted, if none does: when the last one ended.
+    unserved: Mutex<BTreeMap<String, Instant>>,
     /// Groups of which an export is missing and tried again.
     exporting: Mutex<BTreeSet<String>>,
     /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
@@ -293,6 +299,38 @@ impl Instance {
         Client::connect(&self.paths, group)
     }
 
+    /// Whether the group has no engine for now, and its guard is about to have another.
+    fn is_between_engines(&self, group: &str) -> bool {
+        let mounted = lock(&self.state).groups.get(group).is_some_and(|group| group.mounted);
+        mounted && lock(&self.guarded).contains(group) && !self.ending.load(Ordering::Acquire)
+    }
+
+    /// As [`Self::engine`], for statements: one that comes between an engine's death and its successor waits for that one. Whoever holds
+    /// the group's lock must not: the successor is mounted by somebody who needs it.
+    ///
+    /// # Errors
+    /// `NotMounted` if the group shall not be mounted, or none of its engines could mount it for a while.
+    pub fn engine_in_service(&self, group: &str) -> Result<Client> {
+        let began = Instant::now();
+        loop {
+            let waits = self.is_between_engines(group);
+            match self.engine(group) {
+                // It may have begun, and not be mounted yet.
+                Ok(engine) if !waits || engine.status().is_ok_and(|status| status.mounted) => return Ok(engine),
+                Err(error) if !waits || error.code != Code::NotMounted => return Err(error),
+                _ => {}
+            }
+            let since = lock(&self.unserved).get(group).copied().unwrap_or(began);
+            if since.elapsed() > IN_SERVICE {
+                let text =
+                    format!("disk group {group} has no engine: the last one ended, and none could mount it since");
+                return Err(AdminError::new(Code::NotMounted, text)
+                    .hint("the alert log says why; it is tried again until it can be"));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Makes a group and mounts it.
     ///
     /// # Errors
@@ -306,10 +344,12 @@ impl Instance {
         }
         let engine = self.start_engine(&name)?;
         engine.ask(&Request::Create(new))?;
-        engine.ask(&Request::Mount { force: false, restricted: false, resume: Vec::new() }).map_err(|error| {
-            let hint = error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
-            AdminError::new(error.code, format!("the group was made, but not mounted: {error}")).hint(hint)
-        })?;
+        engine.ask(&Request::Mount { force: false, restricted: false, patient: false, resume: Vec::new() }).map_err(
+            |error| {
+                let hint = error.hint.clone().unwrap_or_else(|| format!("ALTER DISKGROUP {name} MOUNT"));
+                AdminError::new(error.code, format!("the group was made, but not mounted: {error}")).hint(hint)
+            },
+        )?;
         self.mounted(&name, true, false)?;
         Ok(())
     }
@@ -336,7 +376,7 @@ impl Instance {
         let _held = lock(&own);
         let engine = self.engine(group).or_else(|_| self.start_engine(group))?;
         let resume = if restricted { Vec::new() } else { self.connections(group) };
-        engine.ask(&Request::Mount { force, restricted, resume })?;
+        engine.ask(&Request::Mount { force, restricted, patient: false, resume })?;
         // Those that it had when its guard gave it up; after a dismount there are none.
         if !restricted {
             self.serve_again(&engine, group)?;
@@ -399,7 +439,7 @@ impl Instance {
                 .map_err(|error| error.hint(format!("end what uses it, or ALTER DISKGROUP {group} DISMOUNT FORCE")))?;
             self.remember(|state| drop(state.group(group).mount_points.remove(&mount_point)))?;
         }
-        wait_until_unserved(&engine);
+        wait_until_unserved(&engine, |serving| serving.is_empty());
         // First, so that the guard takes the engine's end for what it is.
         self.remember(|state| state.group(group).mounted = false)?;
         let result = engine.ask(&Request::Dismount { force });
@@ -417,6 +457,7 @@ impl Instance {
     /// # Errors
     /// If the group is in use, is not empty and `contents` is not given, or the engine refuses.
     pub fn drop_group(&self, group: &str, contents: bool) -> Result<()> {
+        drop(self.engine_in_service(group));
         let own = self.group_lock(group);
         let _held = lock(&own);
         let engine = self.engine(group)?;
@@ -428,6 +469,8 @@ impl Instance {
             )
             .hint(format!("plinth umount {}", mount_point.display())));
         }
+        // Somebody may have unmounted it a moment ago.
+        wait_until_unserved(&engine, |serving| serving.is_empty());
         self.remember(|state| state.group(group).mounted = false)?;
         let result = engine.ask(&Request::Drop { contents });
         match &result {
@@ -457,6 +500,7 @@ impl Instance {
     /// # Errors
     /// If the group is not mounted, there is no such file, or its address will not do.
     pub fn export(&self, group: &str, export: &Export) -> Result<()> {
+        drop(self.engine_in_service(group));
         let own = self.group_lock(group);
         let _held = lock(&own);
         self.engine(group)?.ask(&Request::Export(export.clone()))?;
@@ -485,6 +529,7 @@ impl Instance {
     /// # Errors
     /// If the group is not mounted, or the directory or the options will not do.
     pub fn mount_directory(&self, group: &str, directory: &Path, options: &str) -> Result<()> {
+        drop(self.engine_in_service(group));
         let own = self.group_lock(group);
         let _held = lock(&own);
         let engine = self.engine(group)?;
@@ -525,7 +570,11 @@ impl Instance {
         let own = self.group_lock(&group);
         let _held = lock(&own);
         self.unmount_directory(directory, force)?;
-        self.remember(|state| drop(state.group(&group).mount_points.remove(directory)))
+        self.remember(|state| drop(state.group(&group).mount_points.remove(directory)))?;
+        if let Ok(engine) = self.engine(&group) {
+            wait_until_unserved(&engine, |serving| !serving.iter().any(|other| other == directory));
+        }
+        Ok(())
     }
 
     fn unmount_directory(&self, directory: &Path, force: bool) -> Result<()> {
@@ -585,11 +634,12 @@ impl Instance {
     }
 }
 
-/// Waits until the engine has noticed that its mounts are gone; that takes no time worth mentioning.
-fn wait_until_unserved(engine: &Client) {
-    for _ in 0..500 {
+/// Waits until the engine has noticed that mounts are gone, and has let go of what they held. After a large removal that takes a while.
+fn wait_until_unserved(engine: &Client, is_done: impl Fn(&[PathBuf]) -> bool) {
+    let began = Instant::now();
+    while began.elapsed() < LET_GO {
         match engine.status() {
-            Ok(status) if !status.serving.is_empty() => thread::sleep(Duration::from_millis(10)),
+            Ok(status) if !is_done(&status.serving) => thread::sleep(Duration::from_millis(10)),
             _ => return,
         }
     }

@@ -114,6 +114,7 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
         state: Mutex::new(state),
         locks: Mutex::default(),
         guarded: Mutex::new(BTreeSet::new()),
+        unserved: Mutex::default(),
         exporting: Mutex::new(BTreeSet::new()),
         devices,
         children: Children::default(),

@@ -38,6 +38,8 @@ type Result<T> = std::result::Result<T, Refusal>;
 
 /// AU size unless somebody says otherwise, in bytes.
 const AU_SIZE: u64 = 4 << 20;
+/// So many engines in a row that die while a statement asks how far its work is, and it ends.
+const DEATHS: u32 = 3;
 /// Problems of a CHECK that a statement shows; the rest is counted.
 const PROBLEMS_SHOWN: usize = 50;
 
@@ -255,7 +257,7 @@ impl Context {
                 Ok(Outcome::Done)
             }
             Statement::Undrop { groups } => {
-                each(&self.mounted_groups(groups), |group| instance.engine(group)?.ask(&Request::Undrop))
+                each(&self.mounted_groups(groups), |group| instance.engine_in_service(group)?.ask(&Request::Undrop))
             }
             Statement::Replace { group, replacements, resync } => {
                 self.replace(group, replacements, *resync, cancel)?;
@@ -298,7 +300,7 @@ impl Context {
             }
             Statement::EnableVolumes { groups, change, at } => {
                 let request = Request::Volume(change.clone());
-                each(&self.mounted_groups(groups), |group| instance.engine(group)?.ask(&request))
+                each(&self.mounted_groups(groups), |group| instance.engine_in_service(group)?.ask(&request))
                     .map_err(|refusal| refusal.or_at(*at))
             }
             Statement::Check { group, scope, repair, at } => {
@@ -322,7 +324,7 @@ impl Context {
     }
 
     fn engine(&self, group: &At<String>) -> Result<Client> {
-        self.instance.engine(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))
+        self.instance.engine_in_service(&group.value).map_err(|error| Refusal::from(error).or_at(group.at))
     }
 
     fn ask(&self, group: &At<String>, request: &Request, about: Option<(&Selection, usize)>) -> Result<()> {
@@ -333,12 +335,18 @@ impl Context {
 
     /// Waits until no operation of a kind is under way; its error is the statement's.
     fn wait_for(&self, group: &At<String>, pass: &str, what: &str, cancel: &Cancel) -> Result<()> {
+        let mut deaths = 0;
         loop {
-            let operations = self
-                .instance
-                .engine(&group.value)
-                .and_then(|engine| engine.operations())
-                .map_err(|error| Refusal::from(error).or_at(group.at))?;
+            let engine = self.instance.engine_in_service(&group.value);
+            let operations = match engine.and_then(|engine| engine.operations()) {
+                // Its engine died while it answered: the next one goes on with it.
+                Err(error) if error.code == Code::Io && deaths < DEATHS => {
+                    deaths += 1;
+                    continue;
+                }
+                asked => asked.map_err(|error| Refusal::from(error).or_at(group.at))?,
+            };
+            deaths = 0;
             let under_way = operations
                 .iter()
                 .any(|operation| operation.pass == pass && (operation.state == "RUN" || operation.state == "WAIT"));

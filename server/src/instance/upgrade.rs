@@ -1,6 +1,7 @@
 //! Another engine takes a group over, on purpose, while it is used: the program was replaced by a newer one.
 //!
-//!   1. A new engine starts beside the old one, and gets as far as it can without the disks.
+//!   1. A new engine starts beside the old one, and gets as far as it can without the disks: it looks at them, and says whether it could
+//!      mount the group.
 //!   2. The old one makes everything durable while it serves. Then it begins no request any more, answers those under way, dismounts the
 //!      group, and ends. From here databases wait.
 //!   3. The new one mounts the group, and takes the mounts over. The kernel sends what waits. Exports are made again; NBD clients
@@ -23,6 +24,7 @@ impl Instance {
     /// # Errors
     /// If the group is not mounted, or one of the two engines refuses.
     pub fn upgrade(self: &Arc<Self>, group: &str) -> Result<String> {
+        drop(self.engine_in_service(group));
         let own = self.group_lock(group);
         let _held = lock(&own);
         let old = self.engine(group)?;
@@ -35,6 +37,12 @@ impl Instance {
         self.take_devices(&old, group)?;
         let new = self.start_successor(group)?;
         let after = new.status()?;
+        new.ask(&Request::Rehearse).map_err(|error| {
+            let text =
+                format!("disk group {group} stays with engine {}, as another could not mount it: {error}", before.pid);
+            let hint = error.hint.unwrap_or_else(|| "mend that first, then upgrade".to_owned());
+            AdminError::new(error.code, text).hint(hint)
+        })?;
         lock(&self.handed_over).insert(before.pid);
         let began = Instant::now();
         if let Err(error) = old.ask(&Request::HandOver)
@@ -44,7 +52,7 @@ impl Instance {
             return Err(error);
         }
         let resume = self.connections(group);
-        new.ask(&Request::Mount { force: false, restricted, resume })
+        new.ask(&Request::Mount { force: false, restricted, patient: false, resume })
             .and_then(|()| self.serve_again(&new, group))
             .map_err(|error| {
                 error.hint("the group is mounted again as if its engine had been killed; see the alert log")

@@ -202,10 +202,6 @@ impl RealDisk {
         })
     }
 
-    pub(super) fn identity(&self) -> Identity {
-        self.medium.identity()
-    }
-
     fn file(&self) -> &Arc<Handle> {
         self.claimed.get().unwrap_or(&self.file)
     }
@@ -244,6 +240,10 @@ fn size_of(file: impl AsFd, sectors: Sectors) -> io::Result<u64> {
 }
 
 impl Disk for RealDisk {
+    fn identity(&self) -> Identity {
+        self.medium.identity()
+    }
+
     fn path(&self) -> &str {
         &self.path
     }

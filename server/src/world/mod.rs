@@ -8,6 +8,7 @@
 //!   disk      open, claim, submit     discover  paths to disks      occupant  who else lives there
 //!   sys       two system calls      patience  what may hang          watch     sockets beside disks
 //!   polling   looking before sleeping                                keepsake words that outlive the process
+//!   notes     texts that outlive the host's memory
 //! ```
 //!
 //! Which I/O engine: io_uring where the kernel lets us, else threads. Containers often
@@ -17,6 +18,7 @@ mod discover;
 mod disk;
 mod executor;
 mod keepsake;
+mod notes;
 mod occupant;
 mod op;
 mod patience;
@@ -118,6 +120,8 @@ pub struct RealWorld {
     poll_time: Arc<PollTime>,
     /// Where words are kept that outlive this process.
     keepsakes: OnceLock<PathBuf>,
+    /// Where notes are that outlive the host's memory.
+    notes: OnceLock<PathBuf>,
     sink: Box<dyn Fn(Event) + Send + Sync>,
 }
 
@@ -132,6 +136,7 @@ impl RealWorld {
             boot_id: boot_id()?,
             poll_time: Arc::default(),
             keepsakes: OnceLock::new(),
+            notes: OnceLock::new(),
             sink: Box::new(sink),
         })
     }
@@ -150,6 +155,11 @@ impl RealWorld {
     /// the first call counts.
     pub fn keep_in(&self, directory: &Path) {
         let _ = self.keepsakes.set(directory.to_owned());
+    }
+
+    /// The directory of notes. Without one nothing is noted. Only the first call counts.
+    pub fn note_in(&self, directory: &Path) {
+        let _ = self.notes.set(directory.to_owned());
     }
 
     #[must_use]
@@ -245,6 +255,16 @@ impl World for RealWorld {
             Err(_) if path.symlink_metadata().is_err() => Ok(None),
             Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
         }
+    }
+
+    fn recall(&self, name: &str) -> io::Result<Option<String>> {
+        let Some(directory) = self.notes.get() else { return Ok(None) };
+        notes::recall(&directory.join(name))
+    }
+
+    fn memorise(&self, name: &str, text: &str) -> io::Result<()> {
+        let Some(directory) = self.notes.get() else { return Ok(()) };
+        notes::memorise(&directory.join(name), text)
     }
 
     fn spawn(&self, name: &str, task: Task<'static, ()>) {

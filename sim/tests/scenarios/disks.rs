@@ -27,7 +27,7 @@ fn an_absent_disk_comes_back_and_misses_little() {
         world.dismount();
         world.present(&[0, 2]);
         world.mount();
-        world.is_told("disk DATA_0001 (failure group B) is not in sight; attach it and bring it ONLINE");
+        world.is_told("disk DATA_0001 (failure group B) is not in sight; when it is, it comes ONLINE by itself");
         world.write("table", 5_000_000, &pattern(2, 100_000));
         world.give_back(1);
         world.online();
@@ -88,6 +88,7 @@ fn a_clone_of_a_disk_counts_as_none() {
         world.dismount();
         let clone = world.disk(1).clone_as("/clone");
         world.attach("/clone", clone.clone());
+        world.forget_notes();
         let before = [world.disk(1).image(), clone.image()];
         world.mount();
         world.is_told("on two devices");
@@ -96,6 +97,112 @@ fn a_clone_of_a_disk_counts_as_none() {
         let after = [world.disk(1).image(), clone.image()];
         assert!(after.iter().zip(&before).all(|(now, then)| now.changed_since(then).is_empty()), "seed {seed}");
         world.detach("/clone");
+        world.ends_well();
+    }
+}
+
+/// Copies of all disks appear, as array snapshots do, before an engine dies or after the group was dismounted. It goes on with the devices that it used,
+/// and the copies are named and left alone.
+#[test]
+fn copies_of_all_disks_are_left_alone() {
+    for seed in seeds() {
+        let mut world = three(seed);
+        world.store("table", &pattern(1, 500_000));
+        let is_killed = seed % 2 == 0;
+        if !is_killed {
+            world.dismount();
+        }
+        let copies: Vec<_> = (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
+        (0..3).for_each(|disk| world.attach(&format!("/copy{disk}"), copies[disk].clone()));
+        let before: Vec<_> = copies.iter().map(|copy| copy.image()).collect();
+        if is_killed {
+            world.write("table", 0, b"behind the copy");
+            world.kill();
+        }
+        world.mount();
+        assert!((0..3).all(|disk| world.state(disk) == DiskState::Online), "seed {seed}");
+        for disk in 0..3 {
+            let text =
+                format!("/copy{disk} is a copy of disk DATA_000{disk} and is not used: this host uses /disk{disk}");
+            world.is_told(&text);
+        }
+        world.write("table", 4096, b"meanwhile");
+        world.verify();
+        let changed = copies.iter().zip(&before).any(|(now, then)| !now.image().changed_since(then).is_empty());
+        assert!(!changed, "seed {seed}: a copy was written");
+        world.ends_well();
+    }
+}
+
+/// The same on a host that has noted nothing: neither set is used, nor written, and the refusal names both and what to do.
+#[test]
+fn copies_of_all_disks_are_as_good_as_the_disks_where_nothing_is_noted() {
+    for seed in seeds() {
+        let mut world = three(seed);
+        world.store("table", &pattern(1, 500_000));
+        world.dismount();
+        let copies: Vec<_> = (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
+        (0..3).for_each(|disk| world.attach(&format!("/copy{disk}"), copies[disk].clone()));
+        world.forget_notes();
+        let before: Vec<_> = (0..3).map(|disk| world.disk(disk).image()).collect();
+        for force in [false, true] {
+            let refusal = world.refused(force);
+            for disk in 0..3 {
+                assert!(refusal.contains(&format!("/copy{disk} and /disk{disk}")), "seed {seed}: {refusal}");
+            }
+            assert!(refusal.contains("plinth renamedg"), "seed {seed}: {refusal}");
+        }
+        for disk in 0..3 {
+            let unchanged = [world.disk(disk).image(), copies[disk].image()];
+            assert!(unchanged.iter().all(|now| now.changed_since(&before[disk]).is_empty()), "seed {seed}");
+        }
+        (0..3).for_each(|disk| world.detach(&format!("/copy{disk}")));
+        world.ends_well();
+    }
+}
+
+/// One disk is not in sight but a copy of it is, beside copies of the others: it is not mixed into the group, and the disk comes back by itself.
+#[test]
+fn a_copy_does_not_stand_in_for_a_disk_that_is_away() {
+    for seed in seeds() {
+        let mut world = three(seed);
+        world.store("table", &pattern(1, 500_000));
+        world.dismount();
+        let copies: Vec<_> = (0..3).map(|disk| world.disk(disk).clone_as(&format!("/copy{disk}"))).collect();
+        (0..3).for_each(|disk| world.attach(&format!("/copy{disk}"), copies[disk].clone()));
+        world.detach("/disk1");
+        let before = copies[1].image();
+        world.mount();
+        assert_eq!(world.state(1), DiskState::Offline, "seed {seed}");
+        world.write("table", 4096, b"meanwhile");
+        world.try_online().expect_err("only its copy is there");
+        world.give_back(1);
+        world.until("its return", |world| world.state(1) == DiskState::Online);
+        assert!(copies[1].image().changed_since(&before).is_empty(), "seed {seed}");
+        world.ends_well();
+    }
+}
+
+/// A disk fails under the group, an older copy of it appears, and the disk answers again: it is the disk that comes ONLINE, with all that was written
+/// before and since, and nobody writes the copy.
+#[test]
+fn a_disk_comes_back_beside_its_copy() {
+    for seed in seeds() {
+        let mut world = three(seed);
+        world.store("table", &pattern(1, 500_000));
+        let copy = world.disk(1).clone_as("/copy1");
+        world.write("table", 4096, b"behind the copy");
+        world.fail(1);
+        world.store("table", &pattern(2, 400_000));
+        world.until("its loss", |world| world.state(1) == DiskState::Offline);
+        let before = copy.image();
+        world.attach("/copy1", copy.clone());
+        world.heal(1);
+        world.online();
+        assert_eq!(world.state(1), DiskState::Online, "seed {seed}");
+        world.write("table", 8192, b"meanwhile");
+        world.verify();
+        assert!(copy.image().changed_since(&before).is_empty(), "seed {seed}: the copy was written");
         world.ends_well();
     }
 }
