@@ -22,7 +22,6 @@ const RARE: &[Bug] = &[
     Bug::OldPlaceLeft,
     Bug::MovedPlaceReused,
     Bug::HoleDiscardedEarly,
-    Bug::HoleDiscardedUnheld,
 ];
 
 /// What the command line says of planted mistakes.
