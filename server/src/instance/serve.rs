@@ -1,7 +1,9 @@
 //! `plinth serve`: from a directory to an instance that answers, and back.
 
 use super::{
-    Instance, Looking, control,
+    Instance, Looking,
+    connections::Connections,
+    control,
     devices::Devices,
     discovery::Discovery,
     launch::Children,
@@ -104,6 +106,7 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
     }
     let alert = Alert::new(paths.alert(), true);
     let known = state.groups.values().flat_map(|group| group.connections.clone()).collect();
+    let (nbd, stored) = Connections::from_store(stored);
     let devices = Devices::from_store(stored, &known);
     let instance = Arc::new(Instance {
         paths,
@@ -116,6 +119,7 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
         guarded: Mutex::new(BTreeSet::new()),
         exporting: Mutex::new(BTreeSet::new()),
         devices,
+        nbd,
         children: Children::default(),
         launched: Mutex::default(),
         handed_over: Mutex::default(),

@@ -3,8 +3,8 @@
 //!   1. A new engine starts beside the old one, and gets as far as it can without the disks.
 //!   2. The old one makes everything durable while it serves. Then it begins no request any more, answers those under way, dismounts the
 //!      group, and ends. From here databases wait.
-//!   3. The new one mounts the group, and takes the mounts over. The kernel sends what waits. Exports are made again; NBD clients
-//!      connect anew.
+//!   3. The new one mounts the group, and takes the mounts over. The kernel sends what waits. Exports are made again, and NBD
+//!      clients are gone on with on the connections that they have.
 //!
 //! If 1 fails, nothing has happened. If 2 is refused, the old one goes on. If 3 fails, or somebody dies, it is as if
 //! the engine had been killed: the guard starts another.
@@ -43,6 +43,7 @@ impl Instance {
             lock(&self.handed_over).remove(&before.pid);
             return Err(error);
         }
+        self.heard_of_clients(group);
         let resume = self.connections(group);
         new.ask(&Request::Mount { force: false, restricted, resume })
             .and_then(|()| self.serve_again(&new, group))
