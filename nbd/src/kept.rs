@@ -35,7 +35,8 @@ use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     fs::{FallocateFlags, MemfdFlags, fallocate, fstat, ftruncate, memfd_create},
     io::{Errno, pread},
-    mm::{MapFlags, ProtFlags, mlock, mmap, munmap},
+    mm::{MapFlags, ProtFlags, mlock, mmap, munlock, munmap},
+    process::{Resource, getrlimit},
 };
 use std::{
     io::{self, IoSlice},
@@ -278,6 +279,12 @@ impl Kept {
         // SAFETY: a new mapping, which is ours alone in this process until it is unmapped by `drop`.
         let memory =
             unsafe { mmap(ptr::null_mut(), TOTAL, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &file, 0) }?;
+        if getrlimit(Resource::Memlock).current.is_some() {
+            // A process that locks all its memory (the engine does) may have locked this as well, which is much more than it ever touches, and
+            // leaves others nothing of a limit.
+            // SAFETY: that mapping.
+            let _ = unsafe { munlock(memory, TOTAL) };
+        }
         // Where the kernel writes what it has moved must be there then: it cannot wait for a page when its thread is killed.
         // SAFETY: the first page of that mapping.
         let _ = unsafe { mlock(memory, 4096) };
@@ -303,7 +310,7 @@ impl Kept {
             return Err(invalid("the memory of another version"));
         }
         if kept.u32(ENDED).load(Ordering::Acquire) != 0 {
-            return Err(invalid("the connection has ended"));
+            return Err(io::Error::new(io::ErrorKind::NotConnected, "the connection has ended"));
         }
         let found = kept.found()?;
         Ok((kept, found))

@@ -171,7 +171,7 @@ impl Exporting {
         self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a client of an engine before this one: its memory and its socket. One that is here already stays.
+    /// Takes a client of an engine before this one: its memory and its socket. One that is here already stays. `NoSuchFile`: it has left.
     pub fn adopt(&self, descriptors: Vec<OwnedFd>) -> Result<()> {
         let refused = |why: &dyn fmt::Display| AdminError::new(Code::Invalid, format!("an NBD client is cut: {why}"));
         let mut descriptors = descriptors.into_iter();
@@ -184,7 +184,10 @@ impl Exporting {
             return Ok(());
         }
         let kept = (memory.try_clone(), socket.try_clone());
-        let orphan = Orphan::new(&self.limits, memory, socket).map_err(|error| refused(&error))?;
+        let orphan = Orphan::new(&self.limits, memory, socket).map_err(|error| match error.kind() {
+            io::ErrorKind::NotConnected => AdminError::new(Code::NoSuchFile, error),
+            _ => refused(&error),
+        })?;
         if let (Ok(memory), Ok(socket)) = kept {
             self.keeping.keep(id, memory.as_fd(), socket.as_fd());
         }

@@ -170,6 +170,7 @@ pub fn run(options: Options) -> ExitCode {
         }
     };
     protect();
+    process::raise_descriptors();
     #[cfg(feature = "planted")]
     plant_a_mistake();
     let alert = Alert::new(options.paths.alert(), true);

@@ -14,7 +14,10 @@
 
 use super::{Instance, launch::GONE, lock, systemd};
 use crate::engine::{client::Client, protocol::Request};
-use plinth_engine::event::Severity;
+use plinth_engine::{
+    admin::{AdminError, Code},
+    event::Severity,
+};
 use rustix::fd::{AsFd, OwnedFd};
 use std::{
     collections::BTreeMap,
@@ -135,7 +138,7 @@ impl Instance {
                     Some(descriptors) => instance.nbd.insert(&name, id, descriptors),
                     None => instance.nbd.remove(&name, id),
                 });
-                if heard.is_err_and(|error| error.code != plinth_engine::admin::Code::Io) {
+                if heard.is_err_and(|error| error.code != Code::Io) {
                     // It is of a version that has nothing to say.
                     return;
                 }
@@ -165,12 +168,14 @@ impl Instance {
             let resumed = match self.nbd.get(group, id) {
                 Ok(Some((memory, socket))) => engine.resume(memory.as_fd(), socket.as_fd()),
                 Ok(None) => continue,
-                Err(error) => Err(plinth_engine::admin::AdminError::new(plinth_engine::admin::Code::Invalid, error)),
+                Err(error) => Err(AdminError::new(Code::Invalid, error)),
             };
             match resumed {
                 Ok(()) => {}
-                // It has ended: the next one is asked again.
-                Err(error) if error.code == plinth_engine::admin::Code::Io => return,
+                // The engine has ended: the next one is asked again.
+                Err(error) if error.code == Code::Io => return,
+                // The client has left, of which the engine had not told yet.
+                Err(error) if error.code == Code::NoSuchFile => self.nbd.remove(group, id),
                 Err(error) => {
                     self.nbd.remove(group, id);
                     self.alert.line(Severity::Warning, group, &error.to_string());

@@ -46,6 +46,7 @@ pub struct Options {
 pub fn serve(options: Options) -> ExitCode {
     let stored = systemd::stored();
     process::keep_signals();
+    process::raise_descriptors();
     match start(options, stored) {
         Ok((instance, _lock)) => {
             systemd::ready();
