@@ -117,9 +117,14 @@ const SLOTS: usize = 1088;
 /// Payloads of more than [`SMALL_MAX`]: one for each worker.
 const LARGES: usize = 17;
 const LARGE_SIZE: usize = 32 << 20;
-/// Rooms whose memory is kept when they are free: enough for a queue of small requests, and a large one after the other.
+/// Small rooms whose memory is kept when they are free: a queue of small requests. 4 MiB at most.
 const SMALL_KEPT: u32 = 64;
-const LARGE_KEPT: usize = 2 << 20;
+
+/// So much memory of a large room is kept: enough for what kernels and copying programs write, many at a time or one MiB after the other. 7 MiB at
+/// most.
+const fn kept_of_large(room: u32) -> usize {
+    if room < 4 { 1 << 20 } else { 256 << 10 }
+}
 
 const STAGE: usize = (SLOT + SLOTS * SLOT_SIZE).next_multiple_of(4096);
 /// A batch of the longest errors, or one answer about data and holes.
@@ -577,8 +582,7 @@ impl Kept {
         self.u32(at + STATE).store(FREE, Ordering::Release);
         step();
         if room >= FIRST_LARGE {
-            let first = room == FIRST_LARGE;
-            let keeps = if first { LARGE_KEPT } else { 0 };
+            let keeps = kept_of_large(room - FIRST_LARGE);
             if length > keeps {
                 self.forget(LARGE + (room - FIRST_LARGE) as usize * LARGE_SIZE + keeps, length - keeps);
             }

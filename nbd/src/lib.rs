@@ -421,8 +421,8 @@ impl Server {
     ///
     /// # Errors
     /// If its export is not to be had any more: then the client is cut.
-    pub fn resume(&self, orphan: Orphan) -> io::Result<()> {
-        self.shared.resume(orphan)
+    pub fn resume(&self, survivor: Survivor) -> io::Result<()> {
+        self.shared.resume(survivor)
     }
 
     /// Accepts nobody any more, leaves the clients that are kept to another process as they are, and cuts the others. Returns when what was
@@ -583,12 +583,12 @@ impl Shared {
         keeper.keep(kept.id(), kept.file(), socket);
     }
 
-    fn resume(self: &Arc<Self>, orphan: Orphan) -> io::Result<()> {
-        let about = &orphan.found.about;
+    fn resume(self: &Arc<Self>, survivor: Survivor) -> io::Result<()> {
+        let about = &survivor.found.about;
         let export = match self.exports.open_again(&about.export, about.identity, about.size) {
             Ok(export) => export,
             Err(error) => {
-                orphan.cut();
+                survivor.cut();
                 let why = match error {
                     NotOpened::Unknown => "it is not exported any more".to_owned(),
                     NotOpened::Refused(why) => why,
@@ -603,7 +603,7 @@ impl Shared {
             structured: about.structured,
             allocation: about.allocation,
         };
-        let Orphan { stream, kept, found, inside } = orphan;
+        let Survivor { stream, kept, found, inside } = survivor;
         // One that was let in has a place, however many came since.
         let place = self.limits.clients.enter();
         let entered = self.enter(&stream, Some(agreed.export_name.clone()), place);
@@ -623,14 +623,14 @@ impl Shared {
 
 /// A client whose process has ended. What it had asked to be changed, and has not been answered, is let in before anybody else's changes of the
 /// same bytes, from here on.
-pub struct Orphan {
+pub struct Survivor {
     stream: Arc<Stream>,
     kept: Arc<Kept>,
     found: kept::Found,
     inside: BTreeMap<SlotNumber, Inside>,
 }
 
-impl Orphan {
+impl Survivor {
     /// Of the memory and the socket that a [`Keeper`] was given.
     ///
     /// # Errors

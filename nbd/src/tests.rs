@@ -1011,6 +1011,7 @@ fn with_tls_nothing_is_told_without_it() {
     client.go("vol").unwrap();
     let data = Noise(77).bytes(3 << 20);
     assert_eq!(client.write(5, &data, 0), 0);
+    assert!(world.keeper.0.lock().unwrap().is_empty(), "its session dies with the process");
     assert!(client.read(5, 3 << 20) == data);
     for cookie in 0..50 {
         client.request(command::READ, 0, cookie, cookie, 10_000);

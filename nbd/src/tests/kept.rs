@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Orphan,
+    Survivor,
     deaths::{Grave, Plan, plan},
     kept::{About, Kept},
     negotiate::Agreed,
@@ -78,7 +78,7 @@ impl Lives {
                 let mut incoming = Incoming::new(&stream);
                 incoming.keep();
                 Connection::serve(stream, incoming, agreed, limits, Box::new(()));
-            } else if let Ok(Orphan { stream, found, inside, .. }) = Orphan::new(&limits, memory, server) {
+            } else if let Ok(Survivor { stream, found, inside, .. }) = Survivor::new(&limits, memory, server) {
                 assert_eq!((found.about.size, found.about.export.as_str()), (SIZE, "vol"));
                 Connection::resume(stream, &found, inside, agreed, limits, Box::new(()));
             }
@@ -410,9 +410,9 @@ fn a_server_that_freezes_leaves_its_clients_to_the_next() {
         let next = World::new();
         next.vol.open_gate();
         for (memory, socket) in left {
-            let orphan = Orphan::new(&next.limits, memory, socket).unwrap();
-            assert_eq!((orphan.place(), orphan.export()), ("here", "vol"));
-            next.server.resume(orphan).unwrap();
+            let survivor = Survivor::new(&next.limits, memory, socket).unwrap();
+            assert_eq!((survivor.place(), survivor.export()), ("here", "vol"));
+            next.server.resume(survivor).unwrap();
         }
         let mut cookies = Vec::new();
         for _ in 0..if round % 2 == 0 { 2 } else { 3 } {
@@ -437,13 +437,13 @@ fn a_server_that_freezes_leaves_its_clients_to_the_next() {
 #[test]
 fn what_is_no_memory_of_a_connection_is_refused() {
     let limits = Limits::new();
-    let orphan = |memory: OwnedFd| {
+    let survivor = |memory: OwnedFd| {
         let (client, server) = UnixStream::pair().unwrap();
-        let refused = Orphan::new(&limits, memory, server.into()).err().map(|error| error.to_string());
+        let refused = Survivor::new(&limits, memory, server.into()).err().map(|error| error.to_string());
         (client, refused)
     };
     let empty = rustix::fs::memfd_create(c"empty", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
-    assert!(orphan(empty).1.unwrap().contains("version"));
+    assert!(survivor(empty).1.unwrap().contains("version"));
     let about = About {
         place: "here".to_owned(),
         export: "vol".to_owned(),
@@ -455,9 +455,9 @@ fn what_is_no_memory_of_a_connection_is_refused() {
     };
     let kept = Kept::new(7, &about, b"ahead").unwrap();
     let memory = || kept.file().as_fd().try_clone_to_owned().unwrap();
-    assert_eq!(orphan(memory()).1, None);
+    assert_eq!(survivor(memory()).1, None);
     kept.end();
-    let (mut client, refused) = orphan(memory());
+    let (mut client, refused) = survivor(memory());
     assert!(refused.unwrap().contains("ended"));
     assert_eq!(client.read(&mut [0]).unwrap(), 0, "the client hears of it");
 }

@@ -3,7 +3,7 @@
 //! Each address has a server of its own, started with its first export and stopped with its last. What an address demands of its clients is said
 //! with each export there, and must be the same.
 //!
-//! Clients of an engine before this one wait, as orphans, for the export that they had; then they are gone on with. What they had asked to be
+//! Clients of an engine before this one wait, as survivors, for the export that they had; then they are gone on with. What they had asked to be
 //! changed is in front of everybody else's changes of the same bytes from the moment in which they are adopted: before that nobody is served.
 //!
 //! Who may come in: over a unix socket, whom the socket's file lets in. Over TCP, NBD has no passwords: so a client needs a
@@ -26,7 +26,7 @@ use plinth_engine::{
 };
 use plinth_fuse::Runner;
 use plinth_nbd::{
-    Address, Keeper, Limits, Orphan, Server, TlsRefused, TlsSource,
+    Address, Keeper, Limits, Server, Survivor, TlsRefused, TlsSource,
     export::{Files, Offer},
 };
 use rustix::fd::{AsFd, OwnedFd};
@@ -151,7 +151,7 @@ pub(super) struct Exporting {
     keeping: Arc<Keeping>,
     places: Mutex<Vec<Place>>,
     /// Locked after `places`.
-    orphans: Mutex<Vec<Orphan>>,
+    survivors: Mutex<Vec<Survivor>>,
 }
 
 impl Exporting {
@@ -163,12 +163,12 @@ impl Exporting {
             this_thread,
             keeping,
             places: Mutex::default(),
-            orphans: Mutex::default(),
+            survivors: Mutex::default(),
         }
     }
 
-    fn orphans(&self) -> MutexGuard<'_, Vec<Orphan>> {
-        self.orphans.lock().unwrap_or_else(PoisonError::into_inner)
+    fn survivors(&self) -> MutexGuard<'_, Vec<Survivor>> {
+        self.survivors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes a client of an engine before this one: its memory and its socket. One that is here already stays. `NoSuchFile`: it has left.
@@ -178,46 +178,46 @@ impl Exporting {
         let (Some(memory), Some(socket)) = (descriptors.next(), descriptors.next()) else {
             return Err(refused(&"its descriptors did not come"));
         };
-        // Before it is looked at as an orphan's: whoever serves it changes it meanwhile.
-        let id = Orphan::id_of(&memory).map_err(|error| refused(&error))?;
+        // Before it is looked at as a survivor's: whoever serves it changes it meanwhile.
+        let id = Survivor::id_of(&memory).map_err(|error| refused(&error))?;
         if self.keeping.has(id) {
             return Ok(());
         }
         let kept = (memory.try_clone(), socket.try_clone());
-        let orphan = Orphan::new(&self.limits, memory, socket).map_err(|error| match error.kind() {
+        let survivor = Survivor::new(&self.limits, memory, socket).map_err(|error| match error.kind() {
             io::ErrorKind::NotConnected => AdminError::new(Code::NoSuchFile, error),
             _ => refused(&error),
         })?;
         if let (Ok(memory), Ok(socket)) = kept {
             self.keeping.keep(id, memory.as_fd(), socket.as_fd());
         }
-        self.orphans().push(orphan);
+        self.survivors().push(survivor);
         Ok(())
     }
 
-    /// Cuts those of the orphans that are meant.
-    pub fn cut_orphans(&self, is_meant: impl Fn(&Orphan) -> bool) {
-        let orphans = std::mem::take(&mut *self.orphans());
-        let (cut, stay): (Vec<_>, Vec<_>) = orphans.into_iter().partition(is_meant);
-        self.orphans().extend(stay);
-        for orphan in cut {
+    /// Cuts those of the survivors that are meant.
+    pub fn cut_survivors(&self, is_meant: impl Fn(&Survivor) -> bool) {
+        let survivors = std::mem::take(&mut *self.survivors());
+        let (cut, stay): (Vec<_>, Vec<_>) = survivors.into_iter().partition(is_meant);
+        self.survivors().extend(stay);
+        for survivor in cut {
             let (id, text) =
-                (orphan.id(), format!("an NBD client of {} at {} is cut", orphan.export(), orphan.place()));
-            orphan.cut();
+                (survivor.id(), format!("an NBD client of {} at {} is cut", survivor.export(), survivor.place()));
+            survivor.cut();
             self.keeping.forget(id);
             self.alert.line(Severity::Warning, &self.group, &format!("{text}: it is not exported any more"));
         }
     }
 
-    /// Goes on with the orphans of an export.
+    /// Goes on with the survivors of an export.
     fn resume(&self, server: &Server, place: &str, name: &str) {
-        let orphans = std::mem::take(&mut *self.orphans());
+        let survivors = std::mem::take(&mut *self.survivors());
         let (ours, others): (Vec<_>, Vec<_>) =
-            orphans.into_iter().partition(|orphan| orphan.place() == place && orphan.export() == name);
-        self.orphans().extend(others);
-        for orphan in ours {
-            let id = orphan.id();
-            if let Err(error) = server.resume(orphan) {
+            survivors.into_iter().partition(|survivor| survivor.place() == place && survivor.export() == name);
+        self.survivors().extend(others);
+        for survivor in ours {
+            let id = survivor.id();
+            if let Err(error) = server.resume(survivor) {
                 self.keeping.forget(id);
                 let text = format!("an NBD client of {name} at {place} is cut: {error}");
                 self.alert.line(Severity::Warning, &self.group, &text);
@@ -334,7 +334,7 @@ impl Exporting {
     /// Ends an export.
     pub fn withdraw(&self, at: &At, name: &str, cut: bool) -> Result<()> {
         let mut places = self.places();
-        self.cut_orphans(|orphan| orphan.place() == at.to_string() && orphan.export() == name);
+        self.cut_survivors(|survivor| survivor.place() == at.to_string() && survivor.export() == name);
         let place = places.iter().find(|place| place.at.is_same_place(at));
         let Some(place) = place.filter(|place| place.files.offers().contains_key(name)) else {
             return Err(AdminError::new(Code::NoSuchFile, format!("{name} is not exported at {at}")));
@@ -429,7 +429,7 @@ impl Exporting {
 
     /// Ends all of them, with their clients.
     pub fn stop(&self) {
-        self.cut_orphans(|_| true);
+        self.cut_survivors(|_| true);
         let places = std::mem::take(&mut *self.places());
         places.iter().for_each(|place| place.server.stop());
     }

@@ -538,7 +538,7 @@ impl Engine {
             Request::Keep => return self.keeping.listen(frames),
             Request::Resume => done(self.exporting.adopt(request.descriptors)),
             Request::Resumed => {
-                self.exporting.cut_orphans(|_| true);
+                self.exporting.cut_survivors(|_| true);
                 Answer::Done
             }
             Request::Exports => Answer::Exports(self.exporting.list()),
