@@ -11,7 +11,7 @@ use crate::protocol::Refused;
 use futures::StreamExt;
 use futures_buffered::FuturesUnorderedBounded;
 use plinth_engine::{
-    api::{Allocate, Kind, Node},
+    api::{Allocate, Attributes, Kind, Node},
     buffer::Slice,
     error::FileError,
     session::Session,
@@ -64,6 +64,21 @@ pub trait Exports: Send + Sync {
     /// # Errors
     /// If it cannot be had.
     fn open(&self, name: &str) -> std::result::Result<Arc<dyn Export>, NotOpened>;
+
+    /// Opens the one of this very name for a client who had it when an engine before this one ended: the same file, wherever it is now, with
+    /// the size that the client knows.
+    ///
+    /// # Errors
+    /// If it is not offered any more, or the file is gone.
+    fn open_again(
+        &self,
+        name: &str,
+        identity: (u64, u64),
+        size: u64,
+    ) -> std::result::Result<Arc<dyn Export>, NotOpened> {
+        let export = self.open(name)?;
+        if export.identity() == identity && export.size() == size { Ok(export) } else { Err(NotOpened::Unknown) }
+    }
 }
 
 /// Requests that are carried out together on one thread, at most.
@@ -111,6 +126,9 @@ pub type Waiting = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A block device. Offsets and lengths are within its size: who calls has checked that. Calls come from many threads at a time.
 pub trait Export: Send + Sync {
     fn name(&self) -> String;
+
+    /// Which file it is, in this engine and in others: its number, and which of those that had it.
+    fn identity(&self) -> (u64, u64);
 
     /// Bytes; fixed.
     fn size(&self) -> u64;
@@ -240,22 +258,31 @@ impl Files {
         self.lock().remove(name).is_some()
     }
 
-    /// The file at a path: its node, now held, and its size.
-    fn find(&self, path: &str) -> std::result::Result<Held, FileError> {
+    /// The file at a path, now held, and what is known of it.
+    fn find(&self, path: &str) -> std::result::Result<(Held, Attributes), FileError> {
         let found = run(&self.block_on, self.session.resolve(path))?.ok_or(FileError::NotFound)?;
-        if found.kind != Kind::Regular {
-            return Err(FileError::Invalid("not a regular file"));
-        }
-        self.session.remember(found.node, 1);
+        self.hold(found.node)
+    }
+
+    fn hold(&self, node: Node) -> std::result::Result<(Held, Attributes), FileError> {
+        self.session.remember(node, 1);
         let held = Held {
             session: self.session.clone(),
             block_on: Arc::clone(&self.block_on),
             waits: self.waits.clone(),
-            node: found.node,
+            node,
         };
-        // It may have gone in between; from here on it cannot. `resolve` has told its size, which may have changed as well.
-        run(&held.block_on, held.session.attributes(held.node))?;
-        Ok(held)
+        // It may have gone before; from here on it cannot.
+        let attributes = run(&held.block_on, held.session.attributes(held.node))?;
+        if attributes.kind != Kind::Regular {
+            return Err(FileError::Invalid("not a regular file"));
+        }
+        Ok((held, attributes))
+    }
+
+    fn refused(&self, name: &str, path: &str, error: &FileError) -> NotOpened {
+        let (group, path) = (self.session.group_name(), path.trim_start_matches('/'));
+        NotOpened::Refused(format!("export {name}: +{group}/{path}: {error}"))
     }
 }
 
@@ -272,17 +299,27 @@ impl Exports for Files {
             let offer = offers.get(&name).ok_or(NotOpened::Unknown)?.clone();
             (name, offer)
         };
-        let opened = self.find(&offer.path).and_then(|held| {
-            let size = run(&held.block_on, held.session.attributes(held.node))?.size;
-            Ok(Device { name: name.clone(), size, read_only: offer.read_only, held })
-        });
-        match opened {
-            Ok(device) => Ok(Arc::new(device)),
-            Err(error) => Err(NotOpened::Refused(format!(
-                "export {name}: +{}/{}: {error}",
-                self.session.group_name(),
-                offer.path.trim_start_matches('/')
-            ))),
+        match self.find(&offer.path) {
+            Ok((held, Attributes { generation, size, .. })) => {
+                Ok(Arc::new(Device { name, size, generation, read_only: offer.read_only, held }))
+            }
+            Err(error) => Err(self.refused(&name, &offer.path, &error)),
+        }
+    }
+
+    fn open_again(
+        &self,
+        name: &str,
+        (node, generation): (u64, u64),
+        size: u64,
+    ) -> std::result::Result<Arc<dyn Export>, NotOpened> {
+        let offer = self.lock().get(name).ok_or(NotOpened::Unknown)?.clone();
+        match self.hold(node) {
+            Ok((held, attributes)) if attributes.generation == generation => {
+                Ok(Arc::new(Device { name: name.to_owned(), size, generation, read_only: offer.read_only, held }))
+            }
+            Ok(_) => Err(self.refused(name, &offer.path, &FileError::NotFound)),
+            Err(error) => Err(self.refused(name, &offer.path, &error)),
         }
     }
 }
@@ -309,6 +346,7 @@ struct Device {
     held: Held,
     name: String,
     size: u64,
+    generation: u64,
     read_only: bool,
 }
 
@@ -370,6 +408,10 @@ impl Device {
 impl Export for Device {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn identity(&self) -> (u64, u64) {
+        (self.held.node, self.generation)
     }
 
     fn size(&self) -> u64 {

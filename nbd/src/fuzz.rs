@@ -86,6 +86,9 @@ impl Export for Checked {
     fn name(&self) -> String {
         if self.read_only { "ro" } else { "vol" }.to_owned()
     }
+    fn identity(&self) -> (u64, u64) {
+        (u64::from(self.read_only), 0)
+    }
     fn size(&self) -> u64 {
         SIZE
     }

@@ -10,10 +10,13 @@
 //! 2. A client agrees with us on an export, and from then on sends requests.
 //! 3. [`Server::stop`] takes no more clients, cuts those that there are, and waits until what they asked for has ended.
 //!
-//! A killed server leaves clients without an answer to what was under way, as a disk does that loses its power: what they were told is
-//! written is there, what they flushed is durable, and they connect again to another server for the rest. A client is told that several
-//! connections may be used as one: nothing is kept here between it and the group, and a flush makes durable whatever was acknowledged
-//! of the file, to whomever.
+//! A server whose process is killed leaves its clients to the next one, where somebody keeps their sockets meanwhile ([`Keeper`]): what was
+//! asked and not answered is carried out, and answered once, on the same connection (`kept.rs`, `gate.rs`). That is so from the agreement
+//! on, and without TLS, whose state dies with the process: those clients, and those who have not agreed yet, see the end of their
+//! connection. What any client was told is written is there, and what it flushed is durable.
+//!
+//! A client is told that several connections may be used as one: nothing is kept here between it and the group, and a flush makes durable
+//! whatever was acknowledged of the file, to whomever.
 //!
 //! Invariants:
 //!
@@ -23,9 +26,13 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod budget;
+#[cfg(test)]
+mod deaths;
 pub mod export;
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
+mod gate;
+mod kept;
 mod negotiate;
 mod protocol;
 mod pump;
@@ -37,11 +44,15 @@ mod transmit;
 pub use protocol::Refused;
 
 use budget::Budget;
-use export::Exports;
+use export::{Exports, NotOpened};
+use gate::{Gate, Inside};
+use kept::{About, Kept, SlotNumber};
 use negotiate::{Agreed, Entrance, negotiate};
 use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     fd::{AsFd, BorrowedFd, OwnedFd},
+    net::{AddressFamily, sockopt},
+    rand::{GetRandomFlags, getrandom},
 };
 use rustls::ServerConfig;
 use std::{
@@ -55,7 +66,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -69,8 +80,19 @@ pub type TlsSource = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
 /// Hears of a client with which TLS did not come about: from where it came, and why.
 pub type TlsRefused = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
+/// Keeps, outside of this process, what of a connection outlives it.
+pub trait Keeper: Send + Sync {
+    /// From here on this connection can be resumed: by its memory and its socket. Returns when it is so.
+    fn keep(&self, id: u64, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>);
+
+    /// It has ended.
+    fn forget(&self, id: u64);
+}
+
 /// How long a stop waits for what clients asked for.
 const PARTING: Duration = Duration::from_secs(10);
+/// How long a process that leaves its clients to another one waits for what it has begun: the other one does again what has not ended then.
+const FREEZING: Duration = Duration::from_secs(2);
 /// How long who comes in waits for the place of somebody who was cut for it, before another is cut.
 const MAKING_ROOM: Duration = Duration::from_millis(500);
 /// How many are cut for one who comes in: more than one is slow to leave when the machine is busy.
@@ -290,6 +312,8 @@ pub struct Limits {
     /// Bytes of requests, but for what each client has of its own.
     bytes: Arc<Budget>,
     patience: Patience,
+    /// Of the files that clients have.
+    gates: Mutex<BTreeMap<u64, Weak<Gate>>>,
 }
 
 impl Limits {
@@ -305,6 +329,19 @@ impl Limits {
             workers: Places::new(workers),
             bytes: Budget::new(bytes),
             patience,
+            gates: Mutex::default(),
+        })
+    }
+
+    /// The gate of a file: one for all that have it.
+    fn gate(&self, file: u64) -> Arc<Gate> {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        let there = gates.get(&file).and_then(Weak::upgrade);
+        there.unwrap_or_else(|| {
+            let new = Arc::new(Gate::default());
+            gates.insert(file, Arc::downgrade(&new));
+            new
         })
     }
 }
@@ -320,6 +357,10 @@ struct Shared {
     exports: Arc<dyn Exports>,
     limits: Arc<Limits>,
     tls: Option<(TlsSource, TlsRefused)>,
+    /// Who keeps connections, and what this place is called there.
+    keeper: Option<(Arc<dyn Keeper>, String)>,
+    /// The number of the next client.
+    next: AtomicU64,
     clients: Mutex<BTreeMap<u64, Client>>,
     /// One has left.
     left: Condvar,
@@ -335,7 +376,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves what `exports` has; with `tls`, to nobody without, and who is refused there is told of.
+    /// Serves what `exports` has; with `tls`, to nobody without, and who is refused there is told of. Connections without TLS are told to the
+    /// keeper, with the name of this place.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -344,11 +386,14 @@ impl Server {
         exports: Arc<dyn Exports>,
         limits: &Arc<Limits>,
         tls: Option<(TlsSource, TlsRefused)>,
+        keeper: Option<(Arc<dyn Keeper>, String)>,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             exports,
             limits: Arc::clone(limits),
             tls,
+            keeper,
+            next: AtomicU64::new(0),
             clients: Mutex::default(),
             left: Condvar::new(),
             stopping: AtomicBool::new(false),
@@ -372,15 +417,35 @@ impl Server {
         }
     }
 
+    /// Goes on with a client of a server before this one.
+    ///
+    /// # Errors
+    /// If its export is not to be had any more: then the client is cut.
+    pub fn resume(&self, survivor: Survivor) -> io::Result<()> {
+        self.shared.resume(survivor)
+    }
+
+    /// Accepts nobody any more, leaves the clients that are kept to another process as they are, and cuts the others. Returns when what was
+    /// begun for them has ended, or that takes too long. This process has to end then: it serves them no more.
+    pub fn freeze(&self) {
+        self.stop_accepting();
+        let kept: Vec<Arc<Stream>> = {
+            let clients = self.shared.lock();
+            let (kept, others): (Vec<_>, Vec<_>) = clients.values().partition(|client| client.stream.kept().is_some());
+            others.iter().for_each(|client| client.stream.cut());
+            kept.iter().map(|client| Arc::clone(&client.stream)).collect()
+        };
+        kept.iter().filter_map(|stream| stream.kept()).for_each(|kept| kept.freeze());
+        let began = Instant::now();
+        let is_busy = |stream: &Arc<Stream>| stream.kept().is_some_and(|kept| kept.under_way() > 0);
+        while kept.iter().any(is_busy) && began.elapsed() < FREEZING {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Ends it: see step 3 above.
     pub fn stop(&self) {
-        self.shared.stopping.store(true, Ordering::SeqCst);
-        // It can fail only when the counter is full, and then the bell rings already.
-        let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
-        let thread = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            let _ = thread.join();
-        }
+        self.stop_accepting();
         let began = Instant::now();
         let mut clients = self.shared.lock();
         while !clients.is_empty() && began.elapsed() < PARTING {
@@ -389,17 +454,35 @@ impl Server {
             clients = self.shared.left.wait_timeout(clients, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+
+    fn stop_accepting(&self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // It can fail only when the counter is full, and then the bell rings already.
+        let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
+        let thread = self.accepting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+    }
 }
 
 /// A client's entry, which goes with it.
 struct Entered {
     shared: Arc<Shared>,
     number: u64,
+    stream: Arc<Stream>,
     _place: Option<Place>,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
+        if self.stream.is_frozen() {
+            return;
+        }
+        if let (Some(kept), Some((keeper, _))) = (self.stream.kept(), &self.shared.keeper) {
+            kept.end();
+            keeper.forget(kept.id());
+        }
         self.shared.lock().remove(&self.number);
         self.shared.left.notify_all();
     }
@@ -411,17 +494,13 @@ impl Shared {
     }
 
     fn accept(self: &Arc<Self>, listener: &Listener) {
-        let mut number = 0;
         while !self.stopping.load(Ordering::SeqCst) {
             let mut events = [PollFd::new(listener, PollFlags::IN), PollFd::new(&self.bell, PollFlags::IN)];
             if poll(&mut events, None).is_err() {
                 continue;
             }
             match listener.accept() {
-                Ok(socket) => {
-                    number += 1;
-                    self.admit(socket, number);
-                }
+                Ok(socket) => self.admit(socket),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // No descriptors, or a client that was gone at once.
                 Err(_) => thread::sleep(Duration::from_millis(100)),
@@ -430,14 +509,13 @@ impl Shared {
     }
 
     /// Starts to talk to a client. Who is one too many among clients hears why.
-    fn admit(self: &Arc<Self>, socket: Socket, number: u64) {
+    fn admit(self: &Arc<Self>, socket: Socket) {
         let from = socket.peer();
         let Ok(stream) = Stream::new(socket) else { return };
         let Some(stranger) = self.limits.strangers.enter(&stream) else { return };
         let place = self.limits.clients.enter();
         let is_admitted = place.is_some();
-        self.lock().insert(number, Client { stream: Arc::clone(&stream), export: None });
-        let entered = Entered { shared: Arc::clone(self), number, _place: place };
+        let entered = self.enter(&stream, None, place);
         // Without a thread the places are given back, and the client sees the end.
         let _ = thread::Builder::new().name("nbd".into()).spawn(move || {
             let shared = Arc::clone(&entered.shared);
@@ -464,10 +542,141 @@ impl Shared {
         });
     }
 
-    fn serve(&self, stream: Arc<Stream>, incoming: Incoming, agreed: Agreed, entered: Entered) {
+    fn enter(self: &Arc<Self>, stream: &Arc<Stream>, export: Option<String>, place: Option<Place>) -> Entered {
+        let number = self.next.fetch_add(1, Ordering::SeqCst);
+        self.lock().insert(number, Client { stream: Arc::clone(stream), export });
+        Entered { shared: Arc::clone(self), number, stream: Arc::clone(stream), _place: place }
+    }
+
+    fn serve(&self, stream: Arc<Stream>, mut incoming: Incoming, agreed: Agreed, entered: Entered) {
         if let Some(client) = self.lock().get_mut(&entered.number) {
             client.export = Some(agreed.export_name.clone());
         }
+        self.keep(&stream, &mut incoming, &agreed);
         Connection::serve(stream, incoming, agreed, Arc::clone(&self.limits), Box::new(entered));
+    }
+
+    /// Has the connection outlive this process, if that can be.
+    fn keep(&self, stream: &Arc<Stream>, incoming: &mut Incoming, agreed: &Agreed) {
+        let (Some((keeper, place)), Some(socket)) = (&self.keeper, stream.descriptor()) else { return };
+        if stream.is_encrypted() {
+            return;
+        }
+        let mut id = [0; 8];
+        let about = About {
+            place: place.clone(),
+            export: agreed.export_name.clone(),
+            identity: agreed.export.identity(),
+            size: agreed.size,
+            read_only: agreed.export.is_read_only(),
+            structured: agreed.structured,
+            allocation: agreed.allocation,
+        };
+        let made = getrandom(&mut id[..], GetRandomFlags::empty())
+            .map_err(io::Error::from)
+            .and_then(|_| Kept::new(u64::from_ne_bytes(id), &about, incoming.ahead()));
+        // Without memory the client is served all the same.
+        let Ok(kept) = made else { return };
+        let kept = Arc::new(kept);
+        incoming.keep();
+        stream.keep(Arc::clone(&kept));
+        keeper.keep(kept.id(), kept.file(), socket);
+    }
+
+    fn resume(self: &Arc<Self>, survivor: Survivor) -> io::Result<()> {
+        let about = &survivor.found.about;
+        let export = match self.exports.open_again(&about.export, about.identity, about.size) {
+            Ok(export) => export,
+            Err(error) => {
+                survivor.cut();
+                let why = match error {
+                    NotOpened::Unknown => "it is not exported any more".to_owned(),
+                    NotOpened::Refused(why) => why,
+                };
+                return Err(io::Error::new(io::ErrorKind::NotFound, why));
+            }
+        };
+        let agreed = Agreed {
+            export,
+            export_name: about.export.clone(),
+            size: about.size,
+            structured: about.structured,
+            allocation: about.allocation,
+        };
+        let Survivor { stream, kept, found, inside } = survivor;
+        // One that was let in has a place, however many came since.
+        let place = self.limits.clients.enter();
+        let entered = self.enter(&stream, Some(agreed.export_name.clone()), place);
+        if let Some((keeper, _)) = &self.keeper
+            && let Some(socket) = stream.descriptor()
+        {
+            keeper.keep(kept.id(), kept.file(), socket);
+        }
+        let limits = Arc::clone(&self.limits);
+        // Without a thread the place is given back, and the connection cut.
+        let started = thread::Builder::new()
+            .name("nbd".into())
+            .spawn(move || Connection::resume(stream, &found, inside, agreed, limits, Box::new(entered)));
+        started.map(drop)
+    }
+}
+
+/// A client whose process has ended. What it had asked to be changed, and has not been answered, is let in before anybody else's changes of the
+/// same bytes, from here on.
+pub struct Survivor {
+    stream: Arc<Stream>,
+    kept: Arc<Kept>,
+    found: kept::Found,
+    inside: BTreeMap<SlotNumber, Inside>,
+}
+
+impl Survivor {
+    /// Of the memory and the socket that a [`Keeper`] was given.
+    ///
+    /// # Errors
+    /// If the memory is none, or the connection has ended.
+    pub fn new(limits: &Limits, memory: OwnedFd, socket: OwnedFd) -> io::Result<Self> {
+        let socket = match sockopt::socket_domain(&socket)? {
+            AddressFamily::UNIX => Socket::Unix(socket.into()),
+            _ => Socket::Tcp(socket.into()),
+        };
+        let stream = Stream::new(socket)?;
+        let (kept, found) = Kept::attach(memory).inspect_err(|_| stream.cut())?;
+        let kept = Arc::new(kept);
+        stream.keep(Arc::clone(&kept));
+        let gate = limits.gate(found.about.identity.0);
+        let inside = transmit::to_be_done_again(&found)
+            .map(|(slot, offset, length)| (slot, gate.enter_again(offset, length)))
+            .collect();
+        Ok(Self { stream, kept, found, inside })
+    }
+
+    /// The id of a connection whose memory this is; it may be served.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn id_of(memory: &OwnedFd) -> io::Result<u64> {
+        Kept::id_in(memory)
+    }
+
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.kept.id()
+    }
+
+    /// What its server's place was called.
+    #[must_use]
+    pub fn place(&self) -> &str {
+        &self.found.about.place
+    }
+
+    #[must_use]
+    pub fn export(&self) -> &str {
+        &self.found.about.export
+    }
+
+    /// Ends it: nobody goes on with it.
+    pub fn cut(self) {
+        self.stream.cut();
     }
 }

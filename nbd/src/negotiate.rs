@@ -59,6 +59,8 @@ pub(crate) struct Agreed {
     pub export: Arc<dyn Export>,
     /// Its own name, also where the client said none.
     pub export_name: String,
+    /// Bytes, as the client was told.
+    pub size: u64,
     /// Replies to reads, and errors, are structured.
     pub structured: bool,
     /// `base:allocation` may be asked for.
@@ -200,7 +202,7 @@ impl Handshake<'_> {
     fn agreed(&self, name: &str, export: Arc<dyn Export>) -> Agreed {
         // Contexts go with the export that they were agreed on for.
         let allocation = self.allocation.as_deref() == Some(name);
-        Agreed { export_name: export.name(), export, structured: self.structured, allocation }
+        Agreed { export_name: export.name(), size: export.size(), export, structured: self.structured, allocation }
     }
 
     fn answer(&mut self, option: u32, data: &[u8]) -> io::Result<Next> {

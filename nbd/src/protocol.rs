@@ -128,6 +128,15 @@ pub enum Refused {
     ShuttingDown = 108,
 }
 
+impl Refused {
+    /// What a number says; `None`: nothing was refused.
+    pub(crate) fn of(number: u32) -> Option<Self> {
+        use Refused::{Invalid, Io, NoMemory, NoSpace, NotPermitted, NotSupported, Overflow, ShuttingDown};
+        let all = [NotPermitted, Io, NoMemory, Invalid, NoSpace, Overflow, NotSupported, ShuttingDown];
+        (number != 0).then(|| all.into_iter().find(|error| *error as u32 == number).unwrap_or(Io))
+    }
+}
+
 /// Reads fields one after the other.
 struct Fields<'a>(&'a [u8]);
 

@@ -9,7 +9,7 @@
 //! Whoever has the turn to read keeps it while small requests come, and takes them as they come, whatever is under way: no other thread is woken
 //! for them. The turn goes to another worker when
 //!
-//! - something comes that is no small request in good order: it reads that, while this thread ends what it has begun;
+//! - something comes that is no small request in good order, or a write of bytes that are being changed: it reads that, while this thread ends what it has begun;
 //! - as much is under way as one thread should have: the other one is a second ring, perhaps on another processor;
 //! - replies cannot be sent without waiting: the client must be able to go on sending.
 //!
@@ -18,13 +18,16 @@
 use crate::{
     budget::Taken,
     export::{Ended, Feed, Small, UNDER_WAY_MAX, Waiting, Waits},
+    gate::Inside,
+    kept::SlotNumber,
     protocol::{REQUEST_HEADER, Request, command, data_chunk, flag, simple_reply},
-    stream::{Incoming, More},
+    stream::{Answer, Incoming, More},
     transmit::Connection,
 };
 use plinth_engine::{buffer::Buffer, transfer::Found};
+use smallvec::SmallVec;
 use std::{
-    io::{self, IoSlice},
+    io,
     os::fd::OwnedFd,
     sync::Arc,
     task::{Context, Poll},
@@ -34,6 +37,10 @@ use std::{
 /// A request that is under way.
 struct Asked {
     request: Request,
+    /// Where it is noted.
+    slot: Option<SlotNumber>,
+    /// The bytes that it changes are no other's meanwhile.
+    inside: Option<Inside>,
     _taken: Option<(Taken, Taken)>,
 }
 
@@ -106,6 +113,11 @@ impl Pump<'_> {
         let payload =
             if is_write { ahead.get(REQUEST_HEADER..).and_then(|rest| rest.get(..length)) } else { Some(&[][..]) };
         let Some(payload) = payload else { return Next::Incomplete };
+        let inside = if is_write { self.connection.gate.try_enter(request.offset, length as u64) } else { None };
+        if is_write && inside.is_none() {
+            // Who takes it waits for the other one.
+            return Next::Other;
+        }
         let taken = match self.connection.take_at_once(length) {
             Some(taken) => Some(taken),
             None => return Next::NoRoom,
@@ -120,13 +132,21 @@ impl Pump<'_> {
             }
             _ => Small::Flush,
         };
-        incoming.used(REQUEST_HEADER + if is_write { length } else { 0 });
+        let mut slot = None;
+        if let Some(kept) = self.connection.stream.kept() {
+            let start = incoming.position();
+            let Some((number, _)) = kept.take(header, start, is_write.then_some(length)) else { return Next::Other };
+            kept.put_payload(number, 0, payload);
+            kept.parsed(start + (REQUEST_HEADER + payload.len()) as u64);
+            slot = Some(number);
+        }
+        incoming.used(REQUEST_HEADER + payload.len());
         let place = self.free.pop().unwrap_or_else(|| {
             self.asked.push(None);
             self.asked.len() - 1
         });
-        if let Some(slot) = self.asked.get_mut(place) {
-            *slot = Some(Asked { request, _taken: taken });
+        if let Some(asked) = self.asked.get_mut(place) {
+            *asked = Some(Asked { request, slot, inside, _taken: taken });
         }
         Next::Small(place, small)
     }
@@ -187,6 +207,9 @@ impl Feed for Pump<'_> {
         if self.stops || self.incoming.is_none() {
             return Poll::Ready(None);
         }
+        if self.connection.stream.is_frozen() {
+            return self.stop(under_way);
+        }
         if under_way >= UNDER_WAY_MAX || self.sent.is_err() {
             return self.stop(under_way);
         }
@@ -225,8 +248,11 @@ impl Feed for Pump<'_> {
         let connection = self.connection;
         let mut done = Vec::with_capacity(ended.len());
         for (place, result) in ended.drain(..) {
-            let Some(asked) = self.asked.get_mut(place).and_then(Option::take) else { continue };
+            let Some(mut asked) = self.asked.get_mut(place).and_then(Option::take) else { continue };
             self.free.push(place);
+            if !connection.note_end(asked.slot, asked.inside.take(), result.as_ref().err()) {
+                continue;
+            }
             let Request { kind, cookie, offset, .. } = asked.request;
             let (header, found) = match result {
                 Ok(found) if kind == command::READ && connection.is_structured() => {
@@ -241,14 +267,10 @@ impl Feed for Pump<'_> {
         if self.sent.is_err() {
             return;
         }
-        // A header and one run of bytes each, as a rule.
-        let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(2 * done.len());
-        for (header, found, _) in &done {
-            parts.push(IoSlice::new(header));
-            parts.extend(found.slices().map(IoSlice::new));
-        }
+        let answers: SmallVec<[Answer<'_>; 8]> =
+            done.iter().map(|(header, found, asked)| Answer { slot: asked.slot, header, found }).collect();
         let incoming = &mut self.incoming;
         let has_to_wait = || incoming.take().into_iter().for_each(|incoming| connection.give_turn(incoming));
-        self.sent = connection.stream.send_or(&mut parts, Instant::now() + connection.patience(), has_to_wait);
+        self.sent = connection.stream.answer(&answers, Instant::now() + connection.patience(), has_to_wait);
     }
 }

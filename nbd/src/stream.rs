@@ -7,13 +7,20 @@
 //! Deadlines: a system call waits for [`TICK`] at most; then it is looked whether time is up. A client that drips single bytes meets the
 //! deadline as well.
 //!
+//! A connection without TLS may be kept for the next engine (`kept.rs`): then what is read ahead lies in the memory that outlives this one, and
+//! every byte that is read or sent is noted there.
+//!
 //! Lock order: `wire`, then `tls`.
+
+use crate::kept::{BATCH_MAX, Into, Kept, Partial, RING_SIZE, Reply, SlotNumber};
+use plinth_engine::transfer::Found;
 
 use rustix::{
     io::Errno,
     net::{RecvFlags, SendAncillaryBuffer, SendFlags, sockopt},
 };
 use rustls::{ServerConfig, ServerConnection};
+use smallvec::SmallVec;
 use std::{
     io::{self, IoSlice, Read, Write},
     net::{Shutdown, TcpStream},
@@ -21,7 +28,10 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -158,6 +168,16 @@ pub(crate) struct Stream {
     /// Held by who sends: what it sends is not mixed with what others send. Its bytes are those of TLS on their way.
     wire: Mutex<Vec<u8>>,
     tls: OnceLock<Mutex<ServerConnection>>,
+    kept: OnceLock<Arc<Kept>>,
+    /// A reply was sent in part, and no other can follow.
+    is_broken: AtomicBool,
+}
+
+/// A reply: what it begins with, or all of it, and what was read. Its slot, where the connection is kept.
+pub(crate) struct Answer<'a> {
+    pub slot: Option<SlotNumber>,
+    pub header: &'a [u8],
+    pub found: &'a Found,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -167,7 +187,151 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Stream {
     pub fn new(socket: Socket) -> io::Result<Arc<Self>> {
         socket.prepare()?;
-        Ok(Arc::new(Self { socket, wire: Mutex::default(), tls: OnceLock::new() }))
+        let (tls, kept) = (OnceLock::new(), OnceLock::new());
+        Ok(Arc::new(Self { socket, wire: Mutex::default(), tls, kept, is_broken: AtomicBool::new(false) }))
+    }
+
+    /// The memory in which it is noted what is received and sent, if there is one.
+    pub fn kept(&self) -> Option<&Arc<Kept>> {
+        self.kept.get()
+    }
+
+    /// From here on all is noted there.
+    pub fn keep(&self, kept: Arc<Kept>) {
+        let _ = self.kept.set(kept);
+    }
+
+    /// Whether another engine goes on with it.
+    pub fn is_frozen(&self) -> bool {
+        self.kept().is_some_and(|kept| kept.is_frozen())
+    }
+
+    /// The socket; `None` where there is none.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.descriptor()
+    }
+
+    /// Sends replies. If it has to wait for that, it tells so first.
+    pub fn answer(&self, answers: &[Answer<'_>], deadline: Instant, has_to_wait: impl FnOnce()) -> io::Result<()> {
+        let Some(kept) = self.kept() else {
+            // A header and one run of bytes each, as a rule.
+            let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(2 * answers.len());
+            for answer in answers {
+                parts.push(IoSlice::new(answer.header));
+                parts.extend(answer.found.slices().map(IoSlice::new));
+            }
+            return self.send_or(&mut parts, deadline, has_to_wait);
+        };
+        let mut has_to_wait = Some(has_to_wait);
+        let wire = match self.wire.try_lock() {
+            Ok(wire) => wire,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                has_to_wait.take().into_iter().for_each(|tell| tell());
+                locked(&self.wire)
+            }
+        };
+        for answers in answers.chunks(BATCH_MAX) {
+            if kept.is_frozen() {
+                break;
+            }
+            let replies: SmallVec<[Reply<'_>; 8]> = answers
+                .iter()
+                .map(|answer| Reply { slot: answer.slot, header: answer.header, data: answer.found.len() })
+                .collect();
+            let mut parts: Vec<IoSlice<'_>> = Vec::with_capacity(2 * answers.len());
+            for answer in answers {
+                parts.push(IoSlice::new(answer.header));
+                parts.extend(answer.found.slices().map(IoSlice::new));
+            }
+            let batch = if self.is_broken() { 0 } else { kept.stage(&replies) };
+            let tell = || has_to_wait.take().into_iter().for_each(|tell| tell());
+            if self.send_batch(kept, batch, &mut parts, deadline, tell)? {
+                kept.answered(&replies);
+            }
+        }
+        drop(wire);
+        Ok(())
+    }
+
+    /// Sends what is left of a reply that an engine before this one sent in part: what is staged of it, and then bytes that were read again.
+    pub fn answer_rest(&self, kept: &Kept, partial: &Partial, found: &Found, deadline: Instant) -> io::Result<()> {
+        let wire = locked(&self.wire);
+        let batch = kept.stage_rest(partial);
+        let staged = kept.staged(partial);
+        let mut parts: Vec<IoSlice<'_>> = std::iter::once(staged).chain(found.slices()).map(IoSlice::new).collect();
+        let mut parts = &mut parts[..];
+        // Of what is staged only the rest is there; what was read again is there whole.
+        IoSlice::advance_slices(&mut parts, partial.sent_of_data());
+        let reply = Reply { slot: Some(partial.slot), header: &[], data: 0 };
+        if self.send_batch(kept, batch, parts, deadline, || ())? {
+            kept.answered(&[reply]);
+        }
+        drop(wire);
+        Ok(())
+    }
+
+    /// Receives what is there, at least one byte; 0: the other side has ended. Only of a connection that is kept.
+    fn receive(&self, kept: &Kept, into: Into, deadline: Option<Instant>) -> io::Result<usize> {
+        let descriptor = self.socket.descriptor().ok_or(io::ErrorKind::NotConnected)?;
+        loop {
+            in_time(deadline)?;
+            if kept.is_frozen() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            match kept.receive(descriptor, into, 0) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other.map_err(io::Error::from),
+            }
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::SeqCst)
+    }
+
+    /// Sends all of a batch; the caller holds the wire. `false`: it is left to another engine.
+    fn send_batch(
+        &self,
+        kept: &Kept,
+        batch: u32,
+        mut parts: &mut [IoSlice<'_>],
+        deadline: Instant,
+        has_to_wait: impl FnOnce(),
+    ) -> io::Result<bool> {
+        let descriptor = self.socket.descriptor().ok_or(io::ErrorKind::NotConnected)?;
+        if self.is_broken() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let mut has_to_wait = Some(has_to_wait);
+        let mut flags = (SendFlags::DONTWAIT | SendFlags::NOSIGNAL).bits();
+        IoSlice::advance_slices(&mut parts, 0);
+        let mut send = || {
+            while let Some((now, _)) =
+                parts.split_at_mut_checked(parts.len().min(PARTS_MAX)).filter(|(now, _)| !now.is_empty())
+            {
+                if kept.is_frozen() {
+                    return Ok(false);
+                }
+                match kept.send(descriptor, batch, now, flags) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(sent) => IoSlice::advance_slices(&mut parts, sent),
+                    Err(Errno::INTR) => {}
+                    Err(Errno::AGAIN) => {
+                        has_to_wait.take().into_iter().for_each(|tell| tell());
+                        flags = SendFlags::NOSIGNAL.bits();
+                        in_time(Some(deadline))?;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(true)
+        };
+        let sent = send();
+        if sent.is_err() {
+            self.is_broken.store(true, Ordering::SeqCst);
+        }
+        sent
     }
 
     /// A duplicate of the socket, to be waited for until there is something to read.
@@ -261,8 +425,13 @@ impl Stream {
         self.cut();
     }
 
-    /// Ends the connection, whoever reads or writes.
+    /// Ends the connection, whoever reads or writes. One that another engine goes on with is left as it is.
     pub fn cut(&self) {
+        if self.is_frozen() {
+            return;
+        }
+        // First: what was not answered is never carried out again.
+        self.kept().into_iter().for_each(|kept| kept.end());
         let _ = match &self.socket {
             Socket::Unix(socket) => socket.shutdown(Shutdown::Both),
             Socket::Tcp(socket) => socket.shutdown(Shutdown::Both),
@@ -294,15 +463,56 @@ pub(crate) enum More {
 /// The reading side of a connection.
 pub(crate) struct Incoming {
     stream: Arc<Stream>,
-    /// What was read ahead from the socket: of it, `ahead` is still to be used.
+    /// What was read ahead from the socket: of it, `ahead` is still to be used. Of a connection that is kept, it lies in its ring.
     buffer: Box<[u8]>,
     ahead: std::ops::Range<usize>,
+    /// The byte of the stream that is the first of the ring.
+    origin: u64,
 }
 
 impl Incoming {
     pub fn new(stream: &Arc<Stream>) -> Self {
         // Memory that is not used stays a promise.
-        Self { stream: Arc::clone(stream), buffer: vec![0; AHEAD_MAX].into_boxed_slice(), ahead: 0..0 }
+        Self { stream: Arc::clone(stream), buffer: vec![0; AHEAD_MAX].into_boxed_slice(), ahead: 0..0, origin: 0 }
+    }
+
+    /// What an engine before this one left: of the ring that begins at `origin`, `ahead` is still to be used.
+    pub fn resumed(stream: &Arc<Stream>, origin: u64, ahead: std::ops::Range<usize>) -> Self {
+        Self { stream: Arc::clone(stream), buffer: Box::default(), ahead, origin }
+    }
+
+    /// What was read ahead lies at the beginning of the ring from here on.
+    pub fn keep(&mut self) {
+        self.buffer = Box::default();
+        self.ahead = 0..self.ahead.len();
+        self.origin = 0;
+    }
+
+    /// Of a connection that is kept: the byte of the stream that is used next.
+    pub fn position(&self) -> u64 {
+        self.origin + self.ahead.start as u64
+    }
+
+    /// Receives the rest of a payload where it stays, after `received` bytes of it. Nothing is ahead.
+    pub fn receive_payload(
+        &mut self,
+        kept: &Kept,
+        slot: SlotNumber,
+        mut received: usize,
+        deadline: Option<Instant>,
+    ) -> io::Result<()> {
+        let stream = Arc::clone(&self.stream);
+        let start = self.position() - received as u64;
+        let length = kept.payload(slot).len();
+        while received < length {
+            match stream.receive(kept, Into::Payload { slot, received }, deadline)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                more => received += more,
+            }
+        }
+        self.origin = start + length as u64;
+        self.ahead = 0..0;
+        Ok(())
     }
 
     /// Fills `into`. `None`: the other side has ended before the first byte.
@@ -320,7 +530,11 @@ impl Incoming {
 
     /// Waits until something was read ahead, or nothing more comes. With TLS it does not wait.
     pub fn wait(&mut self) -> io::Result<()> {
-        if self.ahead.is_empty() && !self.stream.is_encrypted() {
+        if self.stream.kept().is_some() {
+            if self.ahead.is_empty() {
+                self.wait_for_more(None)?;
+            }
+        } else if self.ahead.is_empty() && !self.stream.is_encrypted() {
             self.fill(None)?;
         }
         Ok(())
@@ -328,8 +542,21 @@ impl Incoming {
 
     /// What was read ahead, and is not used yet. With TLS that is known to nobody but TLS.
     pub fn ahead(&self) -> &[u8] {
+        if let Some(kept) = self.stream.kept() {
+            return kept.ring(self.ahead.clone());
+        }
         let there = if self.stream.is_encrypted() { None } else { self.buffer.get(self.ahead.clone()) };
         there.unwrap_or_default()
+    }
+
+    /// Room in the ring, behind what is there; with an empty one, no more than `most`.
+    fn room_in_ring(&mut self, kept: &Kept, most: usize) -> Into {
+        let length = self.ahead.len();
+        if kept.compact(&self.ahead) {
+            self.origin += self.ahead.start as u64;
+            self.ahead = 0..length;
+        }
+        Into::Ring { origin: self.origin, at: self.ahead.end, end: if length == 0 { most } else { RING_SIZE } }
     }
 
     /// Reads and forgets.
@@ -388,6 +615,12 @@ impl Incoming {
     /// Waits until more is read ahead; `false`: nothing more comes.
     pub fn wait_for_more(&mut self, deadline: Option<Instant>) -> io::Result<bool> {
         let stream = Arc::clone(&self.stream);
+        if let Some(kept) = stream.kept() {
+            let room = self.room_in_ring(kept, AHEAD);
+            let read = stream.receive(kept, room, deadline)?;
+            self.ahead.end += read;
+            return Ok(read > 0);
+        }
         let read = stream.socket.read_before(self.room(), deadline)?;
         self.ahead.end += read;
         Ok(read > 0)
@@ -397,6 +630,22 @@ impl Incoming {
     pub fn fill_at_once(&mut self) -> io::Result<More> {
         let stream = Arc::clone(&self.stream);
         let Some(descriptor) = stream.socket.descriptor() else { return Ok(More::Later) };
+        if let Some(kept) = stream.kept() {
+            let room = self.room_in_ring(kept, RING_SIZE);
+            let space = RING_SIZE - self.ahead.end;
+            loop {
+                return match kept.receive(descriptor, room, RecvFlags::DONTWAIT.bits()) {
+                    Ok(0) if space > 0 => Ok(More::Ended),
+                    Ok(read) => {
+                        self.ahead.end += read;
+                        Ok(More::Read { all: read < space })
+                    }
+                    Err(Errno::INTR) => continue,
+                    Err(Errno::AGAIN) => Ok(More::Later),
+                    Err(error) => Err(error.into()),
+                };
+            }
+        }
         let room = self.room();
         let space = room.len();
         loop {

@@ -1,7 +1,9 @@
 //! Clients of all kinds against a server over memory.
 
+mod kept;
+
 use crate::{
-    Address, Limits, Patience, Server, TOO_MANY, TlsRefused, TlsSource,
+    Address, Keeper, Limits, Patience, Server, TOO_MANY, TlsRefused, TlsSource,
     export::{Ended, Export, Exports, Failure, Feed, NotOpened, Result, Small},
     protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
     transmit::SMALL_MAX,
@@ -17,7 +19,10 @@ use rustls::{
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
-    os::unix::net::UnixStream,
+    os::{
+        fd::{BorrowedFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::PathBuf,
     sync::{
         Arc, Condvar, Mutex,
@@ -40,6 +45,8 @@ struct Memory {
     gate: (Mutex<bool>, Condvar),
     /// Whether requests are carried out together, and how many were the last time.
     several: (AtomicBool, AtomicUsize),
+    /// What was changed, in this order: where, how much, and the first byte.
+    log: Mutex<Vec<(u64, u64, u8)>>,
 }
 
 impl Memory {
@@ -49,6 +56,7 @@ impl Memory {
             read_only,
             flushes: AtomicUsize::new(0),
             several: Default::default(),
+            log: Mutex::default(),
             gate: (Mutex::new(false), Condvar::new()),
         })
     }
@@ -62,6 +70,9 @@ impl Memory {
 impl Export for Memory {
     fn name(&self) -> String {
         if self.read_only { "ro" } else { "vol" }.to_owned()
+    }
+    fn identity(&self) -> (u64, u64) {
+        (u64::from(self.read_only), 0)
     }
     fn size(&self) -> u64 {
         SIZE
@@ -88,6 +99,7 @@ impl Export for Memory {
             return Err(Failure::new(Refused::NoSpace, "no space left in the disk group"));
         }
         self.bytes.lock().unwrap()[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+        self.log.lock().unwrap().push((offset, bytes.len() as u64, bytes[0]));
         Ok(())
     }
     fn takes_several(&self) -> bool {
@@ -130,6 +142,7 @@ impl Export for Memory {
     }
     fn zero(&self, offset: u64, length: u64, _: bool) -> Result<()> {
         self.bytes.lock().unwrap()[offset as usize..][..length as usize].fill(0);
+        self.log.lock().unwrap().push((offset, length, 0));
         Ok(())
     }
     fn status(&self, offset: u64, length: u64, most: usize) -> Result<Vec<(u64, bool)>> {
@@ -167,9 +180,30 @@ impl Exports for Shelf {
     }
 }
 
-/// A server with the exports `vol` and `ro`.
+/// What outlives the servers of a test.
+#[derive(Default)]
+struct Shelter(Mutex<BTreeMap<u64, (OwnedFd, OwnedFd)>>);
+
+impl Keeper for Shelter {
+    fn keep(&self, id: u64, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>) {
+        let both = (memory.try_clone_to_owned().unwrap(), socket.try_clone_to_owned().unwrap());
+        self.0.lock().unwrap().insert(id, both);
+    }
+    fn forget(&self, id: u64) {
+        self.0.lock().unwrap().remove(&id);
+    }
+}
+
+impl Shelter {
+    fn take(&self) -> Vec<(OwnedFd, OwnedFd)> {
+        std::mem::take(&mut *self.0.lock().unwrap()).into_values().collect()
+    }
+}
+
+/// A server with the exports `vol` and `ro`, whose connections are kept.
 struct World {
     server: Server,
+    keeper: Arc<Shelter>,
     limits: Arc<Limits>,
     vol: Arc<Memory>,
     socket: PathBuf,
@@ -190,12 +224,20 @@ impl World {
             Arc::new(move |from: &str, why: &str| told.lock().unwrap().push(format!("{from}: {why}")));
         let tls = tls.map(|source| (source, refused));
         let home = tempfile::tempdir().unwrap();
+        let keeper = Arc::<Shelter>::default();
         let socket = home.path().join("nbd.sock");
         let vol = Memory::new(false);
         let exports = [("vol".to_owned(), Arc::clone(&vol)), ("ro".to_owned(), Memory::new(true))];
         let listener = Address::Unix(socket.clone()).bind().unwrap();
-        let server = Server::start(listener, Arc::new(Shelf(exports.into())), &limits, tls).unwrap();
-        Self { server, limits, vol, socket, refusals, _home: home }
+        let server = Server::start(
+            listener,
+            Arc::new(Shelf(exports.into())),
+            &limits,
+            tls,
+            Some((keeper.clone(), "here".to_owned())),
+        )
+        .unwrap();
+        Self { server, keeper, limits, vol, socket, refusals, _home: home }
     }
 
     fn connect(&self) -> Client<UnixStream> {
@@ -974,6 +1016,7 @@ fn with_tls_nothing_is_told_without_it() {
     client.go("vol").unwrap();
     let data = Noise(77).bytes(3 << 20);
     assert_eq!(client.write(5, &data, 0), 0);
+    assert!(world.keeper.0.lock().unwrap().is_empty(), "its session dies with the process");
     assert!(client.read(5, 3 << 20) == data);
     for cookie in 0..50 {
         client.request(command::READ, 0, cookie, cookie, 10_000);

@@ -24,15 +24,18 @@ use crate::{
     Limits,
     budget::{Budget, Taken},
     export::{Export, Failure},
+    gate::{Gate, Inside},
+    kept::{self, Kept, SlotNumber},
     negotiate::{Agreed, PAYLOAD_MAX},
     protocol::{
         REQUEST_HEADER, Refused, Reply, Request, command, data_chunk, error_chunk, flag, simple_reply, status_chunk,
     },
     pump,
-    stream::{Incoming, Stream},
+    stream::{Answer, Incoming, Stream},
 };
 use plinth_engine::{buffer::Buffer, transfer::Found};
 use std::{
+    collections::BTreeMap,
     io,
     os::fd::OwnedFd,
     sync::{
@@ -138,9 +141,21 @@ fn is_for_pumps(request: &Request) -> bool {
     }
 }
 
+/// What an engine before this one had let in and not noted as done: slots, and the bytes that are changed.
+pub(crate) fn to_be_done_again(found: &kept::Found) -> impl Iterator<Item = (SlotNumber, u64, u64)> + use<'_> {
+    let changes = |kind| matches!(kind, command::WRITE | command::TRIM | command::WRITE_ZEROES);
+    let open = |other: &&kept::Unanswered| other.done.is_none() && other.receiving.is_none();
+    let all = found.unanswered.iter().filter(open).filter(move |other| changes(other.request.kind));
+    all.map(|other| (other.slot, other.request.offset, other.request.length.into()))
+}
+
 /// A request on its way, with what it needs.
 struct Job {
     request: Request,
+    /// Where it is noted.
+    slot: Option<SlotNumber>,
+    /// It was inside already when an engine before this one died.
+    inside: Option<Inside>,
     task: Result<Task, Failure>,
     /// What is to be written.
     payload: Option<Buffer>,
@@ -163,6 +178,8 @@ pub(crate) struct Connection {
     /// The socket, for pumps that wait for it and the disks.
     watched: Option<Arc<OwnedFd>>,
     pub(crate) export: Arc<dyn Export>,
+    /// That of the export's file.
+    pub(crate) gate: Arc<Gate>,
     terms: Terms,
     limits: Arc<Limits>,
     budget: Arc<Budget>,
@@ -189,18 +206,23 @@ impl Connection {
         limits: Arc<Limits>,
         place: Box<dyn Send + Sync>,
     ) {
+        Self::new(stream, agreed, limits, place).work_with(incoming);
+    }
+
+    fn new(stream: Arc<Stream>, agreed: Agreed, limits: Arc<Limits>, place: Box<dyn Send + Sync>) -> Arc<Self> {
         let export = agreed.export;
         let terms = Terms {
-            size: export.size(),
+            size: agreed.size,
             read_only: export.is_read_only(),
             structured: agreed.structured,
             allocation: agreed.allocation,
         };
-        let connection = Arc::new(Self {
+        Arc::new(Self {
             watched: stream.watched(),
             stream,
-            incoming: Mutex::new(Some(Box::new(incoming))),
+            incoming: Mutex::new(None),
             turned: Condvar::new(),
+            gate: limits.gate(export.identity().0),
             export,
             terms,
             limits,
@@ -209,8 +231,189 @@ impl Connection {
             workers: Mutex::new(Workers { all: 1, idle: 1 }),
             ended: AtomicBool::new(false),
             _place: place,
-        });
-        connection.work();
+        })
+    }
+
+    fn work_with(self: &Arc<Self>, incoming: Incoming) {
+        *locked(&self.incoming) = Some(Box::new(incoming));
+        self.work();
+    }
+
+    /// Goes on with a client of an engine that is gone: what was sent in part is ended, what was not answered is carried out, unless it was,
+    /// and answered. Then it is served as any other.
+    pub fn resume(
+        stream: Arc<Stream>,
+        found: &kept::Found,
+        inside: BTreeMap<SlotNumber, Inside>,
+        agreed: Agreed,
+        limits: Arc<Limits>,
+        place: Box<dyn Send + Sync>,
+    ) {
+        let incoming = Incoming::resumed(&stream, found.origin, found.ahead.clone());
+        let connection = Self::new(stream, agreed, limits, place);
+        match connection.catch_up(incoming, found, inside) {
+            Ok(incoming) => connection.work_with(incoming),
+            Err(_) => connection.cut(),
+        }
+    }
+
+    fn catch_up(
+        self: &Arc<Self>,
+        mut incoming: Incoming,
+        found: &kept::Found,
+        mut inside: BTreeMap<SlotNumber, Inside>,
+    ) -> io::Result<Incoming> {
+        let Some(kept) = self.stream.kept().cloned() else { return Ok(incoming) };
+        if let Some(partial) = &found.partial {
+            let request = found.unanswered.iter().find(|other| other.slot == partial.slot);
+            let request = request.ok_or(io::ErrorKind::InvalidData)?.request;
+            // If it cannot be read any more, or is shorter, what the client has cannot be completed.
+            let bytes = match partial.data {
+                0 => Found::default(),
+                length => self.export.read(request.offset, length).map_err(|_| io::ErrorKind::InvalidData)?,
+            };
+            if bytes.len() != partial.data {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            kept.has_ended();
+            drop(inside.remove(&partial.slot));
+            self.stream.answer_rest(&kept, partial, &bytes, Instant::now() + self.patience())?;
+        }
+        for unanswered in &found.unanswered {
+            let kept::Unanswered { slot, request, done, has_payload, receiving } = *unanswered;
+            if found.partial.is_some_and(|partial| partial.slot == slot) {
+                continue;
+            }
+            if let Some(result) = done {
+                kept.has_ended();
+                let reply = match Refused::of(result) {
+                    None => simple_reply(request.cookie, 0),
+                    Some(error) => self.refusal(request.cookie, &Failure::new(error, "it failed")),
+                };
+                let answer = Answer { slot: Some(slot), header: &reply, found: &Found::default() };
+                self.stream.answer(&[answer], Instant::now() + self.patience(), || ())?;
+                continue;
+            }
+            let mut task = check(&request, self.terms);
+            let length = usize::try_from(request.length).map_err(|_| io::ErrorKind::InvalidData)?;
+            let mut payload = None;
+            if request.kind == command::WRITE && length > 0 {
+                if has_payload && task == Ok(Task::Write) {
+                    if let Some(received) = receiving {
+                        self.receive_rest(&mut incoming, &kept, slot, received)?;
+                    }
+                    payload = Buffer::try_unfilled(length);
+                    payload.iter_mut().for_each(|payload| payload.copy_from_slice(kept.payload(slot)));
+                } else if let Some(skipped) = receiving {
+                    self.skip(&mut incoming, length.saturating_sub(skipped))?;
+                }
+                if payload.is_none() && task.is_ok() {
+                    task = Err(Failure::new(Refused::NoMemory, "no memory"));
+                }
+            }
+            let inside = inside.remove(&slot);
+            self.carry_out(Job { request, slot: Some(slot), inside, task, payload, _taken: None })?;
+        }
+        Ok(incoming)
+    }
+
+    /// Receives what is missing of a payload, of which `received` bytes are in its place, or all that was received is ahead.
+    fn receive_rest(&self, incoming: &mut Incoming, kept: &Kept, slot: SlotNumber, received: usize) -> io::Result<()> {
+        let deadline = Some(Instant::now() + self.patience());
+        let length = kept.payload(slot).len();
+        let there = incoming.ahead().len().min(length - received);
+        kept.put_payload(slot, received, incoming.ahead().get(..there).unwrap_or_default());
+        incoming.used(there);
+        if received + there < length {
+            incoming.receive_payload(kept, slot, received + there, deadline)?;
+        }
+        kept.parsed(incoming.position());
+        Ok(())
+    }
+
+    /// Reads and forgets, and notes how far.
+    fn skip(&self, incoming: &mut Incoming, mut length: usize) -> io::Result<()> {
+        let deadline = Some(Instant::now() + self.patience());
+        loop {
+            let there = incoming.ahead().len().min(length);
+            incoming.used(there);
+            length -= there;
+            if let Some(kept) = self.stream.kept() {
+                kept.parsed(incoming.position());
+            }
+            if length == 0 {
+                return Ok(());
+            }
+            if !incoming.wait_for_more(deadline)? {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    /// The next request of a connection that is kept: see [`Self::receive`].
+    fn receive_kept(&self, incoming: &mut Incoming, kept: &Kept) -> io::Result<Option<Job>> {
+        let mut deadline = None;
+        let header = loop {
+            if let Some(header) = incoming.ahead().first_chunk::<REQUEST_HEADER>() {
+                break *header;
+            }
+            let is_begun = !incoming.ahead().is_empty();
+            if is_begun {
+                deadline.get_or_insert_with(|| Instant::now() + self.patience());
+            }
+            if !incoming.wait_for_more(deadline)? {
+                return if is_begun { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(None) };
+            }
+        };
+        let request = Request::parse(&header).ok_or(io::ErrorKind::InvalidData)?;
+        if request.kind == command::DISCONNECT {
+            return Ok(None);
+        }
+        let mut task = check(&request, self.terms);
+        let length = usize::try_from(request.length).map_err(|_| io::ErrorKind::InvalidData)?;
+        let mut taken = None;
+        if matches!(task, Ok(Task::Read | Task::Write)) {
+            taken = self.take(length);
+            if taken.is_none() {
+                return Ok(None);
+            }
+        }
+        let is_write = request.kind == command::WRITE && length > 0;
+        let wanted = (is_write && task == Ok(Task::Write)).then_some(length);
+        let start = incoming.position();
+        let (slot, has_room) = kept.take(&header, start, wanted).ok_or(io::ErrorKind::OutOfMemory)?;
+        incoming.used(REQUEST_HEADER);
+        kept.parsed(start + REQUEST_HEADER as u64);
+        let mut payload = None;
+        if is_write {
+            if has_room {
+                self.receive_rest(incoming, kept, slot, 0)?;
+                payload = Buffer::try_unfilled(length);
+                payload.iter_mut().for_each(|payload| payload.copy_from_slice(kept.payload(slot)));
+            } else {
+                self.skip(incoming, length)?;
+            }
+            if payload.is_none() && task.is_ok() {
+                task = Err(Failure::new(Refused::NoMemory, "no memory"));
+            }
+        }
+        Ok(Some(Job { request, slot: Some(slot), inside: None, task, payload, _taken: taken }))
+    }
+
+    /// A request has been carried out, or could not be. `false`: another engine goes on with the connection, does it again, and answers.
+    pub(crate) fn note_end(&self, slot: Option<SlotNumber>, inside: Option<Inside>, failure: Option<&Failure>) -> bool {
+        let Some(kept) = self.stream.kept() else { return true };
+        kept.has_ended();
+        if kept.is_frozen() {
+            // Nobody changes these bytes here any more.
+            std::mem::forget(inside);
+            return false;
+        }
+        if let (Some(slot), Some(_)) = (slot, &inside) {
+            kept.done(slot, failure.map_or(0, |failure| failure.error as u32));
+        }
+        drop(inside);
+        true
     }
 
     fn work(self: &Arc<Self>) {
@@ -374,6 +577,9 @@ impl Connection {
 
     /// The next request, with a write's bytes. `None`: the client leaves in good order.
     fn receive(&self, incoming: &mut Incoming) -> io::Result<Option<Job>> {
+        if let Some(kept) = self.stream.kept() {
+            return self.receive_kept(incoming, kept);
+        }
         let mut header = [0; REQUEST_HEADER];
         let (first, rest) = header.split_at_mut(1);
         if incoming.read_exact(first, None)?.is_none() {
@@ -413,7 +619,7 @@ impl Connection {
                 }
             }
         }
-        Ok(Some(Job { request, task, payload, _taken: taken }))
+        Ok(Some(Job { request, slot: None, inside: None, task, payload, _taken: taken }))
     }
 
     pub(crate) fn refusal(&self, cookie: u64, failure: &Failure) -> Reply {
@@ -426,9 +632,11 @@ impl Connection {
 
     /// Carries a request out and answers it.
     fn carry_out(&self, job: Job) -> io::Result<()> {
-        let Job { request, task, payload, _taken } = job;
+        let Job { request, slot, inside, task, payload, _taken } = job;
         let Request { flags, cookie, offset, length, kind } = request;
         let mut found = Found::default();
+        let changes = matches!(task, Ok(Task::Write | Task::Trim | Task::Zero { .. }));
+        let inside = inside.or_else(|| changes.then(|| self.gate.enter(offset, length.into())));
         let done = task.and_then(|task| {
             match task {
                 Task::Read if length == 0 => {}
@@ -445,28 +653,28 @@ impl Connection {
                 // Nothing is kept between the disks and the client.
                 Task::Cache | Task::Nothing => {}
             }
-            let changes = matches!(task, Task::Write | Task::Trim | Task::Zero { .. });
             if changes && flags & flag::FUA != 0 {
                 self.export.flush()?;
             }
             Ok(None)
         });
-        let structured = self.terms.structured;
-        let deadline = Instant::now() + self.limits.patience.request;
-        let with_data = |header: &[u8]| {
-            let parts: Vec<&[u8]> = std::iter::once(header).chain(found.slices()).collect();
-            self.stream.send(&parts, deadline)
-        };
-        match done {
+        if !self.note_end(slot, inside, done.as_ref().err()) {
+            return Ok(());
+        }
+        let header = match done {
             Ok(Some(ranges)) => {
                 let ranges = ranges.iter().filter_map(|(length, data)| Some((u32::try_from(*length).ok()?, *data)));
-                self.stream.send(&[&status_chunk(cookie, ranges)], deadline)
+                status_chunk(cookie, ranges)
             }
-            Ok(None) if kind == command::READ && structured => with_data(&data_chunk(cookie, offset, found.len())),
-            Ok(None) if kind == command::READ => with_data(&simple_reply(cookie, 0)),
-            Ok(None) => self.stream.send(&[&simple_reply(cookie, 0)], deadline),
-            Err(failure) => self.stream.send(&[&self.refusal(cookie, &failure)], deadline),
-        }
+            Ok(None) if kind == command::READ && self.terms.structured => data_chunk(cookie, offset, found.len()),
+            Ok(None) => simple_reply(cookie, 0),
+            Err(failure) => {
+                found = Found::default();
+                self.refusal(cookie, &failure)
+            }
+        };
+        let answer = Answer { slot, header: &header, found: &found };
+        self.stream.answer(&[answer], Instant::now() + self.limits.patience.request, || ())
     }
 }
 

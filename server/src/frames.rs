@@ -1,11 +1,11 @@
-//! Messages between our own processes: a length-prefixed head in JSON, bytes that belong to it, perhaps a descriptor.
+//! Messages between our own processes: a length-prefixed head in JSON, bytes that belong to it, perhaps descriptors.
 //!
 //! ```text
 //!   head length u32 LE | body length u32 LE | head (JSON) | body (bytes)
 //! ```
 //!
 //! Each side first sends a [`Hello`]; a side that speaks another version says so and leaves. Lengths beyond the limits
-//! end the connection before anything is allocated. A descriptor comes with the first byte (`SCM_RIGHTS`).
+//! end the connection before anything is allocated. Descriptors, two at most, come with the first byte (`SCM_RIGHTS`).
 
 use plinth_engine::admin::{AdminError, Code};
 use rustix::{
@@ -48,7 +48,7 @@ pub(crate) struct Hello {
 pub struct Received<T> {
     pub head: T,
     pub body: Vec<u8>,
-    pub descriptor: Option<OwnedFd>,
+    pub descriptors: Vec<OwnedFd>,
 }
 
 /// A message that the other side would not take. Nothing of it was sent: the connection is as it was, and whoever wanted to answer with it
@@ -112,6 +112,14 @@ impl Frames {
         Ok(frames)
     }
 
+    /// The same connection once more: what is sent on both must not be sent at the same time.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn duplicate(&self) -> io::Result<Self> {
+        Ok(Self { stream: self.stream.try_clone()? })
+    }
+
     /// Without a greeting.
     #[cfg(any(test, feature = "fuzz"))]
     pub(crate) fn ungreeted(stream: UnixStream) -> Self {
@@ -144,6 +152,14 @@ impl Frames {
     /// # Errors
     /// If it is too long, or the other side is gone.
     pub fn send<T: Serialize>(&self, head: &T, body: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.send_with(head, body, descriptor.as_slice())
+    }
+
+    /// Sends one message, with up to two descriptors.
+    ///
+    /// # Errors
+    /// If it is too long, or the other side is gone.
+    pub fn send_with<T: Serialize>(&self, head: &T, body: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let head = serde_json::to_vec(head).map_err(io::Error::other)?;
         for (bytes, limit) in [(head.len(), HEAD_MAX), (body.len(), BODY_MAX)] {
             if bytes > limit {
@@ -155,17 +171,15 @@ impl Frames {
         start.extend_from_slice(&length(body.len()));
         start.extend_from_slice(&head);
         let mut stream = &self.stream;
-        let sent = match descriptor {
-            None => 0,
-            Some(descriptor) => {
-                let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-                let mut control = SendAncillaryBuffer::new(&mut space);
-                let descriptors = [descriptor];
-                if !control.push(SendAncillaryMessage::ScmRights(&descriptors)) {
-                    return Err(bad("no room for a descriptor".into()));
-                }
-                sendmsg(stream.as_fd(), &[IoSlice::new(&start)], &mut control, SendFlags::NOSIGNAL)?
+        let sent = if descriptors.is_empty() {
+            0
+        } else {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+                return Err(bad("no room for so many descriptors".into()));
             }
+            sendmsg(stream.as_fd(), &[IoSlice::new(&start)], &mut control, SendFlags::NOSIGNAL)?
         };
         stream.write_all(&start[sent..])?;
         stream.write_all(body)
@@ -177,7 +191,7 @@ impl Frames {
     /// If it is too long, is no message, or stops in the middle.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<Received<T>>> {
         let mut lengths = [0; 8];
-        let mut descriptor = None;
+        let mut descriptors = Vec::new();
         let mut filled = 0;
         while filled < lengths.len() {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
@@ -194,10 +208,8 @@ impl Frames {
                 Err(error) => return Err(error.into()),
             };
             for message in control.drain() {
-                if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-                    for received in descriptors {
-                        descriptor.get_or_insert(received);
-                    }
+                if let RecvAncillaryMessage::ScmRights(received) = message {
+                    descriptors.extend(received);
                 }
             }
             match (count, filled) {
@@ -215,7 +227,7 @@ impl Frames {
         let head = self.exactly(head)?;
         let body = self.exactly(body)?;
         let head = serde_json::from_slice(&head).map_err(|error| bad(format!("not a message: {error}")))?;
-        Ok(Some(Received { head, body, descriptor }))
+        Ok(Some(Received { head, body, descriptors }))
     }
 
     /// Reads so many bytes; memory grows only with what has come.
@@ -252,13 +264,14 @@ mod tests {
         let body = vec![7; 3 << 20];
         let sender = thread::spawn(move || {
             one.send(&("x", 5), &body, Some(file.as_fd())).expect("sent");
-            one.send(&("y", 6), &[], None).expect("sent");
+            one.send_with(&("y", 6), &[], &[file.as_fd(), one.stream.as_fd()]).expect("sent");
         });
         let first: Received<(String, u32)> = other.receive().expect("received").expect("a message");
         assert_eq!((first.head.0.as_str(), first.head.1, first.body.len()), ("x", 5, 3 << 20));
-        assert!(first.descriptor.is_some());
+        assert_eq!(first.descriptors.len(), 1);
         let second: Received<(String, u32)> = other.receive().expect("received").expect("a message");
-        assert!(second.body.is_empty() && second.descriptor.is_none());
+        assert_eq!((second.body.len(), second.descriptors.len()), (0, 2));
+        drop(second);
         sender.join().expect("no panic");
         assert!(other.receive::<(String, u32)>().expect("the end").is_none());
     }

@@ -64,6 +64,13 @@ pub fn share_memory() {
     }
 }
 
+/// Lets this process have as many descriptors as it may: an engine has five for each NBD client, the instance two.
+pub fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let most = getrlimit(Resource::Nofile).maximum;
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most });
+}
+
 /// Lets this thread run when no other wants to. Where the kernel refuses, it goes on as it is. Not for threads that hold locks which
 /// others need, and must not be kept from letting them go.
 pub fn become_idle() {

@@ -1,12 +1,13 @@
 //! Files and volumes as block devices, used by clients that others have written.
 
-use plinth_tests::{Authority, Instance, MIB, noise, scaled, shell, wait_for};
+use plinth_tests::{Authority, Instance, MIB, Manager, noise, scaled, shell, wait_for};
 use std::{
     fs,
     io::{Read, Write},
     net::TcpListener,
     os::unix::{fs::FileExt, net::UnixStream},
     path::{Path, PathBuf},
+    process::Child,
     thread,
     time::Duration,
 };
@@ -132,6 +133,113 @@ fn what_is_used_stays_and_what_is_wrong_is_refused() {
     instance.sql("ALTER DISKGROUP data DISMOUNT; ALTER DISKGROUP data MOUNT");
     shell(r#"! nbdinfo "$1""#).arg(&other).ok();
     assert_eq!(instance.plinth(["nbd", "-H"]).ok(), "");
+}
+
+/// Clients of two exports, over a unix socket and TCP, two connections each, that write, read and verify requests of all sizes, and never connect
+/// again: none of them may see an error, while `story` is told.
+fn under_load(instance: &Instance, story: impl FnOnce(&Instance)) {
+    let exports = under_load_of(instance);
+    story(instance);
+    loaded(exports);
+}
+
+const LOAD: &str = "fio --name=load --ioengine=nbd --rw=randrw --size=24M --bssplit=512/10:4k/40:8k/20:64k/10:100k/10:1m/10 --iodepth=16 \
+                        --numjobs=2 --offset_increment=24M --fsync=50 --verify=crc32c --verify_fatal=1 --verify_backlog=64 \
+                        --verify_state_save=0 --time_based --runtime=3600 --group_reporting";
+
+struct Load {
+    fio: Child,
+    stop: PathBuf,
+}
+
+fn under_load_of(instance: &Instance) -> Vec<Load> {
+    let listen = format!("127.0.0.1:{}", free_port());
+    let mut loads = Vec::new();
+    for (volume, arguments) in [("vol1", &[][..]), ("vol2", &["--tcp", &listen, "--insecure"])] {
+        instance.plinth(["volcreate", "-G", "data", "-s", "64M", volume]).ok();
+        let uri = export(instance, &[&[volume], arguments].concat());
+        let stop = instance.path(&format!("{volume}.out"));
+        let script = format!(r#"exec {LOAD} --uri="$1" >"$2" 2>&1"#);
+        let fio = shell(&script).arg(&uri).arg(&stop).into_command().spawn().expect("fio");
+        loads.push(Load { fio, stop });
+    }
+    wait_for("the clients", || {
+        instance.number("SELECT TOTAL(open_files) FROM v$asm_client WHERE client_type = 'NBD'") == 4.0
+    });
+    loads
+}
+
+/// Ends the load: it has met no error.
+fn loaded(loads: Vec<Load>) {
+    for Load { mut fio, stop } in loads {
+        let pid = rustix::process::Pid::from_child(&fio);
+        // fio ends what it has begun then.
+        let alive = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let status = fio.wait().expect("fio ends");
+        let said = fs::read_to_string(&stop).expect("what fio said");
+        println!("{said}");
+        assert!(alive.is_ok() && status.success() || said.contains("terminating on signal 2"), "{status}: {said}");
+        assert!(said.contains("err= 0") && said.contains("READ:") && said.contains("WRITE:"), "{status}: {said}");
+    }
+}
+
+/// A fraction of a second that differs from round to round, and not from run to run.
+fn moment(round: u32) -> Duration {
+    Duration::from_millis(350 + u64::from(round.wrapping_mul(2_654_435_761) >> 20) % 500)
+}
+
+/// The engine is killed again and again, and no client notices: all go on on the connections that they have.
+#[test]
+fn clients_do_not_notice_the_death_of_engines() {
+    let instance = Instance::new();
+    group(&instance);
+    under_load(&instance, |instance| {
+        for round in 0..scaled(15, 300) {
+            thread::sleep(moment(round));
+            instance.replace_engine("DATA");
+        }
+        let clients = "SELECT CAST(TOTAL(open_files) AS INTEGER) AS n FROM v$asm_client WHERE client_type = 'NBD'";
+        let count = || instance.try_query(clients).map(|rows| rows[0]["n"].to_string());
+        wait_for("an answer", || count().is_some());
+        let count = count().unwrap_or_default();
+        assert_eq!(count.trim_matches('"'), "4", "all go on on the connections that they have");
+    });
+    instance.check("DATA");
+}
+
+/// Engines are replaced on purpose, the instance is killed, and engines of which a later instance heard: no client notices.
+#[test]
+fn clients_do_not_notice_upgrades_and_instances_that_die() {
+    let mut instance = Instance::new();
+    group(&instance);
+    let loads = under_load_of(&instance);
+    for round in 0..scaled(3, 40) {
+        thread::sleep(moment(round));
+        instance.plinth(["upgrade", "data"]).ok();
+        thread::sleep(moment(round + 100));
+        instance.kill_instance();
+        instance.start();
+        thread::sleep(moment(round + 200));
+        instance.replace_engine("DATA");
+    }
+    loaded(loads);
+    instance.check("DATA");
+}
+
+/// With a service manager that keeps descriptors, the engine and the instance may die both.
+#[test]
+fn clients_do_not_notice_engines_and_instances_that_die_in_turns() {
+    let manager = Manager::new();
+    let mut instance = Instance::under(&manager);
+    group(&instance);
+    let loads = under_load_of(&instance);
+    wait_for("four clients in the store", || manager.stored().len() == 8);
+    let deaths =
+        instance.die_in_turns("DATA", Duration::from_secs(scaled(9, 300)), [3000, 2100].map(Duration::from_millis));
+    assert!(deaths.len() > 4, "{deaths:?}");
+    loaded(loads);
+    wait_for("nobody in the store", || manager.stored().is_empty());
+    instance.check("DATA");
 }
 
 /// The engine is killed while clients write, again and again: what connects anew finds everything it was told is written.

@@ -213,7 +213,7 @@ impl Client {
         loop {
             let received = self.frames.receive().map_err(|error| self.lost(&error))?;
             let received = received.ok_or_else(|| self.lost(&io::ErrorKind::UnexpectedEof.into()))?;
-            match (received.head, received.descriptor) {
+            match (received.head, received.descriptors.into_iter().next()) {
                 (Answer::Device { mount_point, connection }, Some(device)) => {
                     devices.push((mount_point, connection, device));
                 }
@@ -221,6 +221,39 @@ impl Client {
                 (Answer::Refused(error), _) => return Err(error),
                 _ => return Err(self.strange()),
             }
+        }
+    }
+
+    /// Hears of connections of NBD clients until the engine ends: of each that there is and comes, with its memory and its socket, and of its end.
+    ///
+    /// # Errors
+    /// That is how it ends, but for an engine that ends in good order.
+    pub fn keep(self, mut heard: impl FnMut(u64, Option<(OwnedFd, OwnedFd)>)) -> Result<()> {
+        self.frames.set_timeout(None).map_err(|error| self.lost(&error))?;
+        self.send(&Request::Keep, &[], None)?;
+        while let Some(received) = self.frames.receive().map_err(|error| self.lost(&error))? {
+            let mut descriptors = received.descriptors.into_iter();
+            match (received.head, descriptors.next(), descriptors.next()) {
+                (Answer::Kept { id }, Some(memory), Some(socket)) => heard(id, Some((memory, socket))),
+                (Answer::Ended { id }, ..) => heard(id, None),
+                (Answer::Refused(error), ..) => return Err(error),
+                _ => return Err(self.strange()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the engine the connection of an NBD client: its memory and its socket.
+    ///
+    /// # Errors
+    /// What the engine refuses, or that it ended.
+    pub fn resume(&self, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>) -> Result<()> {
+        self.frames.set_timeout(Some(SOON)).map_err(|error| self.lost(&error))?;
+        let sent = self.frames.send_with(&Request::Resume, &[], &[memory, socket]);
+        sent.map_err(|error| self.lost(&error))?;
+        match self.next()?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(self.strange()),
         }
     }
 

@@ -3,10 +3,13 @@
 //! Each address has a server of its own, started with its first export and stopped with its last. What an address demands of its clients is said
 //! with each export there, and must be the same.
 //!
+//! Clients of an engine before this one wait, as survivors, for the export that they had; then they are gone on with. What they had asked to be
+//! changed is in front of everybody else's changes of the same bytes from the moment in which they are adopted: before that nobody is served.
+//!
 //! Who may come in: over a unix socket, whom the socket's file lets in. Over TCP, NBD has no passwords: so a client needs a
 //! certificate, unless the operator says that everybody who can connect may read and write.
 
-use super::this_thread::ThisThread;
+use super::{keeping::Keeping, this_thread::ThisThread};
 use crate::{
     alert::Alert,
     instance::wire::{
@@ -23,9 +26,10 @@ use plinth_engine::{
 };
 use plinth_fuse::Runner;
 use plinth_nbd::{
-    Address, Limits, Server, TlsRefused, TlsSource,
+    Address, Keeper, Limits, Server, Survivor, TlsRefused, TlsSource,
     export::{Files, Offer},
 };
+use rustix::fd::{AsFd, OwnedFd};
 use rustls::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -144,12 +148,81 @@ pub(super) struct Exporting {
     group: String,
     limits: Arc<Limits>,
     this_thread: Arc<ThisThread>,
+    keeping: Arc<Keeping>,
     places: Mutex<Vec<Place>>,
+    /// Locked after `places`.
+    survivors: Mutex<Vec<Survivor>>,
 }
 
 impl Exporting {
-    pub fn new(alert: Alert, group: &str, this_thread: Arc<ThisThread>) -> Self {
-        Self { alert, group: group.to_owned(), limits: Limits::new(), this_thread, places: Mutex::default() }
+    pub fn new(alert: Alert, group: &str, this_thread: Arc<ThisThread>, keeping: Arc<Keeping>) -> Self {
+        Self {
+            alert,
+            group: group.to_owned(),
+            limits: Limits::new(),
+            this_thread,
+            keeping,
+            places: Mutex::default(),
+            survivors: Mutex::default(),
+        }
+    }
+
+    fn survivors(&self) -> MutexGuard<'_, Vec<Survivor>> {
+        self.survivors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a client of an engine before this one: its memory and its socket. One that is here already stays. `NoSuchFile`: it has left.
+    pub fn adopt(&self, descriptors: Vec<OwnedFd>) -> Result<()> {
+        let refused = |why: &dyn fmt::Display| AdminError::new(Code::Invalid, format!("an NBD client is cut: {why}"));
+        let mut descriptors = descriptors.into_iter();
+        let (Some(memory), Some(socket)) = (descriptors.next(), descriptors.next()) else {
+            return Err(refused(&"its descriptors did not come"));
+        };
+        // Before it is looked at as a survivor's: whoever serves it changes it meanwhile.
+        let id = Survivor::id_of(&memory).map_err(|error| refused(&error))?;
+        if self.keeping.has(id) {
+            return Ok(());
+        }
+        let kept = (memory.try_clone(), socket.try_clone());
+        let survivor = Survivor::new(&self.limits, memory, socket).map_err(|error| match error.kind() {
+            io::ErrorKind::NotConnected => AdminError::new(Code::NoSuchFile, error),
+            _ => refused(&error),
+        })?;
+        if let (Ok(memory), Ok(socket)) = kept {
+            self.keeping.keep(id, memory.as_fd(), socket.as_fd());
+        }
+        self.survivors().push(survivor);
+        Ok(())
+    }
+
+    /// Cuts those of the survivors that are meant.
+    pub fn cut_survivors(&self, is_meant: impl Fn(&Survivor) -> bool) {
+        let survivors = std::mem::take(&mut *self.survivors());
+        let (cut, stay): (Vec<_>, Vec<_>) = survivors.into_iter().partition(is_meant);
+        self.survivors().extend(stay);
+        for survivor in cut {
+            let (id, text) =
+                (survivor.id(), format!("an NBD client of {} at {} is cut", survivor.export(), survivor.place()));
+            survivor.cut();
+            self.keeping.forget(id);
+            self.alert.line(Severity::Warning, &self.group, &format!("{text}: it is not exported any more"));
+        }
+    }
+
+    /// Goes on with the survivors of an export.
+    fn resume(&self, server: &Server, place: &str, name: &str) {
+        let survivors = std::mem::take(&mut *self.survivors());
+        let (ours, others): (Vec<_>, Vec<_>) =
+            survivors.into_iter().partition(|survivor| survivor.place() == place && survivor.export() == name);
+        self.survivors().extend(others);
+        for survivor in ours {
+            let id = survivor.id();
+            if let Err(error) = server.resume(survivor) {
+                self.keeping.forget(id);
+                let text = format!("an NBD client of {name} at {place} is cut: {error}");
+                self.alert.line(Severity::Warning, &self.group, &text);
+            }
+        }
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<Place>> {
@@ -180,7 +253,8 @@ impl Exporting {
             Arc::new(move |task| this_thread.block_on(task)),
             Some(Arc::clone(&self.this_thread) as _),
         ));
-        let server = Server::start(listener, files.clone(), &self.limits, tls)?;
+        let keeper = (Arc::clone(&self.keeping) as _, at.to_string());
+        let server = Server::start(listener, files.clone(), &self.limits, tls, Some(keeper))?;
         self.alert.line(Severity::Note, &self.group, &format!("NBD clients are served at {at}"));
         Ok(Place { at: at.clone(), server, files })
     }
@@ -240,6 +314,9 @@ impl Exporting {
                     .map_err(|error| AdminError::new(Code::NoSuchFile, format!("+{}/{path}: {error}", self.group))),
             }
         };
+        if result.is_ok() {
+            self.resume(&place.server, &at.to_string(), name);
+        }
         Self::close_if_empty(&mut places, at);
         result
     }
@@ -257,6 +334,7 @@ impl Exporting {
     /// Ends an export.
     pub fn withdraw(&self, at: &At, name: &str, cut: bool) -> Result<()> {
         let mut places = self.places();
+        self.cut_survivors(|survivor| survivor.place() == at.to_string() && survivor.export() == name);
         let place = places.iter().find(|place| place.at.is_same_place(at));
         let Some(place) = place.filter(|place| place.files.offers().contains_key(name)) else {
             return Err(AdminError::new(Code::NoSuchFile, format!("{name} is not exported at {at}")));
@@ -344,8 +422,14 @@ impl Exporting {
         }
     }
 
+    /// Accepts nobody any more, and leaves to the next engine the clients that can be left to it.
+    pub fn freeze(&self) {
+        self.places().iter().for_each(|place| place.server.freeze());
+    }
+
     /// Ends all of them, with their clients.
     pub fn stop(&self) {
+        self.cut_survivors(|_| true);
         let places = std::mem::take(&mut *self.places());
         places.iter().for_each(|place| place.server.stop());
     }

@@ -14,6 +14,7 @@ mod clients;
 pub mod exports;
 mod files;
 mod find;
+mod keeping;
 mod process;
 pub mod protocol;
 mod this_thread;

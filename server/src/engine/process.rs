@@ -1,6 +1,6 @@
 //! The process itself: start, mount, serve, end.
 //!
-//! Mounts outlive the process: whoever holds their devices gives them to the next one. An engine that is asked to hand over, or told
+//! Mounts outlive the process, and so do connections of NBD clients: whoever holds their descriptors gives them to the next one. An engine that is asked to hand over, or told
 //! to end by a signal, first answers what it has begun, and dismounts the group in good order, so that the next one
 //! has nothing to recover. The next one may be waiting already: it gets the sign of the only engine, a lock on a file, when this
 //! process is gone with all its threads.
@@ -12,6 +12,7 @@ use super::{
     clients::clients,
     exports::{Export, Exporting},
     files,
+    keeping::Keeping,
     protocol::{Answer, How, NAME, Notice, Request, Status},
     this_thread::ThisThread,
 };
@@ -101,6 +102,7 @@ struct Engine {
     preferred: Mutex<Preferred>,
     serving: Mutex<BTreeMap<PathBuf, Served>>,
     exporting: Exporting,
+    keeping: Arc<Keeping>,
     watchers: Mutex<Vec<Sender<Notice>>>,
     /// Connections on which notices are told.
     watching: AtomicUsize,
@@ -170,6 +172,7 @@ pub fn run(options: Options) -> ExitCode {
         }
     };
     protect();
+    process::raise_descriptors();
     #[cfg(feature = "planted")]
     plant_a_mistake();
     let alert = Alert::new(options.paths.alert(), true);
@@ -244,7 +247,9 @@ impl Engine {
         world.set_diskstring(&options.diskstring).map_err(io::Error::other)?;
         world.keep_in(options.paths.dir());
         world.note_in(options.paths.state());
-        let exporting = Exporting::new(alert.clone(), &options.group, Arc::new(ThisThread(world.poll_time())));
+        let keeping = Arc::<Keeping>::default();
+        let this_thread = Arc::new(ThisThread(world.poll_time()));
+        let exporting = Exporting::new(alert.clone(), &options.group, this_thread, Arc::clone(&keeping));
         Ok(Arc::new(Self {
             options,
             world: Arc::new(world),
@@ -254,6 +259,7 @@ impl Engine {
             preferred: Mutex::default(),
             serving: Mutex::default(),
             exporting,
+            keeping,
             watchers: Mutex::default(),
             watching: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
@@ -340,7 +346,7 @@ impl Engine {
     /// Ends the process in good order, on a signal.
     fn end(&self) {
         self.leaving.store(true, Ordering::SeqCst);
-        self.exporting.stop();
+        self.exporting.freeze();
         let _ = self.answer_what_has_begun();
         let group = self.group().take();
         if let Some(group) = group {
@@ -527,7 +533,7 @@ impl Engine {
             },
             Request::Query(sql) => return self.query(frames, &sql),
             Request::Serve { mount_point, connection, how } => {
-                done(self.serve(mount_point, connection, request.descriptor, how))
+                done(self.serve(mount_point, connection, request.descriptors.into_iter().next(), how))
             }
             Request::GiveUp(connection) => {
                 done(self.mounted().and_then(|group| block_on(group.give_up_mount(connection))))
@@ -536,6 +542,12 @@ impl Engine {
             Request::HandOver => return self.hand_over(frames),
             Request::Export(export) => done(self.export(&export)),
             Request::Withdraw { at, name, cut } => done(self.exporting.withdraw(&at, &name, cut)),
+            Request::Keep => return self.keeping.listen(frames),
+            Request::Resume => done(self.exporting.adopt(request.descriptors)),
+            Request::Resumed => {
+                self.exporting.cut_survivors(|_| true);
+                Answer::Done
+            }
             Request::Exports => Answer::Exports(self.exporting.list()),
             Request::Watch => return self.watch(frames),
             other => {
@@ -768,7 +780,7 @@ impl Engine {
             return frames.send(&Answer::Refused(error), &[], None);
         }
         self.leaving.store(true, Ordering::SeqCst);
-        self.exporting.stop();
+        self.exporting.freeze();
         let name = &self.options.group;
         let began = Instant::now();
         if self.answer_what_has_begun() {

@@ -107,7 +107,14 @@ pub enum Request {
     GiveUp(ConnectionId),
     /// Answered with a `Device` for each mount, then `Done`.
     Devices,
-    /// Leaves its mounts to another engine, which waits for this one's end. The engine exits after its answer.
+    /// Answered with a `Kept` for each connection of an NBD client that can outlive the engine; then it tells of those that come and
+    /// end, until either side ends.
+    Keep,
+    /// A connection of an engine before this one: its memory and its socket come with it. It is gone on with when its export is made.
+    Resume,
+    /// There are no more of them, nor exports to be made: what is left of them is cut.
+    Resumed,
+    /// Leaves its mounts and NBD clients to another engine, which waits for this one's end. The engine exits after its answer.
     HandOver,
     /// Serves a file to NBD clients.
     Export(Export),
@@ -214,6 +221,14 @@ pub enum Answer {
     Device {
         mount_point: PathBuf,
         connection: ConnectionId,
+    },
+    /// A connection of an NBD client: its memory and its socket come with it.
+    Kept {
+        id: u64,
+    },
+    /// It has ended.
+    Ended {
+        id: u64,
     },
     /// What is exported, and to how many clients.
     Exports(Vec<(Export, usize)>),

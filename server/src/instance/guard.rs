@@ -130,6 +130,7 @@ impl Instance {
                 && status.mounted
             {
                 lock(&self.unserved).remove(group);
+                self.hear_of_clients(group, status.pid);
                 // Returns at the engine's end.
                 let stopped = RefCell::new(None);
                 let watched = engine.watch(|notice| match notice {
@@ -239,7 +240,7 @@ impl Instance {
     fn lose_patience(&self, group: &str, why: &str) {
         let own = self.group_lock(group);
         let _held = lock(&own);
-        if self.connections(group).is_empty() {
+        if self.connections(group).is_empty() && !self.nbd.has_any(group) {
             return;
         }
         self.end_waiting(group);
@@ -261,7 +262,10 @@ impl Instance {
             // An instance that died meanwhile may not have come so far as to give it the mounts.
             Ok(engine) if engine.status()?.mounted => return self.serve_again(&engine, group),
             Ok(engine) => Ok(engine),
-            Err(_) => self.start_engine(group),
+            Err(_) => {
+                self.heard_of_clients(group);
+                self.start_engine(group)
+            }
         };
         // Whoever uses the mounts waits. The dead engine is gone when the new one listens, and R1 is the mount's to keep.
         let engine = engine?;
@@ -307,6 +311,7 @@ impl Instance {
                 self.alert.line(Severity::Alarm, group, &format!("is not mounted on a directory again: {error}"));
             }
         }
+        self.resume_clients(engine, group);
         self.export_again(engine, group);
         Ok(())
     }
@@ -335,6 +340,8 @@ impl Instance {
         }
         if waits {
             self.go_on_exporting(group);
+        } else {
+            Self::clients_are_resumed(engine);
         }
     }
 
@@ -382,6 +389,9 @@ impl Instance {
                 }
                 false
             });
+            if missing.is_empty() {
+                Self::clients_are_resumed(&engine);
+            }
         }
         let is_done = missing.is_empty();
         if is_done {

@@ -10,7 +10,8 @@
 //! A group that shall be mounted has a guard, a thread that:
 //!
 //!   1. watches its engine, if one runs: the connection's end is the engine's end;
-//!   2. otherwise starts an engine, has it mount the group and take the mounts over (devices.rs has their descriptors). Whoever uses
+//!   2. otherwise starts an engine, has it mount the group and take the mounts and the NBD clients over (devices.rs and connections.rs have
+//!      their descriptors). Whoever uses
 //!      them waits meanwhile. Mounts that cannot be taken over are taken away and made again;
 //!   3. waits longer before each start that follows soon upon the last;
 //!   4. ends with an error what waits on the mounts when no engine could serve them for a while, or when one engine after the other
@@ -27,6 +28,7 @@
 //!   2. `instance.json` is written before a statement that changed what it says is answered.
 //!   3. What stands there as mounted is started again whatever happened, until a statement says otherwise.
 
+mod connections;
 pub mod control;
 mod devices;
 mod discovery;
@@ -61,6 +63,7 @@ use crate::{
     world::IoChoice,
 };
 use crate::{process::Peer, refusal::Refusal};
+use connections::Connections;
 use devices::{Device, Devices, new_connection};
 use discovery::Discovery;
 use launch::Children;
@@ -127,6 +130,8 @@ pub struct Instance {
     exporting: Mutex<BTreeSet<String>>,
     /// The devices of our mounts. While one is held, the end of an engine is not the end of the mount.
     devices: Devices,
+    /// Those of NBD clients: the same.
+    nbd: Connections,
     children: Children,
     /// The last engine that was started for each group.
     launched: Mutex<BTreeMap<String, u32>>,
@@ -591,11 +596,13 @@ impl Instance {
         for mount_point in self.mount_points(group).into_keys() {
             self.devices.remove(&mount_point);
         }
+        self.nbd.remove_all(group);
     }
 
     /// Takes the group's dead mounts away.
     fn forget_mounts(&self, group: &str) {
         self.mount_points(group).keys().for_each(|mount_point| self.forget_mount(group, mount_point));
+        self.nbd.remove_all(group);
     }
 
     /// Takes a dead mount away, so that it can be made again.

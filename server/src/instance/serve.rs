@@ -1,7 +1,9 @@
 //! `plinth serve`: from a directory to an instance that answers, and back.
 
 use super::{
-    Instance, Looking, control,
+    Instance, Looking,
+    connections::Connections,
+    control,
     devices::Devices,
     discovery::Discovery,
     launch::Children,
@@ -44,6 +46,7 @@ pub struct Options {
 pub fn serve(options: Options) -> ExitCode {
     let stored = systemd::stored();
     process::keep_signals();
+    process::raise_descriptors();
     match start(options, stored) {
         Ok((instance, _lock)) => {
             systemd::ready();
@@ -104,6 +107,7 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
     }
     let alert = Alert::new(paths.alert(), true);
     let known = state.groups.values().flat_map(|group| group.connections.clone()).collect();
+    let (nbd, stored) = Connections::from_store(stored);
     let devices = Devices::from_store(stored, &known);
     let instance = Arc::new(Instance {
         paths,
@@ -117,6 +121,7 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
         unserved: Mutex::default(),
         exporting: Mutex::new(BTreeSet::new()),
         devices,
+        nbd,
         children: Children::default(),
         launched: Mutex::default(),
         handed_over: Mutex::default(),

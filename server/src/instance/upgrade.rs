@@ -4,8 +4,8 @@
 //!      mount the group.
 //!   2. The old one makes everything durable while it serves. Then it begins no request any more, answers those under way, dismounts the
 //!      group, and ends. From here databases wait.
-//!   3. The new one mounts the group, and takes the mounts over. The kernel sends what waits. Exports are made again; NBD clients
-//!      connect anew.
+//!   3. The new one mounts the group, and takes the mounts over. The kernel sends what waits. Exports are made again, and NBD
+//!      clients are gone on with on the connections that they have.
 //!
 //! If 1 fails, nothing has happened. If 2 is refused, the old one goes on. If 3 fails, or somebody dies, it is as if
 //! the engine had been killed: the guard starts another.
@@ -51,6 +51,7 @@ impl Instance {
             lock(&self.handed_over).remove(&before.pid);
             return Err(error);
         }
+        self.heard_of_clients(group);
         let resume = self.connections(group);
         new.ask(&Request::Mount { force: false, restricted, patient: false, resume })
             .and_then(|()| self.serve_again(&new, group))

@@ -1,0 +1,89 @@
+//! What of NBD clients outlives this process, and who is told of it: their sockets, and the memory that says how far each has come (`nbd/`).
+//!
+//! Whoever asks hears of all there are, and then of each that comes before anything of it is carried out: so when this process dies, at whatever
+//! moment, the descriptors are elsewhere already, or on their way there.
+
+use super::protocol::Answer;
+use crate::frames::Frames;
+use plinth_nbd::Keeper;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::{
+    collections::BTreeMap,
+    io,
+    net::Shutdown,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How long a client waits for somebody who does not listen: then it is served all the same, and that one has to ask again.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Default)]
+struct Inner {
+    /// Memory and socket.
+    connections: BTreeMap<u64, (OwnedFd, OwnedFd)>,
+    listeners: Vec<Frames>,
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Keeping(Mutex<Inner>);
+
+impl Inner {
+    fn tell(&mut self, tell: impl Fn(&Frames) -> io::Result<()>) {
+        self.listeners.retain(|listener| {
+            let told = tell(listener).is_ok();
+            if !told {
+                let _ = listener.stream().shutdown(Shutdown::Both);
+            }
+            told
+        });
+    }
+}
+
+fn tell(listener: &Frames, id: u64, (memory, socket): (BorrowedFd<'_>, BorrowedFd<'_>)) -> io::Result<()> {
+    listener.send_with(&Answer::Kept { id }, &[], &[memory, socket])
+}
+
+impl Keeping {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells of all there are, and from now on of each. Returns when nobody listens any more.
+    pub fn listen(&self, frames: &Frames) -> io::Result<()> {
+        {
+            let mut inner = self.lock();
+            let listener = frames.duplicate()?;
+            listener.stream().set_write_timeout(Some(PATIENCE))?;
+            for (id, (memory, socket)) in &inner.connections {
+                tell(&listener, *id, (memory.as_fd(), socket.as_fd()))?;
+            }
+            inner.listeners.push(listener);
+        }
+        // Nothing more is said there. It is dropped when the next one is told, or by its end here.
+        while frames.receive::<super::protocol::Request>()?.is_some() {}
+        Ok(())
+    }
+
+    pub fn has(&self, id: u64) -> bool {
+        self.lock().connections.contains_key(&id)
+    }
+}
+
+impl Keeper for Keeping {
+    fn keep(&self, id: u64, memory: BorrowedFd<'_>, socket: BorrowedFd<'_>) {
+        let mut inner = self.lock();
+        // Without descriptors to spare it is served, and not kept.
+        let (Ok(kept), Ok(kept_socket)) = (memory.try_clone_to_owned(), socket.try_clone_to_owned()) else { return };
+        inner.connections.insert(id, (kept, kept_socket));
+        inner.tell(|listener| tell(listener, id, (memory, socket)));
+    }
+
+    fn forget(&self, id: u64) {
+        let mut inner = self.lock();
+        if inner.connections.remove(&id).is_some() {
+            inner.tell(|listener| listener.send(&Answer::Ended { id }, &[], None));
+        }
+    }
+}

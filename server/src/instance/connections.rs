@@ -1,0 +1,211 @@
+//! Connections of NBD clients, by which they outlive engines.
+//!
+//! Of each its engine has two descriptors: the socket, and the memory in which it notes how far the client has come (`nbd/src/kept.rs`). The
+//! instance has duplicates, so
+//!
+//! ```text
+//!   engine dies               the next one gets duplicates of the instance's, before anybody else's requests are taken
+//!   instance dies             the next one hears of all there are from the engine
+//!   both die                  the service manager's store has them (systemd.rs); without it the clients are cut
+//! ```
+//!
+//! A thread for each engine hears of connections that come and end. It is waited for before the next engine is given what there is: what the dead one
+//! said last may still be on its way. One that the instance still has, but has ended, is known by its memory; the engine refuses it.
+
+use super::{Instance, launch::GONE, lock, systemd};
+use crate::engine::{client::Client, protocol::Request};
+use plinth_engine::{
+    admin::{AdminError, Code},
+    event::Severity,
+};
+use rustix::fd::{AsFd, OwnedFd};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+/// How long before an engine is asked again that has said that there is nothing more, and runs.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A connection's memory and socket.
+#[derive(Debug)]
+struct Connection {
+    memory: OwnedFd,
+    socket: OwnedFd,
+}
+
+/// Those of all groups.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    /// By group and id.
+    kept: Mutex<BTreeMap<(String, u64), Connection>>,
+    /// Who hears of them, by group.
+    hearing: Mutex<BTreeMap<String, JoinHandle<()>>>,
+}
+
+/// What the store calls the two of a connection. A group's name has letters, digits and no `-`.
+fn names(group: &str, id: u64) -> [String; 2] {
+    ["memory", "socket"].map(|what| format!("nbd-{group}-{id:016x}-{what}"))
+}
+
+/// Which group and connection a name of the store means, and whether it is the memory.
+fn meaning(name: &str) -> Option<(String, u64, bool)> {
+    let (group, rest) = name.strip_prefix("nbd-")?.split_once('-')?;
+    let id = u64::from_str_radix(rest.split_once('-')?.0, 16).ok()?;
+    let which = names(group, id).iter().position(|other| other == name)?;
+    Some((group.to_owned(), id, which == 0))
+}
+
+impl Connections {
+    /// What the store gives back, and what of it is something else.
+    pub fn from_store(stored: Vec<(String, OwnedFd)>) -> (Self, Vec<(String, OwnedFd)>) {
+        let mut halves: BTreeMap<_, (Option<OwnedFd>, Option<OwnedFd>)> = BTreeMap::new();
+        let mut others = Vec::new();
+        for (name, descriptor) in stored {
+            match meaning(&name) {
+                Some((group, id, true)) => halves.entry((group, id)).or_default().0 = Some(descriptor),
+                Some((group, id, false)) => halves.entry((group, id)).or_default().1 = Some(descriptor),
+                None => others.push((name, descriptor)),
+            }
+        }
+        let mut kept = BTreeMap::new();
+        for ((group, id), halves) in halves {
+            match halves {
+                (Some(memory), Some(socket)) => _ = kept.insert((group, id), Connection { memory, socket }),
+                // The manager lets a socket go that was closed by its client.
+                _ => names(&group, id).iter().for_each(|name| systemd::remove(name)),
+            }
+        }
+        (Self { kept: Mutex::new(kept), hearing: Mutex::default() }, others)
+    }
+
+    fn insert(&self, group: &str, id: u64, (memory, socket): (OwnedFd, OwnedFd)) {
+        let new = lock(&self.kept).insert((group.to_owned(), id), Connection { memory, socket }).is_none();
+        if let (true, Some(Connection { memory, socket })) = (new, lock(&self.kept).get(&(group.to_owned(), id))) {
+            let [of_memory, of_socket] = names(group, id);
+            systemd::store(&of_memory, memory.as_fd());
+            systemd::store(&of_socket, socket.as_fd());
+        }
+    }
+
+    fn remove(&self, group: &str, id: u64) {
+        if lock(&self.kept).remove(&(group.to_owned(), id)).is_some() {
+            names(group, id).iter().for_each(|name| systemd::remove(name));
+        }
+    }
+
+    /// Lets all of a group go: when its engine is dead, their clients hear of it.
+    pub fn remove_all(&self, group: &str) {
+        self.ids(group).into_iter().for_each(|id| self.remove(group, id));
+    }
+
+    pub fn has_any(&self, group: &str) -> bool {
+        !self.ids(group).is_empty()
+    }
+
+    fn ids(&self, group: &str) -> Vec<u64> {
+        lock(&self.kept).keys().filter(|(of, _)| of == group).map(|(_, id)| *id).collect()
+    }
+
+    /// Duplicates.
+    fn get(&self, group: &str, id: u64) -> io::Result<Option<(OwnedFd, OwnedFd)>> {
+        let kept = lock(&self.kept);
+        let found = kept.get(&(group.to_owned(), id));
+        found.map(|found| Ok((found.memory.try_clone()?, found.socket.try_clone()?))).transpose()
+    }
+}
+
+impl Instance {
+    /// Hears of the engine's NBD clients from now on.
+    pub(super) fn hear_of_clients(self: &Arc<Self>, group: &str, pid: u32) {
+        let mut hearing = lock(&self.nbd.hearing);
+        if hearing.get(group).is_some_and(|thread| !thread.is_finished()) {
+            return;
+        }
+        let (instance, name) = (Arc::clone(self), group.to_owned());
+        let hear = move || {
+            // An engine that had to wait too long for this process tells nothing any more until it is asked again.
+            let mut wait = Duration::ZERO;
+            while let Ok(engine) = instance.engine(&name)
+                && engine.status().is_ok_and(|status| status.pid == pid)
+            {
+                thread::sleep(wait);
+                wait = AGAIN;
+                let heard = engine.keep(|id, descriptors| match descriptors {
+                    Some(descriptors) => instance.nbd.insert(&name, id, descriptors),
+                    None => instance.nbd.remove(&name, id),
+                });
+                if heard.is_err_and(|error| error.code != Code::Io) {
+                    // It is of a version that has nothing to say.
+                    return;
+                }
+            }
+        };
+        match thread::Builder::new().name("clients".into()).spawn(hear) {
+            Ok(thread) => drop(hearing.insert(group.to_owned(), thread)),
+            Err(error) => {
+                let text = format!("its NBD clients will not outlive its engine: {error}");
+                self.alert.line(Severity::Warning, group, &text);
+            }
+        }
+    }
+
+    /// Waits until all is heard that an engine that has ended had to say.
+    pub(super) fn heard_of_clients(&self, group: &str) {
+        let Some(thread) = lock(&self.nbd.hearing).remove(group) else { return };
+        let began = Instant::now();
+        while !thread.is_finished() && began.elapsed() < GONE {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Gives the engine the clients of the one before it, which has mounted the group and exports nothing yet. Those that it has stay.
+    pub(super) fn resume_clients(&self, engine: &Client, group: &str) {
+        for id in self.nbd.ids(group) {
+            let resumed = match self.nbd.get(group, id) {
+                Ok(Some((memory, socket))) => engine.resume(memory.as_fd(), socket.as_fd()),
+                Ok(None) => continue,
+                Err(error) => Err(AdminError::new(Code::Invalid, error)),
+            };
+            match resumed {
+                Ok(()) => {}
+                // The engine has ended: the next one is asked again.
+                Err(error) if error.code == Code::Io => return,
+                // The client has left, of which the engine had not told yet.
+                Err(error) if error.code == Code::NoSuchFile => self.nbd.remove(group, id),
+                Err(error) => {
+                    self.nbd.remove(group, id);
+                    self.alert.line(Severity::Warning, group, &error.to_string());
+                }
+            }
+        }
+    }
+
+    /// All exports are made: clients of others are cut.
+    pub(super) fn clients_are_resumed(engine: &Client) {
+        let _ = engine.ask(&Request::Resumed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_out_of_the_store_is_known_by_its_name() {
+        let null = || OwnedFd::from(std::fs::File::open("/dev/null").expect("/dev/null"));
+        let [memory, socket] = names("DATA_1", 7);
+        let [half, _] = names("DATA_1", 8);
+        let strange = ["fuse-0000000000000001", "nbd-DATA-7-memory", "nbd-DATA", ""].map(str::to_owned);
+        let stored = [vec![memory, socket, half], strange.to_vec()].concat();
+        let (connections, others) = Connections::from_store(stored.into_iter().map(|name| (name, null())).collect());
+        assert_eq!((connections.ids("DATA_1"), connections.ids("DATA")), (vec![7], vec![]));
+        assert_eq!(others.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), strange);
+        assert!(connections.get("DATA_1", 7).expect("duplicates").is_some());
+        connections.remove_all("DATA_1");
+        assert!(!connections.has_any("DATA_1"));
+    }
+}
