@@ -230,7 +230,7 @@ impl Group {
     pub(crate) fn note_originals(&self) {
         let boot = self.world.boot_id();
         let known = self.voters.current();
-        if std::mem::replace(&mut self.notes.0.lock().0, Some(known.id)) == Some(known.id) {
+        if self.notes.0.lock().0.replace(known.id) == Some(known.id) {
             return;
         }
         let before = Originals::recall(&*self.world, self.id);

@@ -66,7 +66,7 @@ const TITLE: &str = "plinth renamedg 1";
 
 /// The words of a line behind its first one, which is given; the last of six is the rest of the line.
 fn words<'a>(lines: &[&'a str], index: usize, first: &str) -> Option<Vec<&'a str>> {
-    let line: &'a str = *lines.get(index)?;
+    let line: &'a str = lines.get(index)?;
     let (word, rest) = line.split_once(' ')?;
     (word == first).then(|| rest.splitn(5, ' ').collect())
 }

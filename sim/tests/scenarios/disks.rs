@@ -157,6 +157,7 @@ fn copies_of_all_disks_are_as_good_as_the_disks_where_nothing_is_noted() {
             assert!(unchanged.iter().all(|now| now.changed_since(&before[disk]).is_empty()), "seed {seed}");
         }
         (0..3).for_each(|disk| world.detach(&format!("/copy{disk}")));
+        world.mount();
         world.ends_well();
     }
 }
@@ -193,7 +194,8 @@ fn a_disk_comes_back_beside_its_copy() {
         let copy = world.disk(1).clone_as("/copy1");
         world.write("table", 4096, b"behind the copy");
         world.fail(1);
-        world.store("table", &pattern(2, 400_000));
+        world.write("table", 0, &pattern(2, 400_000));
+        world.sync("table");
         world.until("its loss", |world| world.state(1) == DiskState::Offline);
         let before = copy.image();
         world.attach("/copy1", copy.clone());
