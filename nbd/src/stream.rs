@@ -313,6 +313,8 @@ impl Stream {
                 if kept.is_frozen() {
                     return Ok(false);
                 }
+                // Also for who takes a little at a time.
+                in_time(Some(deadline))?;
                 match kept.send(descriptor, batch, now, flags) {
                     Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                     Ok(sent) => IoSlice::advance_slices(&mut parts, sent),
@@ -320,7 +322,6 @@ impl Stream {
                     Err(Errno::AGAIN) => {
                         has_to_wait.take().into_iter().for_each(|tell| tell());
                         flags = SendFlags::NOSIGNAL.bits();
-                        in_time(Some(deadline))?;
                     }
                     Err(error) => return Err(error.into()),
                 }

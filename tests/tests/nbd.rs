@@ -194,7 +194,7 @@ fn clients_do_not_notice_the_death_of_engines() {
     let instance = Instance::new();
     group(&instance);
     under_load(&instance, |instance| {
-        for round in 0..scaled(15, 300) {
+        for round in 0..scaled(15, 90) {
             thread::sleep(moment(round));
             instance.replace_engine("DATA");
         }
