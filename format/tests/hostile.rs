@@ -305,7 +305,9 @@ fn every_cut_is_noticed() {
             let mut shorter = bytes[..end].to_vec();
             if end >= envelope::ENVELOPE_SIZE {
                 fix(&mut shorter, end);
-                assert!(read(&shorter, PLACE).is_err(), "{name} of {length} bytes that says {end}");
+                // A header without its origin is one, too; that is no cut, but a record sealed anew.
+                let is_whole = name == "header" && end == header::HEADER_SIZE;
+                assert_eq!(read(&shorter, PLACE).is_ok(), is_whole, "{name} of {length} bytes that says {end}");
             }
         }
     }
