@@ -516,9 +516,8 @@ fn a_replacement_that_is_cut_short_goes_on_where_it_was() {
         }
         lab.wait_for("the resync", || lab.state(1) == DiskState::Online);
         let resync = lab.group().operations().into_iter().find(|one| one.pass == "RESYNC").expect("it is shown");
-        // What was copied last may lie in regions that were active for what comes next when the device failed: that is stale again.
-        let once_more = if cut == Cut::Failure { resync.work + 1 } else { resync.work + 5 };
-        assert!(resync.work > 0 && once_more <= all, "{cut:?}: {} of {all} extents once more", resync.work);
+        // What was copied last may share a region with what is copied next, which is active when it is cut short: that is copied again.
+        assert!(resync.work > 0 && resync.work < all, "{cut:?}: {} of {all} extents once more", resync.work);
         let said = lab.world.events().split_off(before);
         assert!(!said.iter().any(|event| event.text.contains("copied whole")), "{cut:?}: {said:?}");
         assert!(cut == Cut::Failure || lab.told("disk DATA_0001: its resync goes on"), "{cut:?}");
