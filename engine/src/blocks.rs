@@ -294,6 +294,9 @@ impl Group {
 
     /// Data is right, and what a disk stores of its checksums is not: that is written again when the region closes.
     fn tell_bad_zones(&self, extent: &Extent, candidates: &[(Mirror, &Arc<Member>)], bad: &[usize]) {
+        if bad.iter().any(|count| *count > 0) {
+            extent.doubt_zones();
+        }
         for ((mirror, member), count) in candidates.iter().zip(bad).filter(|(_, count)| **count > 0) {
             let (offset, length) = member.layout().sums_of(mirror.au);
             let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);

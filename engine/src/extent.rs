@@ -227,6 +227,13 @@ impl Extent {
         self.dirty.store(false, Ordering::SeqCst);
     }
 
+    /// The zone of some mirror has not what was written there: that is known until all are written again.
+    pub fn doubt_zones(&self) {
+        if let Some(sums) = &*self.sums() {
+            sums.are_stored_in(None);
+        }
+    }
+
     /// Remembers the checksums of blocks from `first` on, as just written. Their range is held exclusively.
     pub fn set_sums(&self, first: usize, sums: &[u32]) {
         if let Some(all) = &*self.sums() {

@@ -267,6 +267,29 @@ fn checksum_blocks_of_open_regions_are_written_again() {
     }
 }
 
+/// A check finds a checksum block wrong that has rotted at rest, and it is written again when its region closes: until then it is no news.
+#[test]
+fn what_a_check_found_wrong_is_no_news() {
+    let (lab, bytes) = with_an_open_region();
+    while block_on(lab.group().close_idle(true)).expect("regions are closed") {}
+    let node = lab.find("table");
+    let extents: Vec<Arc<Extent>> = lab.group().extents.all();
+    let extent = extents.iter().find(|extent| extent.file == node).expect("it has an extent");
+    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 1).expect("it has a mirror there");
+    let (zone, length) = lab.group().members[&mirror.disk].layout().sums_of(mirror.au);
+    lab.overwrite(1, &[zone], length, true);
+    let found = lab.problems(true);
+    assert!(!found.is_empty() && found.iter().all(|one| one.repaired && one.text.contains("checksum block")), "{found:?}");
+    assert_eq!(lab.look(), []);
+    assert_eq!(lab.problems(false), []);
+    while block_on(lab.group().close_idle(true)).expect("regions are closed") {}
+    lab.write(node, 0, &bytes[..4096]);
+    assert_eq!(lab.look(), []);
+    lab.overwrite(1, &[zone], length, true);
+    assert_eq!(lab.look().len(), 1, "it is looked at as before");
+    lab.check();
+}
+
 /// A disk in which something is wrong in one look after the other goes offline where it can be spared; one that cannot is an ALARM each time. A
 /// look that finds nothing begins the count anew.
 #[test]
