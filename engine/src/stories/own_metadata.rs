@@ -279,7 +279,10 @@ fn what_a_check_found_wrong_is_no_news() {
     let (zone, length) = lab.group().members[&mirror.disk].layout().sums_of(mirror.au);
     lab.overwrite(1, &[zone], length, true);
     let found = lab.problems(true);
-    assert!(!found.is_empty() && found.iter().all(|one| one.repaired && one.text.contains("checksum block")), "{found:?}");
+    assert!(
+        !found.is_empty() && found.iter().all(|one| one.repaired && one.text.contains("checksum block")),
+        "{found:?}"
+    );
     assert_eq!(lab.look(), []);
     assert_eq!(lab.problems(false), []);
     while block_on(lab.group().close_idle(true)).expect("regions are closed") {}
