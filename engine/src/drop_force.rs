@@ -13,6 +13,7 @@ use crate::{
     group::Group,
     member::Member,
     mount::{Claimed, claim_members},
+    originals::forget_group,
     world::World,
 };
 use plinth_format::header::{DiskHeader, Status};
@@ -56,6 +57,7 @@ impl Group {
                 AdminError::new(Code::Io, text).hint("mend them or take them away, and give the statement again")
             );
         }
+        forget_group(&**world, first.header.group);
         tell(Severity::Warning, format!("disk group dropped by force, with all that it held: {} disks", disks.len()));
         Ok(disks.len())
     }

@@ -261,8 +261,14 @@ impl Group {
 
     /// The group is gone, and the note with it.
     pub(crate) fn forget_originals(&self) {
-        let _ = self.world.memorise(&note_of(self.id), "");
+        forget_group(&*self.world, self.id);
     }
+}
+
+/// A group that is no more leaves nothing on this host.
+pub(crate) fn forget_group(world: &dyn World, group: GroupId) {
+    let _ = world.memorise(&note_of(group), "");
+    world.forget_keepsake(&group.to_string());
 }
 
 #[cfg(test)]

@@ -149,6 +149,8 @@ pub trait World: Send + Sync {
     fn keepsake(&self, _name: &str, _words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
         Ok(None)
     }
+    /// Nobody needs the words of that name any more.
+    fn forget_keepsake(&self, _name: &str) {}
     /// The note of that name, as it was stored last on this host; it outlives processes and the host's memory.
     ///
     /// # Errors

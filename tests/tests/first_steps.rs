@@ -52,7 +52,17 @@ fn a_group_is_dropped() {
     instance.unmount(&mount);
     let said = instance.refused("DROP DISKGROUP data");
     assert!(said.contains("INCLUDING CONTENTS"), "{said}");
+    // What an engine leaves for the next one, and what it printed, goes with the group.
+    let left = || {
+        let entries = fs::read_dir(instance.dir()).expect("the instance's directory");
+        let names = entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned());
+        names
+            .filter(|name| name.contains("DATA") || name.starts_with("kept.") || name.starts_with("disks."))
+            .collect::<Vec<_>>()
+    };
+    assert!(!left().is_empty());
     instance.sql("DROP DISKGROUP data INCLUDING CONTENTS");
+    assert_eq!(left(), <[&str; 0]>::default());
     assert_eq!(instance.number("SELECT COUNT(*) FROM v$asm_diskgroup"), 0.0);
     let row = instance.disk_row(&instance.disk("f0d0"));
     assert_eq!(row["header_status"], "FORMER", "{row:?}");

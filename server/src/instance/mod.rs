@@ -62,7 +62,10 @@ use crate::{
     paths::Paths,
     world::IoChoice,
 };
-use crate::{process::Peer, refusal::Refusal};
+use crate::{
+    process::{self, Peer},
+    refusal::Refusal,
+};
 use connections::Connections;
 use devices::{Device, Devices, new_connection};
 use discovery::Discovery;
@@ -78,6 +81,7 @@ use serde::{Deserialize, Serialize};
 use state::State;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    fs,
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -86,6 +90,9 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
+
+/// How long the process of a group that was dropped may take to its end.
+const PARTING: Duration = Duration::from_secs(5);
 
 type Result<T> = std::result::Result<T, AdminError>;
 
@@ -417,6 +424,7 @@ impl Instance {
         }
         self.forget_mounts(group);
         self.remember_or_say(group, |state| drop(state.groups.remove(group)));
+        self.clear_away(group);
         Ok(())
     }
 
@@ -479,13 +487,33 @@ impl Instance {
         self.remember(|state| state.group(group).mounted = false)?;
         let result = engine.ask(&Request::Drop { contents });
         match &result {
-            Ok(()) => self.remember_or_say(group, |state| drop(state.groups.remove(group))),
+            Ok(()) => {
+                self.remember_or_say(group, |state| drop(state.groups.remove(group)));
+                self.clear_away(group);
+            }
             Err(_) if self.engine(group).is_ok() => {
                 self.remember_or_say(group, |state| state.group(group).mounted = true);
             }
             Err(_) => {}
         }
         result
+    }
+
+    /// Removes what the engine of a group that is no more leaves, once its process has ended.
+    fn clear_away(&self, group: &str) {
+        let sign = self.paths.engine_pid(group);
+        let began = Instant::now();
+        while began.elapsed() < PARTING {
+            match process::only_one(&sign) {
+                Ok(None) => thread::sleep(Duration::from_millis(5)),
+                Ok(Some(_held)) => {
+                    let left = [sign, self.paths.engine_log(group), self.paths.engine(group)];
+                    left.iter().for_each(|path| _ = fs::remove_file(path));
+                    return;
+                }
+                Err(_) => return,
+            }
+        }
     }
 
     /// Where the group shall be mounted, and how.

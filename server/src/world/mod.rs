@@ -246,6 +246,12 @@ impl World for RealWorld {
         self.boot_id
     }
 
+    fn forget_keepsake(&self, name: &str) {
+        if let Some(directory) = self.keepsakes.get() {
+            let _ = std::fs::remove_file(directory.join(format!("kept.{name}")));
+        }
+    }
+
     fn keepsake(&self, name: &str, words: usize) -> io::Result<Option<Arc<dyn Keepsake>>> {
         let Some(directory) = self.keepsakes.get() else { return Ok(None) };
         let path = directory.join(format!("kept.{name}"));
