@@ -49,6 +49,8 @@ pub enum MountError {
     NoFuse(#[source] io::Error),
     #[error("mounting on {path}: {1}{hint}", path = .0.display(), hint = hint(.1))]
     Mount(PathBuf, #[source] io::Error),
+    #[error("mounting {path} with other options: {1}", path = .0.display())]
+    Remount(PathBuf, #[source] io::Error),
     #[error("unmounting {path}: {1}{hint}", path = .0.display(), hint = hint(.1))]
     Unmount(PathBuf, #[source] io::Error),
     #[error("{path}: {1}", path = .0.display())]
@@ -146,6 +148,8 @@ impl MountOptions {
             | "nomand"
             | "iversion"
             | "noiversion" => {}
+            // What the kernel shows of a mount, and `mount -o remount` gives back to us.
+            _ if option.starts_with("user_id=") || option.starts_with("group_id=") => {}
             _ if option.starts_with("x-") || option.starts_with("X-") || option.starts_with("comment=") => {}
             _ => return Err(MountError::Option(option.to_owned())),
         }
@@ -184,6 +188,30 @@ pub fn mount(name: &str, directory: &Path, options: MountOptions) -> Result<Owne
 
 /// How long a mount may be in use by nobody that can be seen.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The option that says that a directory is mounted already, and gets other options.
+pub const REMOUNT: &str = "remount";
+
+/// Gives a mount of a disk group other options, while it is used.
+///
+/// # Errors
+/// If it is no such mount, or files are open that are written and it should be read-only.
+pub fn remount(directory: &Path, options: MountOptions) -> Result<()> {
+    let directory = absolute(directory)?;
+    match mounted_on(&directory)? {
+        None => return Err(MountError::NotMounted(directory)),
+        Some(mount) if mount.kind != TYPE => return Err(MountError::NotOurs(directory, mount.source)),
+        Some(_) => {}
+    }
+    match rustix::mount::mount_remount(&directory, options.flags(), c"") {
+        Ok(()) => Ok(()),
+        Err(Errno::BUSY) => {
+            let users = users_of(&directory);
+            Err(MountError::Busy(directory, users))
+        }
+        Err(errno) => Err(MountError::Remount(directory, errno.into())),
+    }
+}
 
 /// Unmounts what [`mount`] made. `force`: also while it is used; its users keep what they have open.
 ///
@@ -349,6 +377,8 @@ pub struct MountRequest {
     pub group: String,
     pub directory: PathBuf,
     pub options: MountOptions,
+    /// The directory is mounted, and gets these options.
+    pub remount: bool,
     /// `-f`: do everything but mount.
     pub fake: bool,
     pub verbose: bool,
@@ -408,14 +438,15 @@ pub fn parse_mount_helper_args(arguments: impl IntoIterator<Item = OsString>) ->
     if group.is_empty() {
         return Err(MountError::Usage("the group's name is empty".into()));
     }
-    let mut options = MountOptions::default();
+    let (mut options, mut remount) = (MountOptions::default(), false);
     for option in lists.iter().flat_map(|list| list.split(',')).map(str::trim).filter(|option| !option.is_empty()) {
         match options.set(option) {
+            Err(_) if option == REMOUNT => remount = true,
             Err(_) if sloppy => {}
             other => other?,
         }
     }
-    Ok(MountRequest { group, directory: directory.into(), options, fake, verbose })
+    Ok(MountRequest { group, directory: directory.into(), options, remount, fake, verbose })
 }
 
 #[cfg(test)]
@@ -430,6 +461,7 @@ mod tests {
     fn the_helper_understands_what_util_linux_passes() {
         let plain = helper("DATA /mnt -o rw,dev,suid").unwrap();
         let expected = MountRequest {
+            remount: false,
             group: "DATA".into(),
             directory: "/mnt".into(),
             options: MountOptions::default(),

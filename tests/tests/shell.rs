@@ -701,3 +701,53 @@ fn statements_are_given_several_times() {
     ]);
     assert!(some.code == Some(1) && some.out.contains("one") && !some.out.contains("three"), "{some}");
 }
+
+/// A mount becomes read-only and writable again while it is used, by `plinth` and by `mount`, whose helper is called as `mount` calls it; an
+/// engine that dies changes nothing, and an instance that comes later makes it again as it was last.
+#[test]
+fn a_mount_gets_other_options() {
+    let mut instance = Instance::new();
+    instance.create_group("data", "EXTERNAL", &[&[256 * MIB]], "");
+    let mount = instance.mount("DATA");
+    fs::write(mount.join("file"), "x").expect("written");
+    let told = |options: &str| instance.plinth(["mount", "-o", options, "DATA", mount.to_str().expect("words")]);
+    let is_writable = || fs::write(mount.join("file"), "y").is_ok();
+    let helped = |options: &str| {
+        let mut helper = Command::new(binary());
+        helper
+            .arg0("mount.fuse.plinth")
+            .arg("DATA")
+            .arg(&mount)
+            .arg("-o")
+            .arg(options)
+            .env("PLINTH_DIR", instance.dir());
+        helper.status().expect("the helper runs").success()
+    };
+    let shown = ",noatime,remount,user_id=0,group_id=0,default_permissions,allow_other";
+    for _ in 0..2 {
+        told("remount,ro").ok();
+        assert!(!is_writable());
+        told("remount,rw").ok();
+        assert!(is_writable());
+        assert!(helped(&format!("ro{shown}")) && !is_writable());
+        assert!(helped(&format!("rw{shown}")) && is_writable());
+    }
+    let open = fs::File::options().write(true).open(mount.join("file")).expect("it is there");
+    let refused = told("remount,ro");
+    assert!(refused.code == Some(1) && refused.err.contains("is in use by"), "{refused}");
+    assert!(is_writable());
+    drop(open);
+    let elsewhere = instance.plinth(["mount", "-o", "remount,ro", "DATA", "/tmp/"]);
+    assert!(elsewhere.code == Some(1) && elsewhere.err.contains("nothing is mounted on /tmp"), "{elsewhere}");
+    told("remount,ro").ok();
+    instance.replace_engine("DATA");
+    wait_for("the next engine", || fs::read(mount.join("file")).is_ok());
+    assert!(!is_writable());
+    let printed = fs::read_to_string(instance.dir().join("engine.DATA.log")).expect("what engines printed");
+    assert!(!printed.contains("NOTE"), "it is no second alert log: {printed}");
+    instance.plinth(["shutdown"]).ok();
+    instance.stopped();
+    instance.start();
+    let mount = instance.mount_again("DATA");
+    assert!(fs::write(mount.join("file"), "z").is_err(), "it was read-only");
+}

@@ -155,9 +155,15 @@ fn mount_group(paths: &Paths, group: &str, directory: &Path, options: &str) -> R
     let real = directory
         .canonicalize()
         .map_err(|error| Refusal::new("22023", format!("mount point {}: {error}", directory.display())))?;
-    MountOptions::parse(options).map_err(Refusal::from)?;
+    let words: Vec<&str> = options.split(',').filter(|word| word.trim() != mount::REMOUNT).collect();
+    let others = words.join(",");
+    MountOptions::parse(&others).map_err(Refusal::from)?;
     let group = group_name(group)?;
-    Client::connect(paths)?.mount(&group, &real, options)
+    let instance = Client::connect(paths)?;
+    if words.len() < options.split(',').count() {
+        return instance.remount(&real, &others);
+    }
+    instance.mount(&group, &real, options)
 }
 
 /// `mount -t fuse.plinth DATA /mnt` calls this program by another name.
@@ -168,7 +174,10 @@ pub(super) fn helper(arguments: impl Iterator<Item = OsString>) -> Result<ExitCo
     }
     let given = std::env::var_os("PLINTH_DIR").filter(|dir| !dir.is_empty());
     let dir = given.map_or_else(|| PathBuf::from(DEFAULT_DIR), PathBuf::from);
-    let options = options_text(request.options);
+    let mut options = options_text(request.options);
+    if request.remount {
+        options = format!("{},{options}", mount::REMOUNT);
+    }
     mount_group(&Paths::new(&dir, None), &request.group, &request.directory, &options)?;
     if request.verbose {
         print(&format!("{} is mounted on {}\n", request.group, request.directory.display()));

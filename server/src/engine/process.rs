@@ -175,7 +175,7 @@ pub fn run(options: Options) -> ExitCode {
     process::raise_descriptors();
     #[cfg(feature = "planted")]
     plant_a_mistake();
-    let alert = Alert::new(options.paths.alert(), true);
+    let alert = Alert::new(options.paths.alert(), false);
     die_of_panics(alert.clone(), &group);
     let started = Engine::new(options, alert, sign).and_then(|engine| {
         let socket = engine.socket();

@@ -51,6 +51,10 @@ pub(crate) enum Request {
         directory: PathBuf,
         options: String,
     },
+    Remount {
+        directory: PathBuf,
+        options: String,
+    },
     Unmount {
         directory: PathBuf,
         force: bool,
@@ -172,6 +176,7 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
     match request {
         Request::Sql(text) => unless_cancelled(frames, |cancel| sql(context, frames, &text, cancel)),
         Request::Mount { group, directory, options } => told(instance.mount_directory(&group, &directory, &options)),
+        Request::Remount { directory, options } => told(instance.remount(&directory, &options)),
         Request::Unmount { directory, force } => told(instance.unmount(&directory, force)),
         Request::Export { group, export } => told(instance.export(&group, &export)),
         Request::Withdraw { group, at, name, cut } => told(instance.withdraw(&group, &at, &name, cut)),
@@ -382,6 +387,12 @@ impl Client {
             directory: directory.to_owned(),
             options: options.to_owned(),
         })
+    }
+
+    /// # Errors
+    /// What the instance refuses.
+    pub fn remount(&self, directory: &Path, options: &str) -> Result<(), Refusal> {
+        self.ask(&Request::Remount { directory: directory.to_owned(), options: options.to_owned() })
     }
 
     /// # Errors

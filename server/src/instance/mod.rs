@@ -166,7 +166,7 @@ fn mount_refused(error: &MountError) -> AdminError {
     let code = match error {
         MountError::AlreadyMounted(..) | MountError::Busy(..) => Code::Busy,
         MountError::NotMounted(_) => Code::NotMounted,
-        MountError::NoFuse(_) | MountError::Mount(..) | MountError::Unmount(..) => Code::Io,
+        MountError::NoFuse(_) | MountError::Mount(..) | MountError::Remount(..) | MountError::Unmount(..) => Code::Io,
         _ => Code::Invalid,
     };
     AdminError::new(code, error)
@@ -589,17 +589,36 @@ impl Instance {
         Ok(())
     }
 
+    /// Gives a mount other options, and remembers them.
+    ///
+    /// # Errors
+    /// If it is none of ours, or files are open that are written and it should be read-only.
+    pub fn remount(&self, directory: &Path, options: &str) -> Result<()> {
+        let parsed = MountOptions::parse(options).map_err(|error| mount_refused(&error))?;
+        let Some(group) = self.owner_of(directory) else {
+            return Err(mount_refused(&MountError::NotMounted(directory.to_owned())));
+        };
+        let own = self.group_lock(&group);
+        let _held = lock(&own);
+        mount::remount(directory, parsed).map_err(|error| mount_refused(&error))?;
+        self.remember(|state| {
+            state.group(&group).mount_points.insert(directory.to_owned(), options.to_owned());
+        })
+    }
+
+    /// The group that is to be mounted on a directory.
+    fn owner_of(&self, directory: &Path) -> Option<String> {
+        let state = lock(&self.state);
+        let owner = state.groups.iter().find(|(_, group)| group.mount_points.contains_key(directory));
+        owner.map(|(name, _)| name.clone())
+    }
+
     /// Takes a mount away, for good.
     ///
     /// # Errors
     /// If it is none of ours, or in use and `force` is not given.
     pub fn unmount(&self, directory: &Path, force: bool) -> Result<()> {
-        let group = {
-            let state = lock(&self.state);
-            let owner = state.groups.iter().find(|(_, group)| group.mount_points.contains_key(directory));
-            owner.map(|(name, _)| name.clone())
-        };
-        let Some(group) = group else { return self.unmount_directory(directory, force) };
+        let Some(group) = self.owner_of(directory) else { return self.unmount_directory(directory, force) };
         let own = self.group_lock(&group);
         let _held = lock(&own);
         self.unmount_directory(directory, force)?;
