@@ -14,6 +14,7 @@ use crate::{
     event::Severity,
     group::Group,
     session::Session,
+    words::counted,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -94,7 +95,7 @@ fn drop_users(connection: &Connection, users: &[String]) -> Outcome {
         let Some(number) = number(connection, "access_user", user)? else { return refused(no_user(user)) };
         let files = files_of(connection, "uid", number)?.len();
         if files > 0 {
-            let text = format!("user {user} owns {files} files");
+            let text = format!("user {user} owns {}", counted(files, "file"));
             return refused(
                 AdminError::new(Code::UserInUse, text).hint(
                     "REPLACE USER or SET OWNERSHIP gives them to another one; DROP USER ... CASCADE removes them",
@@ -178,7 +179,7 @@ fn drop_user_group(connection: &Connection, group: &str) -> Outcome {
     let Some(number) = number(connection, "access_group", group)? else { return refused(no_group(group)) };
     let files = files_of(connection, "gid", number)?.len();
     if files > 0 {
-        let text = format!("user group {group} has {files} files");
+        let text = format!("user group {group} has {}", counted(files, "file"));
         return refused(
             AdminError::new(Code::UserInUse, text)
                 .hint("SET OWNERSHIP GROUP = ... FOR FILE ... gives them to another one"),
@@ -289,7 +290,7 @@ impl Group {
             }
         }
         if count > 0 {
-            self.tell(Severity::Warning, None, format!("user {user} is dropped with {count} files"));
+            self.tell(Severity::Warning, None, format!("user {user} is dropped with {}", counted(count, "file")));
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use crate::{
     part::Part,
     progress::Progress,
     scrub::TOLD_MAX,
+    words::counted,
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -76,9 +77,10 @@ impl Group {
         }
         let (found, repaired, left) = (report.problems.found(), report.problems.repaired(), report.problems.left());
         let text = format!(
-            "check{part} ended: {} extents, {} MiB; {found} problems found, {repaired} repaired, {left} left",
-            report.extents_checked,
-            report.bytes_read >> 20
+            "check{part} ended: {}, {} MiB; {} found, {repaired} repaired, {left} left",
+            counted(report.extents_checked, "extent"),
+            report.bytes_read >> 20,
+            counted(found, "problem")
         );
         if left == 0 {
             self.tell(Severity::Note, None, text);

@@ -14,6 +14,7 @@ use crate::{
     member::Member,
     mount::{Claimed, claim_members},
     originals::forget_group,
+    words::counted,
     world::World,
 };
 use plinth_format::header::{DiskHeader, Status};
@@ -58,7 +59,10 @@ impl Group {
             );
         }
         forget_group(&**world, first.header.group);
-        tell(Severity::Warning, format!("disk group dropped by force, with all that it held: {} disks", disks.len()));
+        tell(
+            Severity::Warning,
+            format!("disk group dropped by force, with all that it held: {}", counted(disks.len(), "disk")),
+        );
         Ok(disks.len())
     }
 }

@@ -59,6 +59,7 @@ use crate::{
     store::DiskStore,
     volume::Volumes,
     voters::Voters,
+    words::counted,
     world::{Timestamp, World},
 };
 use plinth_format::{
@@ -461,7 +462,7 @@ impl Group {
             .map(|member| member.name())
             .collect();
         let rest = if offline.is_empty() { String::new() } else { format!("; offline: {}", offline.join(", ")) };
-        self.tell(Severity::Note, None, format!("disk group mounted, {} disks{rest}", self.members.len()));
+        self.tell(Severity::Note, None, format!("disk group mounted, {}{rest}", counted(self.members.len(), "disk")));
         Ok(())
     }
 

@@ -124,4 +124,5 @@ mod troubles;
 mod turns;
 mod volume;
 mod voters;
+pub mod words;
 pub mod world;

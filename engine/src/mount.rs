@@ -51,6 +51,7 @@ use crate::{
     stale::{self, EVERYTHING, Runs},
     store::{self, DiskStore},
     voters::{Refusal, Voters, find},
+    words::counted,
     world::{Disk, World},
 };
 use plinth_format::{
@@ -297,9 +298,9 @@ async fn mount_disks(
             Severity::Warning,
             None,
             format!(
-                "the last stop was unclean; {} active regions; {} commits of the catalog replayed",
-                log.regions.len(),
-                recovery.commits
+                "the last stop was unclean; {}; {} of the catalog replayed",
+                counted(log.regions.len(), "active region"),
+                counted(recovery.commits, "commit")
             ),
         );
     }

@@ -34,6 +34,7 @@ use crate::{
     lock::{Mutex, MutexGuard},
     part::{Batch, Part},
     progress::Progress,
+    words::counted,
 };
 use futures::future;
 use std::{sync::Arc, time::Duration};
@@ -153,7 +154,7 @@ impl Group {
             *state = State { is_running: true, at_once, progress: Some(progress), ..State::default() };
         }
         let how = if order.repair { ", and mends what it can" } else { "" };
-        self.tell(Severity::Note, None, format!("scrub begins: it reads {work} extents{how}"));
+        self.tell(Severity::Note, None, format!("scrub begins: it reads {}{how}", counted(work, "extent")));
         let (group, order) = (Arc::clone(self), order.clone());
         self.world.spawn(
             "scrub",
@@ -284,7 +285,9 @@ impl Group {
             let work = state.progress.as_ref().map_or(0, |progress| progress.work);
             let how = match &ended {
                 Err(error) => format!("ended: {error};"),
-                Ok(()) if state.is_stopped || self.is_stopping() => format!("stopped, of {work} extents it read"),
+                Ok(()) if state.is_stopped || self.is_stopping() => {
+                    format!("stopped, of {} it read", counted(work, "extent"))
+                }
                 Ok(()) => "ended:".to_owned(),
             };
             let all_seen = ended.is_ok() && !state.is_stopped && !self.is_stopping();
@@ -299,8 +302,10 @@ impl Group {
             state.is_running = false;
             let left = found - repaired;
             let text = format!(
-                "scrub {how} {extents} extents, {} MiB; {found} problems found, {repaired} repaired, {left} left",
-                bytes >> 20
+                "scrub {how} {}, {} MiB; {} found, {repaired} repaired, {left} left",
+                counted(extents, "extent"),
+                bytes >> 20,
+                counted(found, "problem")
             );
             (text, left)
         };

@@ -90,7 +90,7 @@ fn a_repair_is_read_back_before_it_counts() {
     assert_eq!(offset, [[bad.to_string()]]);
     let scrub = ScrubOrder { repair: true, ..ScrubOrder::default() };
     block_on(lab.group().scrub(&scrub)).expect("it begins");
-    lab.wait_for("the end of the scrub", || lab.told("problems found"));
+    lab.wait_for("the end of the scrub", || lab.told(" found, "));
     assert!(lab.told("0 repaired, 1 left"), "{:?}", lab.world.events().last());
     assert_eq!(lab.state(0), DiskState::Online, "it is one block");
     lab.disks[0].heal();

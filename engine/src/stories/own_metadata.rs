@@ -231,7 +231,7 @@ fn a_check_and_a_scrub_mend_it() {
         assert!(report.problems.len() == 1 && report.is_good(), "{kind}: {report:?}");
         assert_eq!(lab.problems(false), [], "{kind}");
     }
-    assert!(lab.told("1 problems found, 1 repaired, 0 left"));
+    assert!(lab.told("1 problem found, 1 repaired, 0 left"));
 }
 
 /// A region is open, and what its release before wrote to the checksum zones is overwritten, on one mirror or on both: it is there again.

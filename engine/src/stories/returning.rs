@@ -43,7 +43,7 @@ fn a_losing_half_with_the_longer_history() {
     lab.online_all();
     lab.kill();
     lab.mount();
-    assert!(lab.told("; 1 active regions"), "the log of the winner counts");
+    assert!(lab.told("; 1 active region;"), "the log of the winner counts");
     assert_eq!(lab.read(lab.find("table"), 0, 200_000), pattern(2, 200_000));
     lab.online_all();
     lab.check();

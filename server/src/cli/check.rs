@@ -15,6 +15,7 @@ use plinth_engine::{
     admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower, Value},
     check_files::See,
     group::Group,
+    words::counted,
     world::World,
 };
 use std::{
@@ -149,18 +150,21 @@ fn tell(context: &mut Context, report: Result<Report>, repair: bool) -> Result<(
             text.push_str(&format!("{}{}\n", problem.text, if problem.repaired { " (repaired)" } else { "" }));
         }
         if report.problems.untold() > 0 {
-            text.push_str(&format!("and {} problems more\n", report.problems.untold()));
+            text.push_str(&format!("and {} more\n", counted(report.problems.untold(), "problem")));
         }
         text.push_str(&format!(
-            "{} extents checked, {} read: {}\n",
-            report.extents_checked,
+            "{} checked, {} read: {}\n",
+            counted(report.extents_checked, "extent"),
             table::bytes_pretty(i64::try_from(report.bytes_read).unwrap_or(i64::MAX)),
             match (repaired, left) {
                 (0, 0) if report.missing.is_empty() => "clean".to_owned(),
                 (0, 0) => "nothing is wrong, but mirrors are missing: bring the disks ONLINE, or drop them where others have room".to_owned(),
-                (_, 0) => format!("{repaired} problems, all repaired"),
-                (0, _) if !repair => format!("{left} problems; --repair repairs what can be repaired"),
-                _ => format!("{repaired} problems repaired, {left} left; restore the files that are named from a backup"),
+                (_, 0) => format!("{}, all repaired", counted(repaired, "problem")),
+                (0, _) if !repair => format!("{}; --repair repairs what can be repaired", counted(left, "problem")),
+                _ => format!(
+                    "{} repaired, {left} left; restore the files that are named from a backup",
+                    counted(repaired, "problem")
+                ),
             }
         ));
         print(&text);

@@ -23,9 +23,12 @@ use crate::{
     },
     users,
 };
-use plinth_engine::admin::{
-    AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup, Replacement, Report, Selection,
-    Survey, Value,
+use plinth_engine::{
+    admin::{
+        AdminError, Code, Conversion, Departure, Exchange, HeaderStatus, NewDisk, NewGroup, Replacement, Report,
+        Selection, Survey, Value,
+    },
+    words::counted,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -411,7 +414,7 @@ impl Context {
         let new =
             NewGroup { name: create.name.value.clone(), redundancy: create.redundancy, au_size, attributes, disks };
         self.instance.create_group(new).map_err(|error| at_disk(error, &places, create.name.at))?;
-        notices.push(note(format!("disk group {} has {count} disks and is mounted", create.name.value)));
+        notices.push(note(format!("disk group {} has {} and is mounted", create.name.value, counted(count, "disk"))));
         Ok(Outcome::Done)
     }
 
@@ -564,14 +567,16 @@ fn checked(group: &str, report: &Report, repair: bool, notices: &mut Vec<Notice>
         notices.push(note(format!("and {more} more")));
     }
     notices.push(note(format!(
-        "disk group {group}: {} extents checked, {} MiB read, {repaired} problems repaired, {left} left",
-        report.extents_checked,
-        report.bytes_read >> 20
+        "disk group {group}: {} checked, {} MiB read, {} repaired, {left} left",
+        counted(report.extents_checked, "extent"),
+        report.bytes_read >> 20,
+        counted(repaired, "problem")
     )));
     if left == 0 {
         return Ok(());
     }
-    let error = AdminError::new(Code::Damaged, format!("disk group {group} has {left} problems that are not repaired"));
+    let error =
+        AdminError::new(Code::Damaged, format!("disk group {group} has {} not repaired", counted(left, "problem")));
     Err(if repair {
         error.hint("restore the files that are named from a backup").into()
     } else {

@@ -50,7 +50,7 @@ fn a_killed_engines_log_is_replayed() {
         world.kill();
         assert_eq!(log(&world, 0).1[..32], log(&world, 1).1[..32], "seed {seed}");
         world.mount();
-        world.is_told("commits of the catalog replayed");
+        world.is_told("of the catalog replayed");
         world.ends_well();
     }
 }
