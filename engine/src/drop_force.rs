@@ -26,7 +26,7 @@ impl Group {
     /// # Errors
     /// If there is no such group, an engine holds one of its disks, or a disk cannot be written: then the others are given up.
     pub async fn drop_unmounted(world: &Arc<dyn World>, name: &str) -> Result<usize, AdminError> {
-        let Claimed { sightings, disks, .. } = claim_members(world, name).await?;
+        let Claimed { sightings, disks, unwritable, .. } = claim_members(world, name).await?;
         let Some(first) = sightings.first() else {
             return Err(AdminError::new(Code::NoGroup, format!("no disk of a disk group {name} is in sight"))
                 .hint("v$asm_disk shows the disks that there are"));
@@ -39,7 +39,7 @@ impl Group {
         let tell = |severity, text: String| {
             world.event(Event { group: name.to_owned(), severity, disk: None, text });
         };
-        let mut failed = Vec::new();
+        let mut failed = unwritable;
         for (sighting, disk) in sightings.iter().zip(&disks) {
             let header = &sighting.header;
             let former = DiskHeader { status: Status::Former, sequence: header.sequence + 1, ..header.clone() };

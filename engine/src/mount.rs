@@ -82,8 +82,17 @@ pub(crate) struct Claimed {
     pub disks: Vec<Arc<dyn Disk>>,
     /// Sentences on disks that are smaller than they were: such a disk is not used, as if it were not in sight.
     shrunk: Vec<String>,
+    /// Sentences on disks that cannot be written, as their device is read-only: the same.
+    pub unwritable: Vec<String>,
     /// Sentences on copies of disks, which are left alone.
     copies: Vec<String>,
+}
+
+impl Claimed {
+    /// Sentences on disks of the group that are in sight and not used.
+    fn unused(&self) -> impl Iterator<Item = &String> {
+        self.shrunk.iter().chain(&self.unwritable).chain(&self.copies)
+    }
 }
 
 /// Steps 1 of a mount.
@@ -108,8 +117,8 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
     }
     let (found, copies) = originals::set_aside(&**world, found).await;
     let mut seen = BTreeSet::new();
-    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), shrunk, copies };
-    for (one, disk, _) in found {
+    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), shrunk, unwritable: Vec::new(), copies };
+    'disks: for (one, disk, header) in found {
         // A second path to a device cannot be claimed as well, and need not be.
         if seen.insert(one.identity.clone()) {
             while let Err(error) = disk.claim() {
@@ -117,7 +126,12 @@ pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<
                     break;
                 }
                 let held = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy);
-                if !held || waited >= CLAIM_WAIT {
+                if !held {
+                    // As one that is not there: the group may do without it.
+                    claimed.unwritable.push(format!("disk {} is not used: {error}", header.name));
+                    continue 'disks;
+                }
+                if waited >= CLAIM_WAIT {
                     let text = format!("disk {} of disk group {name} is held by another engine: {error}", one.path);
                     return Err(AdminError::new(Code::HeldElsewhere, text).hint(
                         "the group is mounted already, or I/O of an engine that died is still under way; try again when it has ended",
@@ -223,14 +237,14 @@ async fn mount_disks(
             _ => Code::WouldLoseData,
         };
         let mut text = refusal.to_string();
-        claimed.shrunk.iter().chain(&claimed.copies).for_each(|shrunk| text += &format!("; {shrunk}"));
+        claimed.unused().for_each(|disk| text += &format!("; {disk}"));
         unusable.iter().for_each(|disk| text += &format!("; {disk}"));
         AdminError::new(code, text).hint(refusal.remedy())
     })?;
     let tell = |severity, disk, text: String| {
         world.event(Event { group: name.to_owned(), severity, disk, text });
     };
-    for warning in claimed.shrunk.iter().chain(&claimed.copies).chain(&decision.warnings) {
+    for warning in claimed.unused().chain(&decision.warnings) {
         tell(Severity::Warning, None, warning.clone());
     }
     let found = decision.membership.clone();

@@ -273,6 +273,8 @@ pub struct Faults {
     pub latent: Vec<std::ops::Range<u64>>,
     /// Every I/O fails after this many more.
     pub fail_after: Option<u64>,
+    /// It cannot be claimed.
+    pub read_only: bool,
     /// Reads take so much longer.
     pub slow_reads: Duration,
     /// Writes take so much longer.
@@ -626,6 +628,9 @@ impl Disk for OpenDisk {
         let mut medium = lock(&self.disk.medium);
         if medium.claimed && !self.claimed.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if medium.faults.read_only {
+            return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, format!("{} is read-only", self.path())));
         }
         medium.claimed = true;
         self.claimed.store(true, Ordering::Relaxed);

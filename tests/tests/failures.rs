@@ -1,6 +1,6 @@
 //! Failure groups that vanish under a database, and come back.
 
-use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, scaled, wait_for};
+use plinth_tests::{Blocks, GIB, Instance, MIB, Postgres, scaled, shell, wait_for};
 use std::{fs, thread, time::Duration};
 
 /// A NORMAL group whose second failure group is made of disks that can fail.
@@ -277,4 +277,43 @@ fn files_without_all_their_mirrors_are_named() {
     }
     assert_eq!(instance.plinth(["check", "DATA"]).code, Some(0));
     blocks.must_read_right();
+}
+
+/// A member's device is read-only when its group is mounted: it is missing, and named with the reason, also after the engine's death, and comes
+/// ONLINE by itself when it can be written. Where it is needed FORCE does without it.
+#[test]
+fn a_member_that_is_read_only_keeps_no_group_away() {
+    let mut instance = Instance::new();
+    let size = 200 * MIB;
+    let disks: Vec<_> = ["f0d0", "f1d0", "f2d0"].map(|name| instance.add_loop_disk(name, size, 512)).into();
+    instance.create_group("data", "NORMAL", &[&[size], &[size], &[size]], "");
+    let mount = instance.mount("DATA");
+    let file = Blocks::new(mount.join("file"), 1, 2_000);
+    instance.unmount(&mount);
+    let writable = |disk: usize, how: &str| {
+        shell(r#"blockdev "$1" "$2""#).arg(how).arg(disks[disk].canonicalize().expect("a device")).ok()
+    };
+    let dismounted = || instance.sql("ALTER DISKGROUP data DISMOUNT");
+    dismounted();
+    writable(1, "--setro");
+    instance.sql("ALTER DISKGROUP data MOUNT");
+    assert_eq!(instance.offline_disks("DATA"), 1.0);
+    assert!(instance.alert_log().contains("disk DATA_0001 is not used: "), "it is named");
+    instance.mount("DATA");
+    file.must_read_right();
+    instance.replace_engine("DATA");
+    file.must_read_right();
+    assert_eq!(instance.offline_disks("DATA"), 1.0);
+    writable(1, "--setrw");
+    wait_for("the disk to come back", || instance.offline_disks("DATA") == 0.0);
+    instance.check("DATA");
+    instance.unmount(&mount);
+    dismounted();
+    [1, 2].into_iter().for_each(|disk| drop(writable(disk, "--setro")));
+    let refused = instance.refused("ALTER DISKGROUP data MOUNT");
+    assert!(refused.contains("disk DATA_0001 is not used: ") && refused.contains("is read-only"), "{refused}");
+    instance.sql("ALTER DISKGROUP data MOUNT FORCE");
+    instance.mount("DATA");
+    file.must_read_right();
+    [1, 2].into_iter().for_each(|disk| drop(writable(disk, "--setrw")));
 }

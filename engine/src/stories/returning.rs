@@ -668,3 +668,44 @@ fn an_operators_offline_is_no_alarm() {
     assert_eq!(told("DATA_0001"), [crate::event::Severity::Note]);
     assert_eq!(told("DATA_0002"), [crate::event::Severity::Alarm]);
 }
+
+/// A disk that cannot be written when the group is mounted is one that is missing, with the reason: the group does without it where it may, also
+/// after a kill, and it comes back when it can be written.
+#[test]
+fn a_disk_that_is_read_only_at_a_mount_is_missing() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 3_000_000));
+    lab.sync(node);
+    lab.dismount();
+    lab.disks[1].faults(|faults| faults.read_only = true);
+    lab.mount();
+    assert_eq!(lab.state(1), DiskState::Offline);
+    assert!(lab.told("disk DATA_0001 is not used: /disk1 is read-only"));
+    let node = lab.find("table");
+    lab.write(node, 0, &pattern(2, 3_000_000));
+    lab.sync(node);
+    // It is offline already now, and its engine dies.
+    lab.kill();
+    lab.mount();
+    assert!(lab.read(lab.find("table"), 0, 3_000_000) == pattern(2, 3_000_000));
+    lab.disks[1].faults(|faults| faults.read_only = false);
+    lab.online_all();
+    lab.check();
+}
+
+/// Where it is needed the mount says why it is not used, and FORCE does without it.
+#[test]
+fn a_read_only_disk_that_is_needed_is_named() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    lab.sync(node);
+    lab.dismount();
+    lab.disks[1].faults(|faults| faults.read_only = true);
+    let refused = lab.try_mount(false).expect_err("one of two voters");
+    assert!(refused.code == crate::admin::Code::NoQuorum, "{refused}");
+    assert!(refused.to_string().contains("disk DATA_0001 is not used: /disk1 is read-only"), "{refused}");
+    lab.try_mount(true).expect("it is forced");
+    assert!(lab.read(lab.find("table"), 0, 300_000) == pattern(1, 300_000));
+}
