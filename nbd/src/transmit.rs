@@ -88,6 +88,17 @@ struct Terms {
     allocation: bool,
 }
 
+/// A request whose header is here.
+struct Begun {
+    request: Request,
+    /// What is to be done, or why not.
+    task: Result<Task, Failure>,
+    /// Bytes that it is about.
+    length: usize,
+    /// The share of the limits that it has, if it needs memory.
+    taken: Option<(Taken, Taken)>,
+}
+
 /// What a request asks for, or why it is not carried out.
 fn check(request: &Request, terms: Terms) -> Result<Task, Failure> {
     let refuse = |error, text: &str| Err(Failure::new(error, text));
@@ -350,6 +361,24 @@ impl Connection {
         }
     }
 
+    /// What a header asks for, with the memory that it takes. `None`: the client leaves, or nobody waits any more.
+    fn begin(&self, header: &[u8; REQUEST_HEADER]) -> io::Result<Option<Begun>> {
+        let request = Request::parse(header).ok_or(io::ErrorKind::InvalidData)?;
+        if request.kind == command::DISCONNECT {
+            return Ok(None);
+        }
+        let task = check(&request, self.terms);
+        let length = usize::try_from(request.length).map_err(|_| io::ErrorKind::InvalidData)?;
+        let mut taken = None;
+        if matches!(task, Ok(Task::Read | Task::Write)) {
+            taken = self.take(length);
+            if taken.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Begun { request, task, length, taken }))
+    }
+
     /// The next request of a connection that is kept: see [`Self::receive`].
     fn receive_kept(&self, incoming: &mut Incoming, kept: &Kept) -> io::Result<Option<Job>> {
         let mut deadline = None;
@@ -365,19 +394,7 @@ impl Connection {
                 return if is_begun { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(None) };
             }
         };
-        let request = Request::parse(&header).ok_or(io::ErrorKind::InvalidData)?;
-        if request.kind == command::DISCONNECT {
-            return Ok(None);
-        }
-        let mut task = check(&request, self.terms);
-        let length = usize::try_from(request.length).map_err(|_| io::ErrorKind::InvalidData)?;
-        let mut taken = None;
-        if matches!(task, Ok(Task::Read | Task::Write)) {
-            taken = self.take(length);
-            if taken.is_none() {
-                return Ok(None);
-            }
-        }
+        let Some(Begun { request, mut task, length, taken }) = self.begin(&header)? else { return Ok(None) };
         let is_write = request.kind == command::WRITE && length > 0;
         let wanted = (is_write && task == Ok(Task::Write)).then_some(length);
         let start = incoming.position();
@@ -587,19 +604,7 @@ impl Connection {
         }
         let deadline = Some(Instant::now() + self.limits.patience.request);
         incoming.read_exact(rest, deadline)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let request = Request::parse(&header).ok_or(io::ErrorKind::InvalidData)?;
-        if request.kind == command::DISCONNECT {
-            return Ok(None);
-        }
-        let mut task = check(&request, self.terms);
-        let length = usize::try_from(request.length).map_err(|_| io::ErrorKind::InvalidData)?;
-        let mut taken = None;
-        if matches!(task, Ok(Task::Read | Task::Write)) {
-            taken = self.take(length);
-            if taken.is_none() {
-                return Ok(None);
-            }
-        }
+        let Some(Begun { request, mut task, length, taken }) = self.begin(&header)? else { return Ok(None) };
         let mut payload = None;
         if request.kind == command::WRITE && length > 0 {
             if task == Ok(Task::Write) {
