@@ -311,10 +311,22 @@ fn statements_wait_for_the_next_engine() {
         wait_for("its death", || instance.engine("data") != engine);
         instance.sql(statement);
     }
-    let engine = instance.engine("data");
-    instance.kill_engine("data");
-    wait_for("its death", || instance.engine("data") != engine);
-    instance.plinth(["check", "data"]).ok();
+    let file = instance.path("file");
+    fs::write(&file, "of the host").expect("write");
+    let file = file.to_str().expect("UTF-8");
+    for command in [
+        &["check", "data"][..],
+        &["mkdir", "+data/made"],
+        &["cp", file, "+data/made/file"],
+        &["ls", "+data/made"],
+        &["cp", "+data/made/file", file],
+        &["rm", "+data/made/file"],
+    ] {
+        let engine = instance.engine("data");
+        instance.kill_engine("data");
+        wait_for("its death", || instance.engine("data") != engine);
+        instance.plinth(command).ok();
+    }
     instance.mount_again("data");
     instance.unmount(&point);
     // One that was dismounted is not waited for.

@@ -8,7 +8,7 @@ use crate::{
     engine, instance::control::Client, instance::query::Table, paths::Paths, refusal::Refusal, refusal::state, world,
 };
 use clap::Args;
-use plinth_engine::admin::{Code, Value};
+use plinth_engine::admin::{AdminError, Code, Value};
 use plinth_format::is_name;
 use signal_hook::consts::SIGINT;
 use std::{
@@ -102,6 +102,29 @@ pub(super) fn no_group(name: &str) -> Refusal {
     asmcmd(8001, format!("diskgroup '{}' does not exist or is not mounted", name.to_uppercase()))
 }
 
+/// A connection to the engine of a mounted group. Between an engine's death and its successor it waits for that one.
+///
+/// # Errors
+/// If there is no such group, it is not mounted, or no engine could mount it for a while.
+pub(super) fn engine_in_service(paths: &Paths, group: &str) -> Result<engine::client::Client> {
+    let is_absent = |error: &AdminError| error.code == Code::NotMounted;
+    let connect = || engine::client::Client::connect(paths, group);
+    let found = match connect() {
+        Err(error) if is_absent(&error) => {
+            // Without an instance nobody starts another one.
+            if let Ok(instance) = Client::connect(paths) {
+                instance.await_engine(group)?;
+            }
+            connect()
+        }
+        found => found,
+    };
+    found.map_err(|error| match error.code {
+        Code::NotMounted => Refusal { code: Some(error.code), ..no_group(group).hint(format!("mount {group}")) },
+        _ => error.into(),
+    })
+}
+
 /// A name that a statement can hold as it is, in upper case.
 pub(super) fn checked_name(written: &str, what: &str) -> Result<String> {
     let name = written.to_uppercase();
@@ -132,10 +155,7 @@ impl Context {
 
     /// The engine of a mounted group.
     pub(super) fn engine(&self, group: &str) -> Result<engine::client::Client> {
-        engine::client::Client::connect(&self.paths, group).map_err(|error| match error.code {
-            Code::NotMounted => Refusal { code: Some(error.code), ..no_group(group).hint(format!("mount {group}")) },
-            _ => error.into(),
-        })
+        engine_in_service(&self.paths, group)
     }
 
     /// The instance.

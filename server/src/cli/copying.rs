@@ -16,7 +16,7 @@
 //!
 //! Workers take what is to do from one list: pieces of the files that are under way first, then the next file.
 
-use super::Result;
+use super::{Result, context::engine_in_service};
 use crate::{
     engine::{client::Client, protocol::Request},
     paths::Paths,
@@ -149,7 +149,7 @@ impl Open {
         match end {
             End::Local(path) => Ok(Self::Local(File::open(path).map_err(|error| local(path, &error))?, path.clone())),
             End::Group(group, path) => {
-                let engine = Client::connect(paths, group)?;
+                let engine = engine_in_service(paths, group)?;
                 let node = engine.look(path)?.node;
                 Ok(Self::Group(engine, node))
             }
@@ -173,7 +173,7 @@ impl Open {
                 Ok((Self::Local(file, path), size))
             }
             End::Group(group, path) => {
-                let engine = Client::connect(paths, &group)?;
+                let engine = engine_in_service(paths, &group)?;
                 let info = match engine.look(&path) {
                     Ok(info) => info,
                     Err(_) => engine.make(&path, job.mode & 0o777, job.uid, job.gid)?,
@@ -236,7 +236,7 @@ fn name(paths: &Paths, job: &Job) -> Result<()> {
             File::open(directory).and_then(|directory| directory.sync_all()).map_err(|error| local(path, &error))
         }
         (End::Group(group, beside), End::Group(_, path)) => {
-            let engine = Client::connect(paths, &group)?;
+            let engine = engine_in_service(paths, &group)?;
             if !job.in_place {
                 engine.ask(&Request::Move { from: beside, to: path.clone() })?;
             }

@@ -24,6 +24,16 @@ type Result<T> = std::result::Result<T, AdminError>;
 /// How long an engine may take to say something about itself.
 const SOON: Duration = Duration::from_secs(30);
 
+/// Whether nobody listens.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}
+
+/// Whether the other side ended.
+fn is_end(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
 /// A connection to an engine: one request at a time.
 #[derive(Debug)]
 pub struct Client {
@@ -39,11 +49,12 @@ impl Client {
     }
 
     /// # Errors
-    /// `NotMounted` if no engine listens there, `Invalid` if one of another version does.
+    /// `NotMounted` if no engine listens there, or it ends before it speaks; `Invalid` if one of another version does.
     pub fn connect_to(socket: &Path, group: &str) -> Result<Self> {
         match Frames::connect(socket, NAME) {
             Ok(frames) => Ok(Self { group: group.to_owned(), frames }),
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            // The socket of an engine that is being killed still takes connections.
+            Err(error) if is_absent(&error) || is_end(&error) => {
                 Err(AdminError::new(Code::NotMounted, format!("disk group {group} is not mounted"))
                     .hint(format!("ALTER DISKGROUP {group} MOUNT")))
             }
@@ -61,9 +72,7 @@ impl Client {
                 .hint("ask for less at once");
         }
         let what = match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
-                format!("the engine of {group} ended before it answered")
-            }
+            _ if is_end(error) => format!("the engine of {group} ended before it answered"),
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!("the engine of {group} does not answer"),
             _ => format!("the engine of {group}: {error}"),
         };
@@ -386,6 +395,34 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{io::Read, os::unix::net::UnixListener, thread};
+
+    /// Killed before it has read our greeting, and behind it.
+    #[test]
+    fn an_engine_that_ends_before_it_speaks_is_none() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("engine");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        for reads in [false, true] {
+            let client = thread::spawn({
+                let socket = socket.clone();
+                move || Client::connect_to(&socket, "DATA").expect_err("it ended").code
+            });
+            let (mut engine, _) = listener.accept().expect("a connection");
+            // Only what has arrived can be left unread.
+            while rustix::io::ioctl_fionread(&engine).expect("FIONREAD") == 0 {
+                thread::yield_now();
+            }
+            if reads {
+                engine.read_exact(&mut [0; 8]).expect("read");
+                while rustix::io::ioctl_fionread(&engine).expect("FIONREAD") > 0 {
+                    engine.read(&mut [0; 64]).expect("read");
+                }
+            }
+            drop(engine);
+            assert_eq!(client.join().expect("no panic"), Code::NotMounted, "reads: {reads}");
+        }
+    }
 
     /// Of an engine that runs on through an upgrade of the instance.
     #[test]

@@ -89,6 +89,10 @@ pub(crate) enum Request {
     Exports {
         group: String,
     },
+    /// Waits for the next engine of a group that shall be mounted and has none.
+    Await {
+        group: String,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -203,6 +207,7 @@ fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result
             frames.send(&Answer::Exports(instance.exports(&group)), &[], None)?;
             Ok(Ok(()))
         }
+        Request::Await { group } => Ok(instance.await_engine(&group).map_err(Refusal::from)),
         Request::Upgrade { group } => match instance.upgrade(&group) {
             Ok(text) => {
                 frames.send(&Answer::Notice { warning: false, text }, &[], None)?;
@@ -437,6 +442,14 @@ impl Client {
     pub fn exports(&self, group: &str) -> Result<Vec<Export>, Refusal> {
         let found = self.fetch(&Request::Exports { group: group.to_owned() })?;
         if let Answer::Exports(exports) = found { Ok(exports) } else { Err(Self::strange()) }
+    }
+
+    /// Waits for the next engine of a group that shall be mounted and has none.
+    ///
+    /// # Errors
+    /// If none of its engines could mount it for a while.
+    pub fn await_engine(&self, group: &str) -> Result<(), Refusal> {
+        self.ask(&Request::Await { group: group.to_owned() })
     }
 
     /// The one thing that is asked for.

@@ -343,6 +343,14 @@ impl Instance {
         }
     }
 
+    /// Waits for the next engine of a group that shall be mounted and has none; nothing is done for one that shall not.
+    ///
+    /// # Errors
+    /// `NotMounted` if none of its engines could mount it for a while.
+    pub fn await_engine(&self, group: &str) -> Result<()> {
+        if self.is_between_engines(group) { self.engine_in_service(group).map(drop) } else { Ok(()) }
+    }
+
     /// Makes a group and mounts it.
     ///
     /// # Errors
