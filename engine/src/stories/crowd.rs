@@ -1,10 +1,13 @@
 //! Many threads at once, while disks fail, hang and return.
 
 use super::*;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    RwLock,
+    atomic::{AtomicBool, Ordering},
+};
 
-/// What one thread does to its own part of a shared file, and to a file of its own.
-fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64) {
+/// What one thread does to its own part of a shared file, and to a file of its own. `gate`: nothing is under way while that is held for writing.
+fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64, gate: &RwLock<()>) {
     let mut numbers = Numbers::new(seed);
     let base = seed * 700_001;
     let mut part = vec![0; 700_001];
@@ -13,6 +16,7 @@ fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64) {
         let length = 1 + usize::try_from(numbers.below(60_000)).expect("small");
         let at = usize::try_from(numbers.below((part.len() - length) as u64)).expect("small");
         let bytes = pattern(numbers.draw(), length);
+        let _open = gate.read().expect("nobody has failed");
         match numbers.below(8) {
             0..=2 => {
                 block_on(session.write(shared, base + at as u64, &bytes, false)).expect("written");
@@ -52,10 +56,11 @@ fn many_threads_while_disks_come_and_go() {
     let shared = lab.create_file("shared");
     let size = Changes { size: Some(5_000_000), ..Changes::default() };
     block_on(lab.session().change(shared, size)).expect("sized");
+    let gate = Arc::new(RwLock::new(()));
     let workers: Vec<_> = (0..5)
         .map(|seed| {
-            let (session, own) = (lab.session(), lab.create_file(&format!("own{seed}")));
-            std::thread::spawn(move || toil(&session, shared, own, seed, 120))
+            let (session, own, gate) = (lab.session(), lab.create_file(&format!("own{seed}")), Arc::clone(&gate));
+            std::thread::spawn(move || toil(&session, shared, own, seed, 120, &gate))
         })
         .collect();
     let mut numbers = Numbers::new(5);
@@ -72,6 +77,9 @@ fn many_threads_while_disks_come_and_go() {
         });
         std::thread::sleep(Duration::from_millis(if kind == 3 { 1500 } else { 50 }));
         lab.disks[disk].heal();
+        // What has failed on this disk may not have taken it offline yet: when all that was under way has ended it has. Otherwise the next disk
+        // that fails might be the second one at once.
+        drop(gate.write().expect("nobody has failed"));
         lab.wait_for("the return", || {
             let _ = block_on(lab.group().online(Selection::All));
             (0..4).all(|disk| lab.state(disk) == DiskState::Online)
