@@ -16,10 +16,19 @@
 //! At a start an absent disk may be late only: see `arrival.rs`.
 
 use crate::{
-    event::Severity, group::Group, identify, lock::Mutex, member::Member, resync::Return, voters::find, world::Found,
+    event::Severity,
+    group::Group,
+    identify,
+    lock::Mutex,
+    look::{Needs, look},
+    member::Member,
+    resync::Return,
+    voters::find,
+    world::{Disk, Found, Task},
 };
 use plinth_format::{
     DiskId, DiskNumber,
+    header::DiskHeader,
     membership::{DiskState, MemberDisk},
 };
 use std::{
@@ -181,8 +190,10 @@ impl Group {
     async fn look_for_absent(self: &Arc<Self>, questions: Vec<(Arc<Member>, Question)>) {
         let sight = match questions.iter().any(|(_, question)| *question != Question::GoesOn) {
             true => self.look_at_all().await,
-            false => Sight { disks: BTreeSet::new(), others: BTreeSet::new() },
+            false => Some(Sight { disks: BTreeSet::new(), others: BTreeSet::new() }),
         };
+        // It is looked again.
+        let Some(sight) = sight else { return };
         for (member, question) in questions {
             match question {
                 Question::GoesOn => self.go_on_with_resync(&member),
@@ -192,27 +203,31 @@ impl Group {
         }
     }
 
-    async fn look_at_all(&self) -> Sight {
-        let found = self.world.discover().await;
+    /// `None`: that cannot be told.
+    async fn look_at_all(&self) -> Option<Sight> {
         let known: BTreeSet<String> = self.members.values().map(|member| member.path()).collect();
-        let unknown: Vec<&Found> = found.iter().filter(|one| !known.contains(&one.path)).collect();
-        // Together: one that does not answer holds up the look once, not once each.
-        let looks = unknown.into_iter().map(|one| async move {
-            match &one.disk {
-                Ok(disk) => (one, identify::read_header(&*self.world, &**disk).await.map(|header| header.best)),
-                Err(_) => (one, None),
-            }
-        });
+        let examine = |one: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Option<DiskHeader>>> {
+            let is_known = known.contains(&one.path);
+            Box::pin(async move {
+                if is_known {
+                    return None;
+                }
+                Some(identify::await_header(&*disk).await.map(|header| header.best))
+            })
+        };
+        let looked = look(&*self.world, examine, |_| Needs::Something).await.whole().ok()?;
         let mut sight = Sight { disks: BTreeSet::new(), others: BTreeSet::new() };
-        for (one, header) in futures::future::join_all(looks).await {
-            match header {
+        for one in looked.seen {
+            match one.what {
                 Some(header) if header.group == self.id => drop(sight.disks.insert(header.disk)),
                 Some(_) => {}
-                None if one.disk.as_ref().is_err_and(|error| is_gone(error)) => {}
-                None => drop(sight.others.insert(one.path.clone())),
+                None => drop(sight.others.insert(one.found.path)),
             }
         }
-        sight
+        let is_there =
+            |one: &Found| !known.contains(&one.path) && !one.disk.as_ref().is_err_and(|error| is_gone(error));
+        sight.others.extend(looked.failed.into_iter().filter(is_there).map(|one| one.path));
+        Some(sight)
     }
 
     /// Changes what is known of a disk that is away.

@@ -338,6 +338,8 @@ pub struct Rows {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
     pub path: String,
+    /// Other paths that lead to the same device.
+    pub aliases: Vec<String>,
     pub header: HeaderStatus,
     /// From the header, if there is one.
     pub group: Option<String>,
@@ -351,8 +353,18 @@ pub struct Survey {
     pub logical_sector: u32,
     pub physical_sector: u32,
     pub can_discard: bool,
+    /// Somebody has it for writing: an engine, of this instance or another.
+    pub is_held: bool,
     /// Why it is not a candidate: what lives on it, what is wrong with the header.
     pub remark: Option<String>,
+}
+
+impl Survey {
+    /// Whether a path leads to it.
+    #[must_use]
+    pub fn is_at(&self, path: &str) -> bool {
+        self.path == path || self.aliases.iter().any(|alias| alias == path)
+    }
 }
 
 /// ASM's words for `HEADER_STATUS`.

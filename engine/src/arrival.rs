@@ -14,28 +14,67 @@ use crate::{
     choose::{self, Sighting, Standing},
     event::{Event, Severity},
     group::Group,
-    identify, originals,
-    world::World,
+    identify::{self, Header},
+    look::{Looked, Needs, Seen, look},
+    originals::{self, Originals},
+    world::{Disk, Found, Task, World},
 };
-use plinth_format::membership::DiskState;
+use plinth_format::{
+    header::Status,
+    membership::{DiskState, MemberDisk},
+};
 use std::{sync::Arc, time::Duration};
 
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What the disks in sight say of a group. Nothing is claimed, and nothing written.
-pub(crate) async fn look(world: &Arc<dyn World>, name: &str) -> Vec<Sighting> {
-    let found = world.discover().await;
-    let looks = found.into_iter().map(|one| async move {
-        let disk = one.disk.clone().ok()?;
-        let header = identify::read_header(&**world, &*disk).await?;
-        let is_its = header.best.group_name == name && header.case != identify::Case::Shrunk;
-        is_its.then_some((one, disk, header.best))
-    });
-    let candidates = futures::future::join_all(looks).await.into_iter().flatten().collect();
+/// What a mount that has seen these disks of a group still needs. Nothing, if all disks of the group are there, those that are OFFLINE too, by
+/// the devices that this host used: then no other can tell of another history, or be the disk of which one of these is a copy.
+fn needs(world: &dyn World, name: &str, sightings: &[Sighting]) -> Needs {
+    let Ok(decision) = choose::choose(name, sightings, false) else { return Needs::Something };
+    let originals = Originals::recall(world, decision.group);
+    let is_there = |disk: &MemberDisk| {
+        sightings.iter().any(|one| one.header.disk == disk.id && originals.is_original(disk.id, &one.identity))
+    };
+    if decision.membership.disks.iter().all(is_there) { Needs::Nothing } else { Needs::Something }
+}
+
+/// A disk in sight whose header is that of a group's member, and what it says.
+pub(crate) type Member = (Header, Sighting);
+
+/// Looks for the disks of a group. Nothing is claimed, and nothing written.
+///
+/// # Errors
+/// If whoever looked has ended.
+pub(crate) async fn look_for_members(world: &dyn World, name: &str) -> Result<Looked<Member>, AdminError> {
+    let examine = |one: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Member>> {
+        Box::pin(async move {
+            let header = identify::await_header(&*disk).await?;
+            if header.best.status != Status::Member || header.best.group_name != name {
+                return None;
+            }
+            let sighting = identify::await_sight(&one, &*disk, header.best.clone()).await;
+            Some((header, sighting))
+        })
+    };
+    let of_mount = |seen: &[Seen<Member>]| {
+        let whole = seen.iter().map(|one| &one.what).filter(|(header, _)| header.case != identify::Case::Shrunk);
+        needs(world, name, &whole.map(|(_, sighting)| sighting.clone()).collect::<Vec<_>>())
+    };
+    look(world, examine, of_mount).await.whole()
+}
+
+/// What the disks in sight say of a group.
+///
+/// # Errors
+/// If whoever looked has ended.
+pub(crate) async fn sight(world: &Arc<dyn World>, name: &str) -> Result<Vec<Sighting>, AdminError> {
+    let seen = look_for_members(&**world, name).await?.seen;
+    let whole = seen.into_iter().filter(|one| one.what.0.case != identify::Case::Shrunk);
+    let (candidates, sightings): (Vec<_>, Vec<_>) =
+        whole.map(|Seen { found, disk, what: (header, sighting) }| ((found, disk, header.best), sighting)).unzip();
     let (own, _) = originals::set_aside(&**world, candidates).await;
-    let sights = own.iter().map(|(one, disk, header)| identify::sight(&**world, one, &**disk, header.clone()));
-    futures::future::join_all(sights).await
+    Ok(sightings.into_iter().filter(|sighting| own.iter().any(|(one, ..)| one.path == sighting.path)).collect())
 }
 
 /// The disks that a mount would take OFFLINE as they are not in sight, and for how long a start waits for them. `None`: it cannot be mounted.
@@ -62,11 +101,13 @@ impl Group {
     /// Why not.
     pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<(), AdminError> {
         for rehearsal in 1.. {
-            match choose::choose(name, &look(world, name).await, false) {
+            let seen = sight(world, name).await.and_then(|sightings| {
+                choose::choose(name, &sightings, false)
+                    .map_err(|refusal| AdminError::new(Code::NoQuorum, &refusal).hint(refusal.remedy()))
+            });
+            match seen {
                 Ok(_) => break,
-                Err(refusal) if rehearsal >= REHEARSALS => {
-                    return Err(AdminError::new(Code::NoQuorum, &refusal).hint(refusal.remedy()));
-                }
+                Err(refusal) if rehearsal >= REHEARSALS => return Err(refusal),
                 Err(_) => world.sleep(LOOK).await,
             }
         }
@@ -81,7 +122,9 @@ impl Group {
         let began = world.monotonic();
         let mut told = false;
         loop {
-            let Some((missing, patience)) = missing(name, &look(world, name).await) else { return };
+            // Where that cannot be told the mount says why.
+            let Ok(sightings) = sight(world, name).await else { return };
+            let Some((missing, patience)) = missing(name, &sightings) else { return };
             let waited = world.monotonic().saturating_sub(began);
             if missing.is_empty() {
                 if told {

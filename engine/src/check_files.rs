@@ -15,16 +15,18 @@
 
 use crate::{
     admin::{AdminError, Code, HeaderStatus, Operation, Problem, Report, Scope},
+    arrival::look_for_members,
     choose::{self, Standing},
     event::Severity,
     group::Group,
     identify,
+    look::Seen,
     mount::{self, Purpose},
     overlay::{self, Overlay},
-    world::{Disk, Found, World},
+    world::{Disk, World},
 };
 use futures::future::{Either, select};
-use plinth_format::{header::Status, membership::DiskState};
+use plinth_format::membership::DiskState;
 use std::{collections::BTreeSet, pin::pin, sync::Arc, time::Duration};
 
 type Result<T> = std::result::Result<T, AdminError>;
@@ -125,12 +127,9 @@ struct Look {
 async fn look(world: &dyn World, name: &str) -> Look {
     let mut look = Look::default();
     let mut sightings = Vec::new();
-    for found in world.discover().await {
-        let Found { disk: Ok(disk), .. } = &found else { continue };
-        let Some(header) = identify::read_header(world, &**disk).await else { continue };
-        if header.best.status != Status::Member || header.best.group_name != name {
-            continue;
-        }
+    // A refusal is the mount's to tell.
+    let Ok(looked) = look_for_members(world, name).await else { return look };
+    for Seen { disk, what: (header, sighting), .. } in looked.seen {
         if !header.wrong.is_empty() {
             let places: Vec<_> = header.wrong.iter().map(u64::to_string).collect();
             let (disk_name, path) = (&header.best.name, disk.path());
@@ -138,12 +137,11 @@ async fn look(world: &dyn World, name: &str) -> Look {
                 "disk {disk_name} ({path}): the header copy at offset {} is missing or damaged",
                 places.join(", ")
             );
-            look.headers.push((Arc::clone(disk), text));
+            look.headers.push((Arc::clone(&disk), text));
             look.repaired.insert(mount::repaired_header(disk_name, path, &header.wrong));
         }
-        sightings.push(identify::sight(world, &found, &**disk, header.best).await);
+        sightings.push(sighting);
     }
-    // A refusal is the mount's to tell.
     let Ok(decision) = choose::choose(name, &sightings, false) else { return look };
     look.unclean = decision.membership.mounted;
     look.warnings = decision.warnings.iter().cloned().collect();

@@ -19,6 +19,7 @@ use crate::{
     group::Group,
     identify::{self, survey_one},
     lock::Mutex,
+    look::find_paths,
     member::{self, Member},
     members::Members,
     mirror_sets::MirrorSets,
@@ -26,7 +27,7 @@ use crate::{
     space::Space,
     store::{self, DiskStore},
     voters::Voters,
-    world::{Disk, Found, World},
+    world::{Disk, Found, World, is_held},
 };
 use plinth_format::{
     BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout, MembershipId,
@@ -183,7 +184,7 @@ pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size
 /// Makes a group and leaves it dismounted.
 pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
     check_names(&new.name, &new.disks)?;
-    let found = world.discover().await;
+    let found = find_paths(&**world).await?;
     for one in &found {
         if let Ok(disk) = &one.disk
             && let Some(header) = identify::read_header(&**world, &**disk).await
@@ -324,6 +325,10 @@ pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: 
     for one in &taken {
         if let Err(error) = one.disk.claim() {
             let path = one.disk.path();
+            if !is_held(&error) {
+                let text = format!("disk {path} cannot be used: {error}");
+                return Err(AdminError::new(Code::CannotOpen, text).hint("check the device and its permissions"));
+            }
             let header = identify::read_header(&**world, &*one.disk).await;
             let header = header.filter(|header| header.best.status == Status::Member);
             if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, &header.best)) {

@@ -26,6 +26,7 @@ use crate::{
     explain,
     group::Group,
     identify,
+    look::find_paths,
     member::Member,
     stale, store,
     voters::{Refusal, find},
@@ -145,7 +146,7 @@ impl Group {
             let text = format!("disk group {} would have more than {DISKS_MAX} disks", self.name);
             return Err(AdminError::new(Code::Invalid, text));
         }
-        let found = self.world.discover().await;
+        let found = find_paths(&*self.world).await?;
         let numbers = self.members.unused().take(disks.len()).collect();
         let wanted =
             Wanted { group: &self.name, au_size: self.au_size, disks, numbers, of: Some((self.id, &membership)) };

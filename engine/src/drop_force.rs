@@ -26,7 +26,7 @@ impl Group {
     /// # Errors
     /// If there is no such group, an engine holds one of its disks, or a disk cannot be written: then the others are given up.
     pub async fn drop_unmounted(world: &Arc<dyn World>, name: &str) -> Result<usize, AdminError> {
-        let Claimed { sightings, disks, unwritable, .. } = claim_members(world, name).await?;
+        let Claimed { sightings, disks, unusable, .. } = claim_members(world, name).await?;
         let Some(first) = sightings.first() else {
             return Err(AdminError::new(Code::NoGroup, format!("no disk of a disk group {name} is in sight"))
                 .hint("v$asm_disk shows the disks that there are"));
@@ -39,7 +39,8 @@ impl Group {
         let tell = |severity, text: String| {
             world.event(Event { group: name.to_owned(), severity, disk: None, text });
         };
-        let mut failed = unwritable;
+        let all = disks.len() + unusable.len();
+        let mut failed: Vec<String> = unusable.into_iter().map(|disk| disk.why).collect();
         for (sighting, disk) in sightings.iter().zip(&disks) {
             let header = &sighting.header;
             let former = DiskHeader { status: Status::Former, sequence: header.sequence + 1, ..header.clone() };
@@ -52,8 +53,7 @@ impl Group {
             }
         }
         if let Some(first) = failed.first() {
-            let text =
-                format!("disk group {name} is not dropped whole: {} of {} disks: {first}", failed.len(), disks.len());
+            let text = format!("disk group {name} is not dropped whole: {} of {} disks: {first}", failed.len(), all);
             return Err(
                 AdminError::new(Code::Io, text).hint("mend them or take them away, and give the statement again")
             );

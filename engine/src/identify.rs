@@ -11,7 +11,8 @@ use crate::{
     admin::{HeaderStatus, Survey},
     buffer::Buffer,
     choose::Sighting,
-    world::{Disk, Found, Io, World},
+    look::{Needs, look},
+    world::{Disk, Found, Io, Task, World},
 };
 use futures::future::Either;
 use plinth_format::{
@@ -23,16 +24,23 @@ use plinth_format::{
 };
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// How long a disk may take to answer before it counts as unreadable: a hung disk must not
-/// hang discovery, nor the mount of the group it belongs to.
+/// How long a disk may take to answer before it counts as unreadable: a hung disk must not hang the mount of the group it belongs to.
+/// Whoever looks at all disks in sight has a limit for all of them (`look.rs`).
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A tick that comes late counts once: the host may be too busy for the disk's answer, too.
+const TICK: Duration = Duration::from_millis(500);
 
 /// What `task` finds, unless it takes too long.
 async fn in_time<T>(world: &dyn World, task: impl Future<Output = Option<T>>) -> Option<T> {
-    match futures::future::select(std::pin::pin!(task), world.sleep(PATIENCE)).await {
-        Either::Left((found, _)) => found,
-        Either::Right(_) => None,
+    let mut task = std::pin::pin!(task);
+    let mut left = PATIENCE;
+    while !left.is_zero() {
+        match futures::future::select(&mut task, world.sleep(TICK)).await {
+            Either::Left((found, _)) => return found,
+            Either::Right(_) => left = left.saturating_sub(TICK),
+        }
     }
+    None
 }
 
 /// Reads bytes; `None` if that fails.
@@ -124,6 +132,17 @@ async fn find_trouble(disk: &dyn Disk) -> Option<FormatError> {
     None
 }
 
+/// [`read_header`], however long it takes.
+pub(crate) async fn await_header(disk: &dyn Disk) -> Option<Header> {
+    find_header(disk).await.1
+}
+
+/// [`sight`], however long it takes.
+pub(crate) async fn await_sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
+    let (stamps, memberships) = read_records(disk, &header).await;
+    Sighting { path: found.path.clone(), identity: found.identity.clone(), header, stamps, memberships }
+}
+
 /// Whether its beginning can be read, in time.
 async fn can_be_read(world: &dyn World, disk: &dyn Disk) -> bool {
     disk.size() < BLOCK_SIZE as u64 || in_time(world, read(disk, HEADER_PLACE, BLOCK_SIZE)).await.is_some()
@@ -159,10 +178,11 @@ async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<
     (stamps, memberships)
 }
 
-/// Looks at one match of the discovery string.
-pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey, Option<DiskHeader>) {
-    let mut survey = Survey {
-        path: found.path.clone(),
+/// What is said of a device of which nothing is known.
+fn unknown(path: &str) -> Survey {
+    Survey {
+        path: path.to_owned(),
+        aliases: Vec::new(),
         header: HeaderStatus::Unknown,
         group: None,
         group_id: None,
@@ -174,8 +194,14 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
         logical_sector: 0,
         physical_sector: 0,
         can_discard: false,
+        is_held: false,
         remark: None,
-    };
+    }
+}
+
+/// Looks at one match of the discovery string.
+pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey, Option<DiskHeader>) {
+    let mut survey = unknown(&found.path);
     let disk = match &found.disk {
         Ok(disk) => disk,
         Err(error) => {
@@ -187,6 +213,7 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
     survey.logical_sector = disk.sectors().logical;
     survey.physical_sector = disk.sectors().physical;
     survey.can_discard = disk.can_discard();
+    survey.is_held = disk.was_held();
     let (case, header) = examine_header(&**world, &**disk).await;
     if let Some(header) = header {
         let header = header.best;
@@ -227,9 +254,30 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
 
 /// Looks at every disk that discovery shows, without mounting anything.
 pub(crate) async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
-    let found = world.discover().await;
-    // Together: a disk that does not answer holds up the answer once, not once each.
-    let mut seen = futures::future::join_all(found.iter().map(|one| survey_one(world, one))).await;
+    let examine = |found: Found, _: Arc<dyn Disk>| -> Task<'_, Option<(Survey, Option<DiskHeader>)>> {
+        Box::pin(async move { Some(survey_one(world, &found).await) })
+    };
+    let looked = look(&**world, examine, |_| Needs::Something).await;
+    let failed = looked.failed.into_iter().map(|found| {
+        let survey = match &found.disk {
+            Err(error) => Survey { remark: Some(format!("cannot be opened: {error}")), ..unknown(&found.path) },
+            Ok(_) => unknown(&found.path),
+        };
+        (found, (survey, None))
+    });
+    let mut all: Vec<_> = looked.seen.into_iter().map(|one| (one.found, one.what)).chain(failed).collect();
+    all.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
+    let (mut found, mut seen) = (Vec::<Found>::new(), Vec::<(Survey, Option<DiskHeader>)>::new());
+    for (one, what) in all {
+        // A device that is seen by two paths is one.
+        match found.iter().position(|other| other.identity == one.identity) {
+            Some(at) => seen[at].0.aliases.push(one.path),
+            None => {
+                found.push(one);
+                seen.push(what);
+            }
+        }
+    }
     // Two devices with one disk id: neither is to be trusted until one is gone.
     for index in 0..seen.len() {
         let Some(header) = &seen[index].1 else { continue };

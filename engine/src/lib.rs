@@ -70,6 +70,7 @@ mod latch;
 mod live;
 mod live_stats;
 pub mod lock;
+mod look;
 mod member;
 mod members;
 mod mirror_sets;

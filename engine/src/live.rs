@@ -20,6 +20,8 @@ impl Group {
         let placement = self.placement();
         let au = self.au_size;
         let mut live = Live::default();
+        // Asking may take a little; nobody is to wait for space meanwhile.
+        let paths: Vec<String> = self.members.values().map(|member| member.path()).collect();
         {
             let space = self.space();
             let usable = placement.usable(&space);
@@ -41,7 +43,7 @@ impl Group {
                 )
                 .unwrap_or(u32::MAX),
             };
-            for member in self.members.values() {
+            for (member, path) in self.members.values().zip(paths) {
                 let disk = member.disk();
                 let entry = membership.disk(member.number);
                 let state = member.state();
@@ -69,7 +71,7 @@ impl Group {
                     name: member.name().to_string(),
                     failure_group: member.failure_group.clone(),
                     quorum: member.quorum,
-                    path: member.path(),
+                    path,
                     id: member.id().to_string(),
                     created: entry.map_or(self.created, |entry| entry.joined),
                     mounted: self.mounted,

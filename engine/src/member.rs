@@ -335,9 +335,10 @@ impl Member {
         self.disk.load().as_deref().cloned()
     }
 
+    /// Where its device is now; empty if it has none.
     #[must_use]
     pub fn path(&self) -> String {
-        self.disk.load().as_ref().map_or_else(String::new, |disk| disk.path().to_owned())
+        self.disk.load().as_ref().map_or_else(String::new, |disk| disk.present_path())
     }
 
     /// Where it was found before it was let go.

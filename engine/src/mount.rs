@@ -22,6 +22,7 @@ use crate::{
     activity::Activity,
     admin::{AdminError, Code, HeaderStatus, Survey},
     api::ConnectionId,
+    arrival::look_for_members,
     attributes::{self, Attributes},
     catalog::Catalog,
     choose::{self, Decision, Sighting, Standing},
@@ -39,6 +40,7 @@ use crate::{
     headers::put_header,
     identify,
     lock::Mutex,
+    look::{self, Seen, Silent},
     member::{self, Member},
     members::Members,
     mirror_sets::MirrorSets,
@@ -52,18 +54,18 @@ use crate::{
     store::{self, DiskStore},
     voters::{Refusal, Voters, find},
     words::counted,
-    world::{Disk, World},
+    world::{Disk, Identity, World, is_held},
 };
 use plinth_format::{
     DiskNumber, Layout,
     activity::{ActivityLog, Region},
-    header::{DiskHeader, Status},
+    header::DiskHeader,
     layout::ACTIVITY_SLOT,
     membership::{DiskState, Membership},
 };
 use std::{
-    collections::BTreeSet,
-    io::ErrorKind,
+    collections::{BTreeMap, BTreeSet},
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -80,74 +82,121 @@ const CLAIM_WAIT: Duration = Duration::from_secs(5);
 pub(crate) struct Claimed {
     pub sightings: Vec<Sighting>,
     pub disks: Vec<Arc<dyn Disk>>,
-    /// Sentences on disks that are smaller than they were: such a disk is not used, as if it were not in sight.
-    shrunk: Vec<String>,
-    /// Sentences on disks that cannot be written, as their device is read-only: the same.
-    pub unwritable: Vec<String>,
+    pub unusable: Vec<Unusable>,
     /// Sentences on copies of disks, which are left alone.
     copies: Vec<String>,
+    /// Devices that do not answer, of whatever group.
+    silent: Vec<Silent>,
+}
+
+/// A disk of the group that cannot be used: it counts as one that is not in sight.
+pub(crate) struct Unusable {
+    name: String,
+    pub why: String,
 }
 
 impl Claimed {
-    /// Sentences on disks of the group that are in sight and not used.
-    fn unused(&self) -> impl Iterator<Item = &String> {
-        self.shrunk.iter().chain(&self.unwritable).chain(&self.copies)
+    /// A sentence for each disk that is in sight and not used, and for each device that does not answer.
+    fn reasons(&self) -> impl Iterator<Item = String> + '_ {
+        let unusable = self.unusable.iter().map(|disk| disk.why.clone());
+        unusable.chain(self.copies.iter().cloned()).chain(self.silent.iter().map(Silent::sentence))
     }
 }
 
-/// Steps 1 of a mount.
+/// Steps 1 of a mount. A disk that another engine holds, or its last I/O, refuses it (R1). One that cannot be used for another reason is one
+/// that is missing.
 pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
-    let mut waited = Duration::ZERO;
-    let (mut found, mut shrunk) = (Vec::new(), Vec::new());
-    for one in world.discover().await {
-        let Ok(disk) = one.disk.clone() else { continue };
-        if let Some(header) = identify::read_header(&**world, &*disk).await
-            && header.best.status == Status::Member
-            && header.best.group_name == name
-        {
-            if header.case == identify::Case::Shrunk {
-                let needed = header.best.layout.size();
-                let (path, disk_name, size) = (&one.path, &header.best.name, disk.size());
-                shrunk
-                    .push(format!("{path} has shrunk: {size} bytes, disk {disk_name} needs {needed}; it is not used"));
-                continue;
-            }
-            found.push((one, disk, header.best));
+    let looked = look_for_members(world.as_ref(), name).await?;
+    let (mut found, mut unusable) = (Vec::new(), Vec::new());
+    for Seen { found: one, disk, what: (header, _) } in looked.seen {
+        let is_whole = header.case != identify::Case::Shrunk;
+        let header = header.best;
+        if is_whole {
+            found.push((one, disk, header));
+            continue;
         }
+        let (path, size, needed) = (&one.path, disk.size(), header.layout.size());
+        let why = format!("{path} has shrunk: {size} bytes, disk {} needs {needed}; it is not used", header.name);
+        unusable.push(Unusable { name: header.name, why });
     }
     let (found, copies) = originals::set_aside(&**world, found).await;
-    let mut seen = BTreeSet::new();
-    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), shrunk, unwritable: Vec::new(), copies };
-    'disks: for (one, disk, header) in found {
-        // A second path to a device cannot be claimed as well, and need not be.
-        if seen.insert(one.identity.clone()) {
-            while let Err(error) = disk.claim() {
-                if planted::has(Bug::ClaimIgnored) {
-                    break;
-                }
-                let held = matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::ResourceBusy);
-                if !held {
-                    // As one that is not there: the group may do without it.
-                    claimed.unwritable.push(format!("disk {} is not used: {error}", header.name));
-                    continue 'disks;
-                }
-                if waited >= CLAIM_WAIT {
-                    let text = format!("disk {} of disk group {name} is held by another engine: {error}", one.path);
-                    return Err(AdminError::new(Code::HeldElsewhere, text).hint(
-                        "the group is mounted already, or I/O of an engine that died is still under way; try again when it has ended",
-                    ));
-                }
-                let step = Duration::from_millis(20);
-                world.sleep(step).await;
-                waited += step;
+    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), unusable, copies, silent: looked.silent };
+    // By device: whether it is claimed, or why it cannot be.
+    let mut tried: BTreeMap<Identity, (DiskHeader, Option<io::Error>)> = BTreeMap::new();
+    let mut waited = Duration::ZERO;
+    for (one, disk, header) in found {
+        // A second path to a device cannot be claimed as well, and need not be; but it may be one that works.
+        if !matches!(tried.get(&one.identity), Some((_, None))) {
+            let trouble = claim(world, name, &header, &*disk, &mut waited).await?;
+            let is_new = !tried.contains_key(&one.identity);
+            let has_failed = trouble.is_some();
+            if is_new || !has_failed {
+                tried.insert(one.identity.clone(), (header.clone(), trouble));
+            }
+            if has_failed {
+                continue;
             }
         }
-        if let Some(header) = identify::read_header(&**world, &*disk).await {
-            claimed.sightings.push(identify::sight(&**world, &one, &*disk, header.best).await);
-            claimed.disks.push(disk);
+        match identify::read_header(&**world, &*disk).await {
+            Some(header) => {
+                claimed.sightings.push(identify::sight(&**world, &one, &*disk, header.best).await);
+                claimed.disks.push(disk);
+            }
+            None => {
+                let why = format!("disk {} is not used: {} could be read, and now it cannot", header.name, one.path);
+                claimed.unusable.push(Unusable { name: header.name, why });
+            }
         }
     }
+    let lost = tried.into_iter().filter_map(|(identity, (header, trouble))| Some((identity, header, trouble?)));
+    let lost: Vec<_> = lost.collect();
+    // What carries the id of a disk that cannot be used, and is another device, is a copy.
+    let is_copy = |sighting: &Sighting| {
+        lost.iter().any(|(identity, header, _)| header.disk == sighting.header.disk && *identity != sighting.identity)
+    };
+    for at in (0..claimed.sightings.len()).rev().filter(|at| is_copy(&claimed.sightings[*at])).collect::<Vec<_>>() {
+        let sighting = claimed.sightings.remove(at);
+        claimed.disks.remove(at);
+        let why = format!("{} carries the id of disk {} as well; it is not used", sighting.path, sighting.header.name);
+        claimed.unusable.push(Unusable { name: sighting.header.name, why });
+    }
+    claimed.unusable.extend(lost.into_iter().map(|(_, header, error)| {
+        let why = format!("disk {} is not used: {error}", header.name);
+        Unusable { name: header.name, why }
+    }));
     Ok(claimed)
+}
+
+/// Claims a disk. One that somebody holds is waited for, [`CLAIM_WAIT`] for all disks together. Returns why it cannot be claimed otherwise.
+async fn claim(
+    world: &Arc<dyn World>,
+    group: &str,
+    header: &DiskHeader,
+    disk: &dyn Disk,
+    waited: &mut Duration,
+) -> Result<Option<io::Error>> {
+    const STEP: Duration = Duration::from_millis(20);
+    while let Err(error) = disk.claim() {
+        if planted::has(Bug::ClaimIgnored) {
+            break;
+        }
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Err(look::broken());
+        }
+        if !is_held(&error) {
+            return Ok(Some(error));
+        }
+        if *waited >= CLAIM_WAIT {
+            let holder = disk.holder().map_or_else(String::new, |holder| format!(": {holder}"));
+            let text = format!("disk group {group}, disk {}: {error}{holder}", header.name);
+            return Err(AdminError::new(Code::HeldElsewhere, text).hint(
+                "the group is mounted already, or I/O of an engine that died is still under way; try again when it has ended",
+            ));
+        }
+        world.sleep(STEP).await;
+        *waited += STEP;
+    }
+    Ok(None)
 }
 
 /// What is said of header copies that were rewritten.
@@ -157,9 +206,10 @@ pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String 
 }
 
 /// Sentences on disks in sight that may be of any group, as their headers cannot be used: one of them may be what a mount misses.
-async fn unusable_disks(world: &Arc<dyn World>) -> Vec<String> {
+async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String> {
+    let silent: BTreeSet<&String> = silent.iter().map(|one| &one.path).collect();
     let unusable = |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
-    let seen = identify::survey(world).await;
+    let seen: Vec<_> = identify::survey(world).await.into_iter().filter(|disk| !silent.contains(&disk.path)).collect();
     let sentence = |disk: &Survey| {
         format!("{} is in sight and {}: {}", disk.path, disk.header, disk.remark.as_deref().unwrap_or("no header"))
     };
@@ -228,7 +278,7 @@ async fn mount_disks(
 ) -> Result<Arc<Group>> {
     let claimed = claim_members(&world, name).await?;
     let refused = choose::choose(name, &claimed.sightings, force);
-    let unusable = if refused.is_err() { unusable_disks(&world).await } else { Vec::new() };
+    let unusable = if refused.is_err() { unusable_disks(&world, &claimed.silent).await } else { Vec::new() };
     let decision = refused.map_err(|refusal| {
         let code = match refusal.case() {
             choose::Case::NoDisks => Code::NoGroup,
@@ -237,15 +287,19 @@ async fn mount_disks(
             _ => Code::WouldLoseData,
         };
         let mut text = refusal.to_string();
-        claimed.unused().for_each(|disk| text += &format!("; {disk}"));
+        claimed.reasons().for_each(|reason| text += &format!("; {reason}"));
         unusable.iter().for_each(|disk| text += &format!("; {disk}"));
         AdminError::new(code, text).hint(refusal.remedy())
     })?;
     let tell = |severity, disk, text: String| {
         world.event(Event { group: name.to_owned(), severity, disk, text });
     };
-    for warning in claimed.unused().chain(&decision.warnings) {
-        tell(Severity::Warning, None, warning.clone());
+    claimed.reasons().for_each(|reason| tell(Severity::Warning, None, reason));
+    for warning in &decision.warnings {
+        let is_said = |disk: &Unusable| warning.starts_with(&format!("disk {} (failure group ", disk.name));
+        if !(warning.contains("is not in sight") && claimed.unusable.iter().any(is_said)) {
+            tell(Severity::Warning, None, warning.clone());
+        }
     }
     let found = decision.membership.clone();
     let members = Arc::new(make_members(&decision, &claimed, &world)?);

@@ -16,12 +16,14 @@
 //!   4. Where nothing is noted neither device is used (`choose.rs`, step 2).
 
 use crate::{
+    admin::AdminError,
     event::Severity,
     group::Group,
     identify::{self, Header},
     lock::Mutex,
+    look::{Needs, Seen as Answered, look},
     planted::{self, Bug},
-    world::{Disk, Found, Identity, World},
+    world::{Disk, Found, Identity, Task, World},
 };
 use plinth_format::{
     DiskId, GroupId, MembershipId,
@@ -203,22 +205,30 @@ pub(crate) struct FoundDisk {
     pub matches: Vec<(Found, Arc<dyn Disk>, Header)>,
     /// Sentences on copies, which are not among them.
     pub copies: Vec<String>,
+    /// A sentence for each device that does not answer: one of them may be it.
+    pub silence: String,
 }
 
 /// Devices whose headers say that they are this disk of a group. Copies of its disks are told apart by all that are in sight of the group.
-pub(crate) async fn find_disk(world: &dyn World, group: GroupId, id: DiskId) -> FoundDisk {
-    let mut matches = Vec::new();
-    for found in world.discover().await {
-        let Ok(disk) = found.disk.clone() else { continue };
-        let Some(header) = identify::read_header(world, &*disk).await else { continue };
-        if header.best.group == group {
-            matches.push((found, disk, header));
-        }
-    }
+///
+/// # Errors
+/// If whoever looked has ended.
+pub(crate) async fn find_disk(world: &dyn World, group: GroupId, id: DiskId) -> Result<FoundDisk, AdminError> {
+    let originals = Originals::recall(world, group);
+    let examine = |_: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Header>> {
+        Box::pin(async move { identify::await_header(&*disk).await.filter(|header| header.best.group == group) })
+    };
+    let needs = |seen: &[Answered<Header>]| {
+        let is_it = |one: &Answered<Header>| one.what.best.disk == id && originals.is_original(id, &one.found.identity);
+        if seen.iter().any(is_it) { Needs::Nothing } else { Needs::Something }
+    };
+    let looked = look(world, examine, needs).await.whole()?;
+    let silence = looked.silence();
+    let mut matches: Vec<_> = looked.seen.into_iter().map(|one| (one.found, one.disk, one.what)).collect();
     let all = matches.iter().map(|(found, disk, header)| (found.clone(), Arc::clone(disk), header.best.clone()));
     let (own, copies) = set_aside(world, all.collect()).await;
     matches.retain(|(found, _, header)| header.best.disk == id && own.iter().any(|(one, ..)| one.path == found.path));
-    FoundDisk { matches, copies }
+    Ok(FoundDisk { matches, copies, silence })
 }
 
 /// What a group has noted of its disks since it was mounted: by which membership, and whether that failed.

@@ -24,8 +24,9 @@ use crate::{
     completion::{Completion, Done},
     event::Event,
     lock::Mutex,
-    world::{Disk, Found, Identity, Io, Sectors, Task, Timestamp, World},
+    world::{Disk, Found, Identity, Io, Sectors, Sign, Signs, Task, Timestamp, World},
 };
+use futures::StreamExt;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
@@ -199,6 +200,10 @@ impl Disk for Covered {
         self.real.path()
     }
 
+    fn present_path(&self) -> String {
+        self.real.present_path()
+    }
+
     fn size(&self) -> u64 {
         self.real.size()
     }
@@ -267,6 +272,14 @@ impl Disk for Covered {
         }
     }
 
+    fn was_held(&self) -> bool {
+        self.real.was_held()
+    }
+
+    fn holder(&self) -> Option<String> {
+        self.real.holder()
+    }
+
     fn occupant(&self) -> Option<String> {
         self.real.occupant()
     }
@@ -329,6 +342,21 @@ impl Overlay {
     }
 }
 
+impl Overlay {
+    /// Puts this overlay over what is found.
+    fn cover(&self) -> impl Fn(Found) -> Found + Send + 'static {
+        let (layers, read_only, budget) = (self.layers.clone(), Arc::clone(&self.read_only), Arc::clone(&self.budget));
+        move |mut one| {
+            if let (Some(layers), Ok(real)) = (&layers, one.disk.clone()) {
+                let new = || Arc::new(Layer { blocks: Mutex::default(), budget: Arc::clone(&budget) });
+                let layer = Arc::clone(layers.lock().entry(one.identity.clone()).or_insert_with(new));
+                one.disk = Ok(Arc::new(Covered { real, layer, read_only: Arc::clone(&read_only) }));
+            }
+            one
+        }
+    }
+}
+
 impl World for Overlay {
     fn now(&self) -> Timestamp {
         self.world.now()
@@ -363,24 +391,18 @@ impl World for Overlay {
     }
 
     fn discover(&self) -> Task<'static, Vec<Found>> {
-        let Some(layers) = &self.layers else { return self.world.discover() };
-        let discovery = self.world.discover();
-        let (read_only, budget) = (Arc::clone(&self.read_only), Arc::clone(&self.budget));
-        let known = Arc::clone(layers);
-        Box::pin(async move {
-            let mut found = discovery.await;
-            for one in &mut found {
-                let Ok(real) = one.disk.clone() else { continue };
-                let layer = Arc::clone(
-                    known
-                        .lock()
-                        .entry(one.identity.clone())
-                        .or_insert_with(|| Arc::new(Layer { blocks: Mutex::default(), budget: Arc::clone(&budget) })),
-                );
-                one.disk = Ok(Arc::new(Covered { real, layer, read_only: Arc::clone(&read_only) }));
-            }
-            found
-        })
+        let (discovery, cover) = (self.world.discover(), self.cover());
+        Box::pin(async move { discovery.await.into_iter().map(cover).collect() })
+    }
+
+    fn look(&self) -> Signs {
+        let Signs { heard, progress } = self.world.look();
+        let cover = self.cover();
+        let heard = heard.map(move |sign| match sign {
+            Sign::Answered(found) => Sign::Answered(cover(found)),
+            other => other,
+        });
+        Signs { heard: Box::pin(heard), progress }
     }
 
     fn event(&self, event: Event) {

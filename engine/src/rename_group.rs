@@ -22,9 +22,10 @@ use crate::{
     choose,
     create::check_name,
     group::Group,
-    identify,
+    identify::{self, Header},
+    look::{Needs, Seen, look},
     originals::{hexadecimal, id as number_of},
-    world::{Disk, Found, Io, World},
+    world::{Disk, Found, Io, Task, World, is_held},
 };
 use plinth_format::{
     BLOCK_SIZE, DiskId, DiskNumber, GroupId,
@@ -209,7 +210,7 @@ impl Group {
                 "choose another name; or, where a renamedg was cut short, go on with its plan: renamedg phase=two",
             ));
         }
-        let sightings = arrival::look(world, from).await;
+        let sightings = arrival::sight(world, from).await?;
         let decision = choose::choose(from, &sightings, false).map_err(|refusal| {
             AdminError::new(Code::NoQuorum, &refusal)
                 .hint("asm_diskstring is to match all disks of one set of copies, and no others")
@@ -258,12 +259,18 @@ impl Group {
 /// Step 1.
 async fn claim<'a>(world: &Arc<dyn World>, plan: &'a RenamingPlan) -> Result<Vec<Claimed<'a>>> {
     let mut found: BTreeMap<DiskNumber, (Found, Claimed<'a>)> = BTreeMap::new();
-    for one in world.discover().await {
-        let Ok(disk) = one.disk.clone() else { continue };
-        let Some(header) = identify::read_header(&**world, &*disk).await else { continue };
+    let renamed = |header: &Header| {
         let (group, id) = (header.best.group, header.best.disk);
         let is_it = |other: &&Renamed| (group, id) == (plan.old, other.old) || (group, id) == (plan.new, other.new);
-        let Some(renamed) = plan.disks.iter().find(is_it) else { continue };
+        plan.disks.iter().find(is_it)
+    };
+    let examine = |_: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Header>> {
+        Box::pin(async move { identify::await_header(&*disk).await.filter(|header| renamed(header).is_some()) })
+    };
+    let looked = look(&**world, examine, |_| Needs::Something).await.whole()?;
+    let silence = looked.silence();
+    for Seen { found: one, disk, what: header } in looked.seen {
+        let Some(renamed) = renamed(&header) else { continue };
         match found.get(&renamed.number) {
             Some((other, _)) if other.identity != one.identity => {
                 let text = format!("{} and {} are both disk {} of {}", other.path, one.path, renamed.name, plan.from);
@@ -276,15 +283,21 @@ async fn claim<'a>(world: &Arc<dyn World>, plan: &'a RenamingPlan) -> Result<Vec
     }
     let mut needed = plan.disks.iter().filter(|disk| !disk.path.is_empty());
     if let Some(missing) = needed.find(|disk| !found.contains_key(&disk.number)) {
-        let text =
-            format!("disk {} of disk group {} is not in sight; it was {}", missing.name, plan.from, missing.path);
+        let text = format!(
+            "disk {} of disk group {} is not in sight; it was {}{silence}",
+            missing.name, plan.from, missing.path
+        );
         return Err(AdminError::new(Code::CannotOpen, text)
             .hint("attach it, or correct asm_diskstring: all are renamed, or none"));
     }
     for (one, claimed) in found.values() {
         claimed.disk.claim().map_err(|error| {
-            let text =
-                format!("{}, disk {} of disk group {}, is in use: {error}", one.path, claimed.plan.name, plan.from);
+            let what = format!("{}, disk {} of disk group {},", one.path, claimed.plan.name, plan.from);
+            if !is_held(&error) {
+                return AdminError::new(Code::CannotOpen, format!("{what} cannot be used: {error}"))
+                    .hint("check the device and its permissions");
+            }
+            let text = format!("{what} is in use: {error}");
             AdminError::new(Code::HeldElsewhere, text)
                 .hint("dismount the group that uses it; or name the copies in asm_diskstring, not the disks themselves")
         })?;

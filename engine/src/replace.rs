@@ -15,6 +15,7 @@ use crate::{
     create::{Taken, Wanted, header_of, take_disks, wipe_system_area, write_header},
     event::Severity,
     group::Group,
+    look::find_paths,
     member::Member,
 };
 use plinth_format::{Redundancy, header::Status, membership::DiskState};
@@ -110,7 +111,8 @@ impl Group {
             numbers: pairs.iter().map(|(member, _)| member.number).collect(),
             of: Some((self.id, &membership)),
         };
-        let taken = take_disks(&self.world, &wanted, &self.world.discover().await).await?;
+        let found = find_paths(&*self.world).await?;
+        let taken = take_disks(&self.world, &wanted, &found).await?;
         for ((member, replacement), one) in pairs.iter().zip(&taken) {
             self.check_sectors(&*one.disk)?;
             // It gets the size that the other one was to have.

@@ -31,7 +31,7 @@ use crate::{
     rebalance::POWER_MAX,
     stale::{self, EVERYTHING},
     voters::{Refusal, find},
-    world::Disk,
+    world::{Disk, is_held},
 };
 use futures::stream::{self, StreamExt};
 use plinth_format::{DiskNumber, layout::RecordArea, membership::DiskState};
@@ -245,7 +245,7 @@ impl Group {
         &self,
         member: &Member,
     ) -> Result<(Arc<dyn Disk>, Option<Standing>, Vec<RecordArea>), AdminError> {
-        let FoundDisk { matches, copies } = originals::find_disk(&*self.world, self.id, member.id()).await;
+        let FoundDisk { matches, copies, silence } = originals::find_disk(&*self.world, self.id, member.id()).await?;
         let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
         identities.dedup();
         if identities.len() > 1 && !planted::has(Bug::CloneAccepted) {
@@ -254,7 +254,7 @@ impl Group {
             return Err(AdminError::new(Code::DuplicateDisk, text).hint("detach the copy"));
         }
         let Some((found, disk, header)) = matches.into_iter().next() else {
-            let text = format!("disk {} of disk group {} is not in sight", member.name(), self.name);
+            let text = format!("disk {} of disk group {} is not in sight{silence}", member.name(), self.name);
             if !copies.is_empty() {
                 let text = format!("{text}, only copies of it are: {}", copies.join("; "));
                 return Err(AdminError::new(Code::DuplicateDisk, text).hint("attach the disk itself"));
@@ -274,6 +274,10 @@ impl Group {
         }
         let mut attempts = 0;
         while let Err(error) = disk.claim() {
+            if !is_held(&error) {
+                let text = format!("disk {} cannot be used: {error}", member.name());
+                return Err(AdminError::new(Code::CannotOpen, text).hint("check the device and its permissions"));
+            }
             attempts += 1;
             if attempts > 50 {
                 let text = format!("{} cannot be claimed: {error}", found.path);

@@ -11,6 +11,7 @@ mod endings;
 mod exchange;
 mod flushes;
 mod growth;
+mod hanging;
 mod health;
 mod kills;
 mod names;

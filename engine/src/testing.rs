@@ -277,6 +277,8 @@ pub struct Faults {
     pub read_only: bool,
     /// Reads take so much longer.
     pub slow_reads: Duration,
+    /// Why it cannot be claimed.
+    pub claim: Option<io::ErrorKind>,
     /// Writes take so much longer.
     pub slow_writes: Duration,
 }
@@ -626,6 +628,9 @@ impl Disk for OpenDisk {
 
     fn claim(&self) -> io::Result<()> {
         let mut medium = lock(&self.disk.medium);
+        if let Some(kind) = medium.faults.claim {
+            return Err(kind.into());
+        }
         if medium.claimed && !self.claimed.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -673,7 +673,9 @@ impl Voters {
     /// Tries to open a failed disk afresh: it may have come back as another device. Its
     /// old descriptor is closed first, and the claim succeeds only when its last I/O has landed (R1).
     async fn reopen(&self, member: &Member) {
-        let FoundDisk { matches, .. } = originals::find_disk(&*self.world, self.group, member.id()).await;
+        let Ok(FoundDisk { matches, .. }) = originals::find_disk(&*self.world, self.group, member.id()).await else {
+            return;
+        };
         let is_one = matches.iter().all(|(found, ..)| found.identity == matches[0].0.identity);
         let found = matches.into_iter().next().filter(|_| is_one);
         // While the old handle has I/O under way it is the same device that the claim fails on.

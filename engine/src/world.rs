@@ -19,6 +19,7 @@ use crate::{
     completion::Completion,
     event::Event,
 };
+use futures::{Stream, StreamExt};
 use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 /// A future that can move between threads.
@@ -54,6 +55,10 @@ pub struct Sectors {
 pub trait Disk: Send + Sync + fmt::Debug {
     /// Where it was found, as the operator knows it.
     fn path(&self) -> &str;
+    /// Where it is now: links and names move while a disk is open. Waits a little at most.
+    fn present_path(&self) -> String {
+        self.path().to_owned()
+    }
     /// Bytes that can be addressed.
     fn size(&self) -> u64;
     /// Asks the device how many there are now: it may have been made larger. [`Disk::size`] says so from then on.
@@ -81,6 +86,14 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// `WouldBlock` while another engine, or I/O it left behind, still holds the
     /// disk; otherwise what the operating system said.
     fn claim(&self) -> io::Result<()>;
+    /// Whether somebody had claimed it when it was found, as far as one can see.
+    fn was_held(&self) -> bool {
+        false
+    }
+    /// Who has claimed it, in words for the operator. May take a while.
+    fn holder(&self) -> Option<String> {
+        None
+    }
     /// What else lives on the disk, in words for the operator: a file system, an
     /// LVM volume, a mount. `None` if nothing is recognised.
     fn occupant(&self) -> Option<String>;
@@ -100,6 +113,60 @@ pub struct Found {
     pub identity: Identity,
     /// The disk, opened afresh and not claimed; or why it could not be opened.
     pub disk: Result<Arc<dyn Disk>, Arc<io::Error>>,
+}
+
+/// Whether a claim failed as somebody holds the disk. Otherwise the disk itself cannot be used.
+#[must_use]
+pub fn is_held(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ResourceBusy)
+}
+
+impl<T: Progress + ?Sized> Progress for Arc<T> {
+    fn waited(&self) -> Duration {
+        (**self).waited()
+    }
+
+    fn is_broken(&self) -> bool {
+        (**self).is_broken()
+    }
+}
+
+/// What is heard while disks are looked at.
+#[derive(Debug, Clone)]
+pub enum Sign {
+    /// It is looked at. Nobody knows when it will answer; one of the others follows, sooner or later.
+    Begun(String),
+    /// It has answered; or it is known that it does not: an error of the kind `TimedOut`.
+    Answered(Found),
+    /// There is no disk at this path.
+    NoDisk(String),
+}
+
+impl Sign {
+    #[must_use]
+    pub fn found(self) -> Option<Found> {
+        match self {
+            Self::Answered(found) => Some(found),
+            Self::Begun(_) | Self::NoDisk(_) => None,
+        }
+    }
+}
+
+/// A look at disks that is under way.
+pub struct Signs {
+    /// Signs, until everything that matches the discovery string has answered or is known not to.
+    pub heard: Pin<Box<dyn Stream<Item = Sign> + Send>>,
+    /// `None`: nobody knows better than the clock.
+    pub progress: Option<Box<dyn Progress>>,
+}
+
+/// How a look goes.
+pub trait Progress: Send + Sync {
+    /// For how long devices have kept it waiting, as far as that can be told from a host that is too busy to look: such time does not count in
+    /// full.
+    fn waited(&self) -> Duration;
+    /// Whoever looked has ended, before or after the last sign: what was found cannot be read any more, and what was not found says nothing.
+    fn is_broken(&self) -> bool;
 }
 
 /// Words that outlive the process that stores them, whatever ends it.
@@ -173,6 +240,12 @@ pub trait World: Send + Sync {
     fn wait(&self, task: Pin<&mut (dyn Future<Output = ()> + Send)>);
     /// Opens every disk that the discovery string matches, in a stable order.
     fn discover(&self) -> Task<'static, Vec<Found>>;
+    /// The same, each as soon as it has answered, for who does not wait for all of them. In any order.
+    fn look(&self) -> Signs {
+        let found = futures::stream::once(self.discover());
+        let heard = found.flat_map(|found| futures::stream::iter(found.into_iter().map(Sign::Answered)));
+        Signs { heard: Box::pin(heard), progress: None }
+    }
     /// Called every now and then by synchronous code that nobody is in a hurry for: may sleep a little, so that others go first.
     fn give_way(&self, _stage: Stage) {}
     /// For how long threads that serve clients may look for what comes next before they sleep; zero, as at first: not at all.

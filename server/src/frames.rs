@@ -120,8 +120,7 @@ impl Frames {
         Ok(Self { stream: self.stream.try_clone()? })
     }
 
-    /// Without a greeting.
-    #[cfg(any(test, feature = "fuzz"))]
+    /// Without a greeting: the other side is this very program.
     pub(crate) fn ungreeted(stream: UnixStream) -> Self {
         Self { stream }
     }

@@ -115,6 +115,8 @@ impl LoopDisk {
         let mut command = Command::new("losetup");
         command.args(["--find", "--show", "--direct-io=on", "--sector-size", &sector.to_string()]).arg(file);
         let device = command::finish(&mut command).ok();
+        // Whoever had that device before may have made it read-only, and that stays.
+        command::finish(Command::new("blockdev").args(["--setrw", device.trim()])).ok();
         Self { device: PathBuf::from(device.trim()), file: file.to_owned() }
     }
 

@@ -454,7 +454,8 @@ impl Instance {
 
     /// All processes that work for this instance: `plinth` with its directory among the arguments or in
     /// the environment.
-    fn processes(&self) -> Vec<i32> {
+    #[must_use]
+    pub fn processes(&self) -> Vec<i32> {
         let dir = self.dir().display().to_string();
         let ours = |process: &Path| {
             let words = |file: &str| fs::read(process.join(file)).unwrap_or_default();

@@ -1,7 +1,13 @@
 //! Block devices, their sectors, and what was on them before.
 
 use plinth_tests::{Blocks, Instance, MIB, shell};
-use std::{fs, io::Write, os::unix::fs::FileExt, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::Write,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
 
 /// Groups on loop devices with sectors of 512 and of 4096 bytes, through both I/O engines.
 #[test]
@@ -28,6 +34,47 @@ fn loop_devices_of_both_sector_sizes() {
         assert!(bytes[1..778].iter().all(|byte| *byte == 9) && bytes[0] == 0 && bytes[500_000] == 0);
         instance.check("DATA");
     }
+}
+
+/// Links to devices change places under a mounted group, and get another link beside them. Views, commands and lines name each disk by a path
+/// that leads to it now, and each disk once.
+#[test]
+fn a_disk_is_named_by_where_it_is_now() {
+    let mut instance = Instance::new();
+    for disk in ["f0d0", "f1d0", "f2d0"] {
+        instance.add_loop_disk(disk, 256 * MIB, 512);
+    }
+    let size = &[256 * MIB][..];
+    instance.create_group("data", "NORMAL", &[size, size, size], "");
+    let leads = |path: &str| fs::canonicalize(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let places = || -> BTreeMap<String, PathBuf> {
+        let rows = instance.query("SELECT name, path FROM v$asm_disk WHERE group_number = 1");
+        let word = |row: &serde_json::Value| row.as_str().expect("text").to_owned();
+        rows.iter().map(|row| (word(&row["name"]), leads(&word(&row["path"])))).collect()
+    };
+    let before = places();
+    assert_eq!(before.values().collect::<BTreeSet<_>>().len(), 3);
+    let rename = |from: &str, to: &str| fs::rename(instance.disk(from), instance.disk(to)).expect("rename");
+    // As when devices get other names after a path failed: each link leads to another disk.
+    rename("f0d0", "away");
+    rename("f1d0", "f0d0");
+    rename("away", "f1d0");
+    assert_eq!(places(), before);
+    rename("f2d0", "moved");
+    assert_eq!(places(), before);
+    std::os::unix::fs::symlink(&before["DATA_0002"], instance.disk("also")).expect("a second link");
+    assert_eq!(places(), before);
+    assert_eq!(instance.number("SELECT count(*) FROM v$asm_disk"), 3.0);
+    let listed = instance.plinth(["lsdsk", "--suppressheader"]).ok();
+    let listed: BTreeSet<PathBuf> = listed.lines().map(|line| leads(line.trim())).collect();
+    assert_eq!(listed, before.values().cloned().collect());
+    instance.sql("ALTER DISKGROUP data DROP DISK data_0001 REBALANCE WAIT");
+    let log = instance.alert_log();
+    let line = log.lines().find(|line| line.contains("disk DATA_0001 (") && line.contains("is dropped"));
+    let line = line.unwrap_or_else(|| panic!("no line says that it is dropped:\n{log}"));
+    let path = line.split_once("DATA_0001 (").and_then(|(_, rest)| rest.split_once(')')).expect("a path").0;
+    assert_eq!(leads(path), before["DATA_0001"], "the disk that may be pulled: {line}");
+    instance.check("DATA");
 }
 
 /// Disks of different sector sizes do not go into one group, and the reason is given.

@@ -67,7 +67,12 @@ fn what_is_mounted_stays_in_sight() {
     let shown = || instance.text("SELECT count(*) FROM v$asm_disk WHERE mode_status = 'ONLINE'");
     let (before, string) = (shown(), instance.query("SHOW asm_diskstring"));
     let nowhere = "ALTER SYSTEM SET asm_diskstring = '/nosuch/*'";
-    says(&instance.refused(nowhere), &["/nosuch/*", "does not show", "f0d0", "DATA", "ORA-15014"]);
+    let refused = instance.refused(nowhere);
+    says(&refused, &["/nosuch/*", "does not show", "DATA", "ORA-15014", "are mounted"]);
+    // All of them, in what is refused and in what would do.
+    for disk in ["f0d0", "f1d0"].map(|name| instance.disk(name).display().to_string()) {
+        assert_eq!(refused.matches(&disk).count(), 2, "{disk}: {refused}");
+    }
     let one = format!("ALTER SYSTEM SET asm_diskstring = '{}'", instance.disk("f0d0").display());
     says(&instance.refused(&one), &["does not show", "DATA"]);
     assert_eq!((shown(), instance.query("SHOW asm_diskstring")), (before, string));
@@ -556,14 +561,23 @@ fn two_engines_on_the_same_disks() {
     for name in ["f0d0", "f1d0"] {
         std::os::unix::fs::symlink(instance.disk(name), second.disk(name)).expect("link");
     }
-    says(&second.refused("ALTER DISKGROUP data MOUNT"), &["DATA"]);
+    // Who holds it is said, once.
+    let refused = second.refused("ALTER DISKGROUP data MOUNT");
+    let engine = instance.engine("DATA").expect("it runs");
+    says(&refused, &["DATA", &format!("process {engine}, the engine of DATA"), &instance.dir().display().to_string()]);
+    assert_eq!(refused.matches("is held by").count(), 1, "{refused}");
     says(&second.refused("ALTER DISKGROUP data MOUNT FORCE"), &["DATA"]);
+    let state = |instance: &Instance| instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'");
+    assert_eq!((state(&instance), state(&second)), ("MOUNTED".to_owned(), "ELSEWHERE".to_owned()));
     second.refused("DROP DISKGROUP data INCLUDING CONTENTS");
     second.refused(&format!("{} FORCE", create(&[&second.disk("f0d0")])));
     let said = second.plinth(["check".as_ref(), "--repair".as_ref(), second.disk("f0d0").as_os_str()]);
     assert_ne!(said.code, Some(0), "{said}");
     blocks.must_read_right();
     instance.check("DATA");
+    instance.unmount(&mount);
+    instance.sql("ALTER DISKGROUP data DISMOUNT");
+    assert_eq!((state(&instance), state(&second)), ("DISMOUNTED".to_owned(), "DISMOUNTED".to_owned()));
     // A second instance in the same directory is refused too.
     let same = instance.plinth(["serve"]).refused();
     says(&same, &["run"]);

@@ -645,6 +645,7 @@ fn the_manual_and_the_completions_are_complete() {
     let completions: Vec<String> = ["bash", "zsh", "fish"].iter().map(|shell| run(&["completions", shell])).collect();
     for command in commands {
         assert!(manual.contains(&format!(".SS {command}\n")), "plinth.1 has no {command}");
+        assert!(run(&["help", command]).contains("Usage: "), "no help of {command}");
         for text in &completions {
             assert!(text.contains(command), "no completion of {command}");
         }

@@ -709,3 +709,36 @@ fn a_read_only_disk_that_is_needed_is_named() {
     lab.try_mount(true).expect("it is forced");
     assert!(lab.read(lab.find("table"), 0, 300_000) == pattern(1, 300_000));
 }
+/// A disk that was ONLINE cannot be claimed at a mount, for whatever reason but that somebody holds it: it is missing, and named with the
+/// reason. So it is when it is OFFLINE already. One that somebody holds refuses the mount.
+#[test]
+fn a_disk_that_cannot_be_claimed_is_missing() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 200_000));
+    lab.sync(node);
+    lab.dismount();
+    for kind in
+        [std::io::ErrorKind::ReadOnlyFilesystem, std::io::ErrorKind::PermissionDenied, std::io::ErrorKind::Other]
+    {
+        lab.disks[2].faults(|faults| faults.claim = Some(kind));
+        for _ in 0..2 {
+            lab.mount();
+            assert!(lab.told("is not used"), "{kind}");
+            assert!(!lab.told("is not in sight"), "{kind}");
+            assert_eq!(lab.read(lab.find("table"), 0, 200_000), pattern(1, 200_000));
+            lab.kill();
+        }
+        lab.disks[2].faults(|faults| faults.claim = None);
+        lab.mount();
+        lab.online_all();
+        lab.check();
+        lab.dismount();
+    }
+    lab.disks[2].faults(|faults| faults.claim = Some(std::io::ErrorKind::WouldBlock));
+    let error = lab.try_mount(true).expect_err("somebody holds it");
+    assert_eq!(error.code, Code::HeldElsewhere, "{error}");
+    lab.disks[2].faults(|faults| faults.claim = None);
+    lab.mount();
+    lab.check();
+}

@@ -5,7 +5,7 @@
 //! until it ends; a refused one does not keep the next from being carried out, and the program then exits with 1.
 
 use super::{
-    Result,
+    Arguments, Result,
     commands::Verb,
     complain, complete,
     context::{Context, Run, asmcmd},
@@ -51,12 +51,17 @@ pub(super) fn commands() -> Command {
     commands
 }
 
-/// What `COMMAND --help` prints.
+/// What `COMMAND --help` prints, also of those that only the program has.
 pub(super) fn help_of(name: &str) -> Result<String> {
-    match Line::try_parse_from([name, "--help"]) {
-        Err(error) if error.kind() == ErrorKind::DisplayHelp => Ok(error.to_string()),
-        _ => Err(unknown(name)),
-    }
+    let help = |parsed: clap::error::Error| (parsed.kind() == ErrorKind::DisplayHelp).then(|| parsed.to_string());
+    let of_shell = Line::try_parse_from([name, "--help"]).err().and_then(help);
+    let is_shown = |command: &Command| !command.is_hide_set();
+    let program = || Arguments::command().find_subcommand(name).is_some_and(is_shown);
+    let found = of_shell.or_else(|| {
+        let parsed = program().then(|| Arguments::try_parse_from(["plinth", name, "--help"]).err());
+        parsed.flatten().and_then(help)
+    });
+    found.ok_or_else(|| unknown(name))
 }
 
 fn unknown(name: &str) -> Refusal {

@@ -45,7 +45,7 @@ use crate::{
     paths::{DEFAULT_DIR, Paths},
     refusal::Refusal,
     users,
-    world::IoChoice,
+    world::{IoChoice, probe},
 };
 use clap::{
     Parser, Subcommand, ValueEnum,
@@ -157,6 +157,9 @@ enum Command {
         #[arg(long)]
         successor: bool,
     },
+    /// Look at disks for another process of ours, which asks by the standard input.
+    #[command(hide = true, name = probe::COMMAND)]
+    Look,
     #[command(flatten)]
     Verb(Verb),
 }
@@ -164,6 +167,7 @@ enum Command {
 /// Runs the program with the arguments it was given.
 #[must_use]
 pub fn main() -> ExitCode {
+    probe::has_command();
     let mut arguments = std::env::args_os();
     let program = arguments.next().unwrap_or_default();
     let name = Path::new(&program).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
@@ -229,6 +233,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             let paths = Paths::new(&dir, Some(&state));
             return Ok(engine::run(engine::Options { paths, group, diskstring, io, is_successor: successor }));
         }
+        Command::Look => return Ok(probe::run()),
         Command::Shutdown { force } => Client::connect(&paths)?.shut_down(force)?,
         Command::Dump { disk, place } => dump::dump(&disk, &place)?,
         Command::Completions { shell } => manual::completions(shell),

@@ -1,34 +1,48 @@
 //! What disks there are: `Group::survey`, run in the instance.
 //!
-//! A survey opens disks and may meet one that hangs, so it runs on a thread of its own, and who wants it waits for a
-//! limited time.
+//! A survey may meet a device that hangs. It does not wait long for that, and shows it as one that does not answer; the alert log has a
+//! line when it begins to hang, and when it answers again. The survey runs on a thread of its own, and who wants it waits for a limited time.
 
-use crate::world::{BadDiskstring, IoChoice, RealWorld, block_on};
+use super::lock;
+use crate::{
+    alert::Alert,
+    world::{BadDiskstring, IoChoice, RealWorld, block_on},
+};
 use plinth_engine::{
     admin::{AdminError, Code, Survey},
+    event::Severity,
     group::Group,
     world::World,
 };
 use std::{
+    collections::BTreeSet,
     io,
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::Duration,
 };
 
-/// How long a survey may take. Longer than the world waits for a disk that hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a survey may take. The look itself ends when devices have kept it waiting for too long; on a host that is very busy that takes ten
+/// times as long by the clock.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// A device that has not answered for so long is told of.
+const SILENT: Duration = Duration::from_secs(4);
 
 /// The way to look at disks.
 pub struct Discovery {
     world: Arc<RealWorld>,
+    alert: Alert,
+    /// Devices of which the alert log says that they do not answer.
+    told: Mutex<BTreeSet<String>>,
 }
 
 impl Discovery {
-    pub(super) fn new(io: IoChoice, diskstring: &str) -> io::Result<Self> {
+    pub(super) fn new(io: IoChoice, diskstring: &str, alert: Alert) -> io::Result<Self> {
         let world = RealWorld::new(io, |_| {})?;
         world.set_diskstring(diskstring).map_err(io::Error::other)?;
-        Ok(Self { world: Arc::new(world) })
+        world.keep_looker();
+        Ok(Self { world: Arc::new(world), alert, told: Mutex::default() })
     }
 
     pub(super) fn set_diskstring(&self, diskstring: &str) -> Result<(), AdminError> {
@@ -48,10 +62,26 @@ impl Discovery {
         if let Err(error) = surveying {
             return Err(AdminError::new(Code::Io, format!("looking for disks: {error}")));
         }
-        told.recv_timeout(PATIENCE).map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => AdminError::new(Code::Io, "looking for disks takes too long: one hangs")
-                .hint("take the disk that hangs out of asm_diskstring"),
+        let seen = told.recv_timeout(PATIENCE);
+        self.tell_silent();
+        seen.map_err(|error| match error {
+            mpsc::RecvTimeoutError::Timeout => AdminError::new(Code::Io, "looking for disks takes too long")
+                .hint("the alert log names disks that hang, if any do: take them out of asm_diskstring"),
             mpsc::RecvTimeoutError::Disconnected => AdminError::new(Code::Io, "looking for disks failed"),
         })
+    }
+
+    /// Says what has begun to hang, and what answers again.
+    fn tell_silent(&self) {
+        let silent: BTreeSet<String> = self.world.silent(SILENT).into_iter().map(|silent| silent.path).collect();
+        let mut told = lock(&self.told);
+        for path in silent.difference(&told) {
+            let text = format!("{path} does not answer: the device hangs. Nobody asks it again before it has answered");
+            self.alert.line(Severity::Warning, "instance", &text);
+        }
+        for path in told.difference(&silent) {
+            self.alert.line(Severity::Note, "instance", &format!("{path} answers again"));
+        }
+        *told = silent;
     }
 }

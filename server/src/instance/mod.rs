@@ -282,25 +282,32 @@ impl Instance {
     fn shows_mounted_disks(&self, diskstring: &str) -> Result<()> {
         // One that hangs, and is to be taken out of the string, must not be in the way of that.
         let Ok(seen) = self.discovery.survey() else { return Ok(()) };
+        let (mut hidden, mut groups) = (Vec::new(), BTreeSet::new());
         for group in self.groups().into_keys() {
             let Ok(engine) = self.engine(&group) else { continue };
             for row in engine.rows("SELECT name, path FROM v$asm_disk WHERE mode_status = 'ONLINE'")? {
                 let [Value::Text(name), Value::Text(path)] = &row[..] else { continue };
                 let is_it = |disk: &Survey| {
-                    disk.path == *path || (disk.group.as_ref() == Some(&group) && disk.name.as_ref() == Some(name))
+                    disk.is_at(path) || (disk.group.as_ref() == Some(&group) && disk.name.as_ref() == Some(name))
                 };
                 if !seen.iter().any(is_it) {
-                    let text = format!(
-                        "asm_diskstring '{diskstring}' does not show {path}, disk {name} of {group}, which is mounted"
-                    );
-                    let hint = format!(
-                        "ALTER SYSTEM SET asm_diskstring = '{diskstring},{path}' does; or ALTER DISKGROUP {group} DISMOUNT first"
-                    );
-                    return Err(AdminError::new(Code::UnknownDisk, text).hint(hint));
+                    hidden.push((path.clone(), format!("disk {name} of {group}")));
+                    groups.insert(group.clone());
                 }
             }
         }
-        Ok(())
+        if hidden.is_empty() {
+            return Ok(());
+        }
+        let list: Vec<String> = hidden.iter().map(|(path, disk)| format!("{path}, {disk}")).collect();
+        let verb = if hidden.len() == 1 { "is" } else { "are" };
+        let text = format!("asm_diskstring '{diskstring}' does not show {}, which {verb} mounted", list.join("; "));
+        let paths: Vec<&str> = hidden.iter().map(|(path, _)| path.as_str()).collect();
+        let (path, group) = (paths.join(","), groups.into_iter().collect::<Vec<_>>().join(", "));
+        let hint = format!(
+            "ALTER SYSTEM SET asm_diskstring = '{diskstring},{path}' does; or ALTER DISKGROUP {group} DISMOUNT first"
+        );
+        Err(AdminError::new(Code::UnknownDisk, text).hint(hint))
     }
 
     /// A connection to the group's engine.

@@ -101,11 +101,11 @@ fn start(options: Options, stored: Vec<(String, OwnedFd)>) -> io::Result<(Arc<In
         state.passwords.secret = wire::scram::new_secret().ok_or_else(|| io::Error::other("no random bytes"))?;
     }
     let network = state.network.clone();
-    let discovery = Discovery::new(options.io, &state.diskstring)?;
+    let alert = Alert::new(paths.alert(), true);
+    let discovery = Discovery::new(options.io, &state.diskstring, alert.clone())?;
     if loaded.as_ref() != Some(&state) {
         state.store(&paths.instance())?;
     }
-    let alert = Alert::new(paths.alert(), true);
     let known = state.groups.values().flat_map(|group| group.connections.clone()).collect();
     let (nbd, stored) = Connections::from_store(stored);
     let devices = Devices::from_store(stored, &known);

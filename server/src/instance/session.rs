@@ -610,7 +610,7 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
     let at = path.at;
     let wanted = &path.value;
     if !wanted.contains(['*', '?', '[']) {
-        if survey.iter().any(|disk| disk.path == *wanted) {
+        if survey.iter().any(|disk| disk.is_at(wanted)) {
             return Ok(vec![wanted.clone()]);
         }
         let error = AdminError::new(
@@ -627,8 +627,12 @@ fn matches(path: &At<String>, survey: &[Survey], diskstring: &str) -> Result<Vec
     let pattern = glob::Pattern::new(wanted)
         .map_err(|error| Refusal::syntax(at, format!("'{wanted}' is no pattern: {error}")))?;
     let options = glob::MatchOptions { require_literal_separator: true, ..glob::MatchOptions::new() };
-    let mut found: Vec<String> =
-        survey.iter().map(|disk| &disk.path).filter(|path| pattern.matches_with(path, options)).cloned().collect();
+    // Each device once, by the first of its paths that matches.
+    let of = |disk: &Survey| {
+        let mut paths = std::iter::once(&disk.path).chain(&disk.aliases);
+        paths.find(|path| pattern.matches_with(path, options)).cloned()
+    };
+    let mut found: Vec<String> = survey.iter().filter_map(of).collect();
     found.sort();
     found.dedup();
     if found.is_empty() {

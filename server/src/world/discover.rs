@@ -1,35 +1,34 @@
 //! Discovery: from the discovery string to open disks.
 //!
 //! The string is a list of shell patterns, separated by commas. What they match is
-//! sorted by path; regular files and block devices stay, also behind symbolic links.
+//! looked at; regular files and block devices stay, also behind symbolic links.
 //!
-//! Nothing here touches a disk, not even to ask what it is: that can hang. Patterns are
-//! matched against the names in directories. Each match is then examined and opened on a
-//! thread of its own; after [`PATIENCE`] it is reported as timed out and its thread left
-//! behind, and until that thread returns the path is not tried again.
+//! Nothing here touches a disk, a directory or a name, not even to ask what it is: that can hang. A looker does (`probe.rs`), all of
+//! them at once, and each is told of as soon as it has answered. What has not answered after [`PATIENCE`](super::patience::PATIENCE),
+//! counted as in `waiting.rs`, is reported as timed out, and until it does answer nobody asks it again: who looks then is told at once
+//! that it hangs. Who looks while it is asked, but not for so long, waits for that answer, too, and then asks itself.
 
 use super::{
     IoEngine,
-    disk::{NotADisk, RealDisk},
-    patience::{PATIENCE, no_answer},
+    disk::{About, Medium, NotADisk, RealDisk},
+    hanging::{Asked, Hanging, Late},
+    patience::no_answer,
+    probe::{Looked, Looker, Opening},
+    waiting::{TICK, Waited},
 };
 use glob::{MatchOptions, Pattern};
-use plinth_engine::world::{Disk, Found, Identity};
+use plinth_engine::world::{Disk, Found, Identity, Progress, Sign};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fs, io,
     path::{Component, Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
-
-/// Disks being opened at the same time.
-const OPENING_MAX: usize = 64;
 
 /// A pattern of the discovery string that is none.
 #[derive(Debug, thiserror::Error)]
@@ -38,22 +37,6 @@ pub struct BadDiskstring {
     pub pattern: String,
     #[source]
     pub source: glob::PatternError,
-}
-
-/// Paths whose opening hangs, each with a flag that is set when it no longer does.
-#[derive(Default)]
-pub(super) struct Hanging(Mutex<BTreeMap<String, Arc<AtomicBool>>>);
-
-impl Hanging {
-    fn has(&self, path: &str) -> bool {
-        let mut hanging = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        hanging.retain(|_, returned| !returned.load(Ordering::Acquire));
-        hanging.contains_key(path)
-    }
-
-    fn add(&self, path: &str, returned: Arc<AtomicBool>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned(), returned);
-    }
 }
 
 /// The patterns of a discovery string.
@@ -71,82 +54,286 @@ pub(super) fn patterns(diskstring: &str) -> Result<Vec<String>, BadDiskstring> {
         .collect()
 }
 
-/// Opens every disk that the patterns match. Blocks, a little longer than [`PATIENCE`] at most
-/// for every [`OPENING_MAX`] disks that hang.
-pub(super) fn discover(patterns: &[String], engine: IoEngine, hanging: &Hanging) -> Vec<Found> {
-    discover_with(patterns, hanging, PATIENCE, move |path| RealDisk::open(path, engine))
+/// So many are asked at a time: each takes a thread of the looker, and a container may have few.
+const OPENING_MAX: usize = 256;
+
+/// What happens while disks are looked at.
+enum Event {
+    Paths(String, io::Result<Vec<String>>),
+    /// And what its path leads to, if that is known.
+    Opening(String, Opening, Option<Medium>),
+    /// It was asked by somebody else, and has answered.
+    Answered(String),
 }
 
-fn discover_with(
-    patterns: &[String],
-    hanging: &Hanging,
+/// For how long devices have kept a look waiting, and whether it can go on.
+#[derive(Default)]
+pub(super) struct Count {
+    looker: OnceLock<(Arc<Looker>, Duration)>,
+    /// No looker could be started.
+    has_failed: AtomicBool,
+    /// Time in which nobody was waited for, in nanoseconds. There is none; but a look is to end.
+    idle: Waited,
+}
+
+impl Count {
+    pub(super) fn begin(&self, looker: &Arc<Looker>) {
+        let _ = self.looker.set((Arc::clone(looker), looker.waited().time()));
+    }
+
+    pub(super) fn fail(&self) {
+        self.has_failed.store(true, Ordering::Release);
+    }
+}
+
+impl Progress for Count {
+    fn waited(&self) -> Duration {
+        let own = self.looker.get().map_or(Duration::ZERO, |(looker, from)| looker.waited().since(*from));
+        own + self.idle.time()
+    }
+
+    fn is_broken(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire) || self.looker.get().is_some_and(|(looker, _)| !looker.is_there())
+    }
+}
+
+/// What is under way.
+struct Looks<'a> {
+    engine: IoEngine,
+    hanging: &'a Arc<Hanging>,
     patience: Duration,
-    open: impl Fn(&str) -> io::Result<RealDisk> + Send + Clone + 'static,
-) -> Vec<Found> {
-    let paths: Vec<String> =
-        patterns.iter().flat_map(|pattern| expand(pattern)).collect::<BTreeSet<_>>().into_iter().collect();
-    let mut results: Vec<Option<io::Result<RealDisk>>> = paths.iter().map(|_| None).collect();
-    let (report, reports) = mpsc::channel();
-    let mut opening: BTreeMap<usize, (Instant, Arc<AtomicBool>)> = BTreeMap::new();
-    let mut next = 0;
-    loop {
-        while next < paths.len() && opening.len() < OPENING_MAX {
-            let (path, number) = (paths[next].clone(), next);
-            next += 1;
-            if hanging.has(&path) {
-                results[number] = Some(Err(no_answer(patience)));
-                continue;
+    looker: Arc<Looker>,
+    events: mpsc::Sender<Event>,
+    /// Paths that were met.
+    met: BTreeSet<String>,
+    /// Patterns, and paths, that are asked.
+    expanding: BTreeSet<String>,
+    /// `None`: somebody else asked it.
+    opening: BTreeMap<String, Option<Looked>>,
+    /// Paths that are still to be asked.
+    queue: VecDeque<String>,
+    tell: &'a mut dyn FnMut(Sign),
+}
+
+/// Opens every disk that the patterns match, and tells of each. Blocks, `patience` at most, counted by `count`. Whether all have answered.
+pub(super) fn look(
+    patterns: &[String],
+    engine: IoEngine,
+    looker: Arc<Looker>,
+    hanging: &Arc<Hanging>,
+    (patience, count): (Duration, &Count),
+    tell: &mut dyn FnMut(Sign),
+) -> bool {
+    let (events, happened) = mpsc::channel();
+    count.begin(&looker);
+    let mut looks = Looks {
+        engine,
+        hanging,
+        patience,
+        looker,
+        events,
+        met: BTreeSet::new(),
+        expanding: BTreeSet::new(),
+        opening: BTreeMap::new(),
+        queue: VecDeque::new(),
+        tell,
+    };
+    patterns.iter().for_each(|pattern| looks.expand(pattern));
+    let mut last = count.waited();
+    while !looks.is_over() {
+        match happened.recv_timeout(TICK) {
+            Ok(Event::Paths(pattern, paths)) => {
+                looks.expanding.remove(&pattern);
+                match paths {
+                    Ok(paths) => paths.into_iter().for_each(|path| looks.begin(path)),
+                    Err(error) => looks.failed(&pattern, None, error),
+                }
             }
-            let returned = Arc::new(AtomicBool::new(false));
-            let (open, report, flag) = (open.clone(), report.clone(), Arc::clone(&returned));
-            let work = move || {
-                let result = open(&path);
-                // Returned, for whoever looks; too late for this discovery, perhaps, and then the disk is closed here.
-                flag.store(true, Ordering::Release);
-                drop(report.send((number, result)));
-            };
-            match thread::Builder::new().name("disk-open".into()).spawn(work) {
-                Ok(_) => drop(opening.insert(number, (Instant::now() + patience, returned))),
-                Err(error) => results[number] = Some(Err(error)),
+            Ok(Event::Opening(path, opening, medium)) => looks.heard(path, opening, medium),
+            Ok(Event::Answered(name)) => looks.ask_again(name),
+            Err(_) => {
+                looks.give_up_late();
+                let now = count.waited();
+                if now >= patience {
+                    break;
+                }
+                if now == last {
+                    count.idle.count(TICK, false);
+                }
+                last = count.waited();
             }
         }
-        // Threads start in the order of the numbers, so the lowest has the nearest deadline.
-        let Some((_, (deadline, _))) = opening.first_key_value() else { break };
-        match reports.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok((number, result)) => {
-                if opening.remove(&number).is_some() {
-                    results[number] = Some(result);
-                }
+        looks.go_on();
+    }
+    let all_answered = looks.is_over();
+    looks.give_up();
+    all_answered
+}
+
+/// Why a device that has hung for a while is not asked.
+fn still_silent(since: Duration) -> io::Error {
+    let text =
+        format!("no answer for {} s: the device hangs, and is asked again when it has answered", since.as_secs());
+    io::Error::new(io::ErrorKind::TimedOut, text)
+}
+
+impl Looks<'_> {
+    fn is_over(&self) -> bool {
+        self.expanding.is_empty() && self.opening.is_empty() && self.queue.is_empty()
+    }
+
+    /// Something that was asked by somebody else has answered.
+    fn ask_again(&mut self, name: String) {
+        if self.expanding.remove(&name) {
+            self.expand(&name);
+        } else if self.opening.remove(&name).is_some() {
+            self.ask(name);
+        }
+    }
+
+    /// Of what others have asked, what hangs by now.
+    fn give_up_late(&mut self) {
+        let of_others: Vec<String> =
+            self.opening.iter().filter(|(_, own)| own.is_none()).map(|(path, _)| path.clone()).collect();
+        for path in of_others {
+            if let Some(Late { since, medium }) = self.hanging.late(&path, self.patience) {
+                self.opening.remove(&path);
+                self.failed(&path, medium, still_silent(since));
             }
-            Err(_) => {
-                if let Some((number, (_, returned))) = opening.pop_first() {
-                    hanging.add(&paths[number], returned);
-                    results[number] = Some(Err(no_answer(patience)));
-                }
+        }
+        for pattern in self.expanding.clone() {
+            if let Some(Late { since, .. }) = self.hanging.late(&pattern, self.patience) {
+                self.expanding.remove(&pattern);
+                self.failed(&pattern, None, still_silent(since));
             }
         }
     }
 
-    let found = paths.into_iter().zip(results).filter_map(|(path, result)| {
-        let disk = match result.unwrap_or_else(|| Err(no_answer(patience))) {
-            Ok(disk) => disk,
-            // The name of a directory, or of nothing at all: no disk, and nobody's mistake.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<NotADisk>()) => return None,
-            Err(error) => {
-                // What does not let us look is known by its path alone.
-                let identity = Identity(format!("path:{path}"));
-                return Some(Found { path, identity, disk: Err(Arc::new(error)) });
+    /// It has taken too long.
+    fn give_up(&mut self) {
+        let (hanging, patience) = (Arc::clone(self.hanging), self.patience);
+        let silent = std::mem::take(&mut self.opening).into_keys().chain(std::mem::take(&mut self.queue));
+        for path in silent.chain(std::mem::take(&mut self.expanding)).collect::<Vec<_>>() {
+            self.failed(&path, hanging.medium(&path), no_answer(patience));
+        }
+    }
+
+    fn go_on(&mut self) {
+        while self.opening.len() < OPENING_MAX
+            && let Some(path) = self.queue.pop_front()
+        {
+            self.ask(path);
+        }
+    }
+
+    fn expand(&mut self, pattern: &str) {
+        if !pattern.contains(['*', '?', '[']) {
+            return self.begin(pattern.to_owned());
+        }
+        if !self.expanding.insert(pattern.to_owned()) {
+            return;
+        }
+        match self.may_ask(pattern) {
+            Asked::Ask(token) => {
+                let (events, hanging, name) = (self.events.clone(), Arc::clone(self.hanging), pattern.to_owned());
+                self.looker.expand(pattern, move |paths| {
+                    hanging.answered(&name, token);
+                    let _ = events.send(Event::Paths(name, paths));
+                });
             }
+            Asked::Waits => {}
+            Asked::Hangs(late) => {
+                self.expanding.remove(pattern);
+                self.failed(pattern, None, still_silent(late.since));
+            }
+        }
+    }
+
+    fn may_ask(&self, name: &str) -> Asked {
+        let (events, answered) = (self.events.clone(), name.to_owned());
+        let then = move || drop(events.send(Event::Answered(answered)));
+        self.hanging.ask(name, &self.looker, self.patience, then)
+    }
+
+    fn begin(&mut self, path: String) {
+        if self.met.insert(path.clone()) {
+            (self.tell)(Sign::Begun(path.clone()));
+            self.queue.push_back(path);
+        }
+    }
+
+    fn ask(&mut self, path: String) {
+        let token = match self.may_ask(&path) {
+            Asked::Ask(token) => token,
+            Asked::Waits => {
+                self.opening.insert(path, None);
+                return;
+            }
+            Asked::Hangs(late) => return self.failed(&path, late.medium, still_silent(late.since)),
         };
+        let (events, hanging, name) = (self.events.clone(), Arc::clone(self.hanging), path.clone());
+        let mut known = None;
+        let heard = move |opening: Opening| {
+            let more = match &opening {
+                Opening::Is(medium) => {
+                    known = Some(*medium);
+                    hanging.is(&name, token, *medium);
+                    true
+                }
+                Opening::Hangs | Opening::Ended(_) => {
+                    hanging.answered(&name, token);
+                    false
+                }
+            };
+            let _ = events.send(Event::Opening(name.clone(), opening, known));
+            more
+        };
+        let looked = self.looker.open(&path, self.hanging.media(self.patience), heard);
+        self.opening.insert(path, Some(looked));
+    }
+
+    fn heard(&mut self, path: String, opening: Opening, medium: Option<Medium>) {
+        let ended = match opening {
+            Opening::Is(_) => return,
+            Opening::Hangs => {
+                Err(io::Error::new(io::ErrorKind::TimedOut, "no answer by another path: the device hangs"))
+            }
+            Opening::Ended(ended) => ended,
+        };
+        let looked = self.opening.remove(&path).flatten();
+        match (ended, looked) {
+            (Ok(about), Some(looked)) => self.found(path, about, looked),
+            // It was given up.
+            (Ok(_), None) => {}
+            // The name of a directory, or of nothing at all: no disk, and nobody's mistake.
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => (self.tell)(Sign::NoDisk(path)),
+            (Err(error), _) if error.get_ref().is_some_and(|inner| inner.is::<NotADisk>()) => {
+                (self.tell)(Sign::NoDisk(path));
+            }
+            (Err(error), _) if error.kind() == io::ErrorKind::TimedOut => self.failed(&path, medium, error),
+            (Err(error), _) => self.failed(&path, None, error),
+        }
+    }
+
+    fn found(&mut self, path: String, about: About, looked: Looked) {
+        let disk = RealDisk::looked(&path, about, self.engine, looked);
         let identity = disk.identity();
-        Some(Found { path, identity, disk: Ok(Arc::new(disk) as Arc<dyn Disk>) })
-    });
-    found.collect()
+        (self.tell)(Sign::Answered(Found { path, identity, disk: Ok(Arc::new(disk) as Arc<dyn Disk>) }));
+    }
+
+    fn failed(&mut self, path: &str, medium: Option<Medium>, error: io::Error) {
+        // What does not let us look is known by its path alone, unless it was seen where the path leads.
+        let identity = match medium {
+            Some(Medium::Block { major, minor }) => Identity(format!("block:{major}:{minor}")),
+            Some(Medium::File { device, inode }) => Identity(format!("file:{device}:{inode}")),
+            None => Identity(format!("path:{path}")),
+        };
+        (self.tell)(Sign::Answered(Found { path: path.to_owned(), identity, disk: Err(Arc::new(error)) }));
+    }
 }
 
-/// The paths that a pattern may mean. Where it has no wildcards, nobody looks whether they exist.
-fn expand(pattern: &str) -> Vec<String> {
+/// The paths that a pattern may mean. Where it has no wildcards, nobody looks whether they exist. May hang as long as a directory does.
+pub(super) fn expand(pattern: &str) -> Vec<String> {
     const LIKE_A_SHELL: MatchOptions =
         MatchOptions { case_sensitive: true, require_literal_separator: true, require_literal_leading_dot: true };
     let mut paths = vec![PathBuf::new()];
@@ -173,6 +360,7 @@ fn expand(pattern: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plinth_engine::{buffer::Buffer, world::Io};
 
     #[test]
     fn a_discovery_string_is_split_and_checked() {
@@ -186,46 +374,83 @@ mod tests {
         assert!(error.to_string().contains("/b/["), "{error}");
     }
 
-    /// One disk hangs when it is opened. The other is found, the sick one is named,
-    /// and is left alone until its thread has come back.
+    /// Looks until nobody says more; what was found, by path.
+    fn look_at(pattern: &str, hanging: &Arc<Hanging>, patience: Duration) -> BTreeMap<String, Found> {
+        let mut found = BTreeMap::new();
+        let mut hear = |sign: Sign| {
+            if let Sign::Answered(one) = sign {
+                found.insert(one.path.clone(), one);
+            }
+        };
+        let looker = Looker::start().expect("a looker");
+        look(&[pattern.to_owned()], IoEngine::Threads, looker, hanging, (patience, &Count::default()), &mut hear);
+        found
+    }
+
+    /// A disk hangs when it is opened. The others are found, by whatever path, the one that hangs is named, and is left alone, by
+    /// whatever path, until it has answered; then it is a disk like any other.
     #[test]
     fn a_disk_that_hangs_does_not_hang_discovery() {
         let directory = tempfile::tempdir().expect("temporary directory");
         for name in ["sick", "well"] {
-            fs::write(directory.path().join(name), [0; 8192]).expect("write");
+            fs::write(directory.path().join(name), [7; 8192]).expect("write");
         }
-        let (release, released) = mpsc::channel::<()>();
-        let released = Arc::new(Mutex::new(released));
-        let opens = Arc::new(Mutex::new(0));
-        let open = {
-            let opens = Arc::clone(&opens);
-            move |path: &str| {
-                if path.ends_with("sick") {
-                    *opens.lock().expect("lock") += 1;
-                    let _ = released.lock().expect("lock").recv();
-                }
-                RealDisk::open(path, IoEngine::Threads)
+        let at = |name: &str| directory.path().join(name).to_str().expect("UTF-8").to_owned();
+        let lease = testing::Lease::take(&directory.path().join("sick"));
+        let hanging = Arc::new(Hanging::default());
+        let soon = Duration::from_millis(300);
+        for round in 0..3 {
+            let found = look_at(&at("*"), &hanging, soon);
+            let error = found[&at("sick")].disk.as_ref().expect_err("it hangs");
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");
+            let well = found[&at("well")].disk.as_ref().expect("it does not");
+            let read = crate::world::block_on(well.submit(Io::Read { offset: 4096, buffer: Buffer::zeroed(4096) }));
+            read.result.expect("read");
+            assert!(read.buffer.expect("its buffer")[..] == [7; 4096]);
+            assert_eq!(hanging.list(Duration::ZERO).len(), 1, "round {round}");
+            if round == 0 {
+                std::os::unix::fs::symlink(at("sick"), at("link")).expect("link");
             }
-        };
-        let hanging = Hanging::default();
-        let pattern = [format!("{}/*", directory.path().display())];
-        for _ in 0..2 {
-            let found = discover_with(&pattern, &hanging, Duration::from_millis(200), open.clone());
-            assert_eq!(found.len(), 2);
-            let error = found[0].disk.as_ref().expect_err("it hangs");
-            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-            assert!(found[1].disk.is_ok());
+            if round == 1 {
+                let error = found[&at("link")].disk.as_ref().expect_err("it is the same device");
+                assert!(error.to_string().contains("another path"), "{error}");
+            }
         }
-        assert_eq!(*opens.lock().expect("lock"), 1, "a hanging disk is not opened again");
-        drop(release);
-        while hanging.has(&found_path(&pattern[0], "sick")) {
-            thread::yield_now();
+        drop(lease);
+        while !hanging.list(Duration::ZERO).is_empty() {
+            std::thread::yield_now();
         }
-        let found = discover_with(&pattern, &hanging, PATIENCE, open);
-        assert!(found.iter().all(|found| found.disk.is_ok()));
+        let found = look_at(&at("*"), &hanging, Duration::from_secs(60));
+        assert!(found.values().all(|found| found.disk.is_ok()), "{found:?}");
+        assert_eq!(found[&at("sick")].identity, found[&at("link")].identity);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    #![allow(unsafe_code)]
+    use std::{fs::File, os::fd::AsRawFd, path::Path};
+
+    /// While it is held, whoever opens the file waits in `open`, as with a device that hangs.
+    pub struct Lease(File);
+
+    impl Lease {
+        pub fn take(path: &Path) -> Self {
+            let file = File::options().read(true).write(true).open(path).expect("open");
+            const F_SETSIG: libc::c_int = 10;
+            // SAFETY: no pointers. The signal that says that somebody waits is one that is ignored.
+            unsafe {
+                assert_ne!(libc::fcntl(file.as_raw_fd(), F_SETSIG, libc::SIGURG), -1, "F_SETSIG");
+                assert_ne!(libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK), -1, "F_SETLEASE");
+            }
+            Self(file)
+        }
     }
 
-    fn found_path(pattern: &str, name: &str) -> String {
-        pattern.replace('*', name)
+    impl Drop for Lease {
+        fn drop(&mut self) {
+            // SAFETY: no pointers.
+            unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+        }
     }
 }

@@ -1,17 +1,19 @@
 //! A real disk: a block device, a partition or a regular file.
 //!
 //! It is opened read-only, to be looked at: that disturbs nobody who uses it, and no
-//! udev rule takes the closing of it for a change. `claim` then takes it for writing:
+//! udev rule takes the closing of it for a change. What discovery finds is opened and read by a process that may hang instead of this
+//! one (`probe.rs`). `claim` then takes it for writing:
 //!
 //!   1. What is open is opened once more, for writing; a block device with `O_EXCL`,
 //!      which the kernel refuses while it is mounted, swapped to, or part of an LVM,
 //!      MD or multipath device.
 //!   2. The new open file description gets a write lock (R1).
-//!   3. From then on all I/O goes through this very description.
+//!   3. It comes to this process, if another one opened it. From then on all I/O goes through this very description.
 //!
 //! The kernel drops lock and exclusive use when the description is gone, which an
 //! I/O in flight prevents, also after the process was killed. So nothing but this
-//! disk and its operations may hold a share of it.
+//! disk and its operations may hold a share of it. A disk that has threads and no ring is in the table of those threads alone
+//! (`apart.rs`): to close it, as the end of a process does, may hang as long as an I/O does.
 //!
 //! A ring is only for media whose submission never blocks: block devices, and files of the
 //! file systems in [`NEVER_BLOCKS`]. A FUSE or network file system makes the submitter
@@ -25,17 +27,20 @@
 //! 4 KiB of alignment, it goes through the page cache, and a flush is what makes it durable.
 
 use super::{
-    IoEngine, executor, occupant,
+    IoEngine, executor, holder, occupant,
     op::{Op, Work},
     patience::{Handle, PATIENCE, within},
     pool::Pool,
+    probe::Looked,
     sys,
 };
 use plinth_engine::{
-    completion::{Completion, Done, completion},
+    buffer::Buffer,
+    completion::{Completer, Completion, Done, completion},
     world::{Disk, Identity, Io, Sectors},
 };
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
     io,
@@ -45,9 +50,10 @@ use std::{
     },
     path::Path,
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 /// The largest sector, and the alignment of every buffer.
@@ -64,32 +70,70 @@ const NEVER_BLOCKS: [u64; 6] = [
 ];
 
 /// What a path leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Medium {
     Block { major: u32, minor: u32 },
     File { device: u64, inode: u64 },
 }
 
+/// What is learnt of a disk when it is opened to be looked at.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct About {
+    pub(super) medium: Medium,
+    pub(super) identity: String,
+    pub(super) size: u64,
+    logical: u32,
+    physical: u32,
+    pub(super) direct: bool,
+    /// Its file system can block who submits I/O to a ring.
+    blocks_submitter: bool,
+    can_discard: bool,
+    rotates: bool,
+    is_held: bool,
+}
+
+impl About {
+    pub(super) fn sectors(&self) -> Sectors {
+        Sectors { logical: self.logical, physical: self.physical }
+    }
+}
+
+/// An open file, and who does I/O on it.
+struct Access {
+    /// `None`: its pool alone has it.
+    file: Option<Arc<Handle>>,
+    pool: OnceLock<Pool>,
+}
+
+/// Who looks at a disk until it is claimed.
+enum Looking {
+    Here(Arc<Access>),
+    Looker(Looked),
+}
+
 pub(super) struct RealDisk {
     path: String,
     medium: Medium,
+    identity: String,
     size: AtomicU64,
     sectors: Sectors,
     direct: bool,
     can_discard: Arc<AtomicBool>,
     rotates: bool,
+    was_held: bool,
     engine: IoEngine,
-    /// For looking, until the disk is claimed.
-    file: Arc<Handle>,
+    /// Where it was last found to be, and when its threads did not say.
+    present: Mutex<(String, Option<Instant>)>,
+    /// Until the disk is claimed.
+    looking: Mutex<Option<Arc<Looking>>>,
     /// For everything, once it is.
-    claimed: OnceLock<Arc<Handle>>,
-    pool: Pool,
+    claimed: OnceLock<Access>,
 }
 
 /// A path that leads to something that cannot be a disk.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} is neither a block device nor a regular file")]
-pub(super) struct NotADisk(String);
+pub(super) struct NotADisk(pub(super) String);
 
 impl Medium {
     /// What the path leads to; `None` if that cannot be a disk.
@@ -149,61 +193,188 @@ impl Medium {
     }
 }
 
+/// How long threads of a disk may take to say where it is. They may all hang, as may those of a whole shelf, which are asked one disk after
+/// the other.
+const PRESENT_PATIENCE: Duration = Duration::from_millis(50);
+/// How long they are not asked again then.
+const PRESENT_REST: Duration = Duration::from_secs(10);
+
+/// Where an open disk is now: at `path` if that still leads to it; else where the kernel says. Other links to it nobody knows here.
+fn present(file: &File, path: &str, medium: Medium) -> String {
+    let is_there = |path: &str| medium_of(path).is_ok_and(|there| there == medium);
+    if is_there(path) {
+        return path.to_owned();
+    }
+    let found = match medium {
+        Medium::Block { .. } => medium.sysfs().and_then(|sysfs| {
+            let event = fs::read_to_string(format!("{sysfs}/uevent")).ok()?;
+            Some(format!("/dev/{}", event.lines().find_map(|line| line.strip_prefix("DEVNAME="))?))
+        }),
+        Medium::File { .. } => fs::read_link(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))
+            .ok()
+            .and_then(|path| path.into_os_string().into_string().ok()),
+    };
+    // A disk without a name is still the one that had this.
+    found.filter(|path| is_there(path)).unwrap_or_else(|| format!("{path} (no path leads there now)"))
+}
+
+/// What a path leads to. May hang.
+pub(super) fn medium_of(path: &str) -> io::Result<Medium> {
+    Medium::of(&fs::metadata(path)?).ok_or_else(|| io::Error::other(NotADisk(path.to_owned())))
+}
+
+/// Opens a disk to look at it. May hang as long as the device does.
+pub(super) fn open_to_look(path: &str, medium: Medium) -> io::Result<(File, About)> {
+    let (mut file, mut direct) = match open_with(Path::new(path), OFlags::RDONLY, true) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            (open_with(Path::new(path), OFlags::RDONLY, false)?, false)
+        }
+        opened => (opened?, true),
+    };
+    if direct && matches!(medium, Medium::File { .. }) && file_alignment(&file) > SECTOR_MAX {
+        (file, direct) = (open_with(Path::new(path), OFlags::RDONLY, false)?, false);
+    }
+    if Medium::of(&file.metadata()?) != Some(medium) {
+        return Err(io::Error::other(format!("{path} changed while it was being opened; try again")));
+    }
+    let sectors = match medium {
+        Medium::Block { .. } => block_sectors(&file)?,
+        Medium::File { .. } if direct && file_alignment(&file) > 512 => {
+            Sectors { logical: SECTOR_MAX, physical: SECTOR_MAX }
+        }
+        Medium::File { .. } => Sectors { logical: 512, physical: 512 },
+    };
+    let size = size_of(&file, sectors)?;
+    let file_system = rustix::fs::fstatfs(&file)?.f_type as u64;
+    let can_discard = medium.sysfs().is_none_or(|sysfs| {
+        ["queue", "../queue"]
+            .iter()
+            .find_map(|queue| fs::read_to_string(format!("{sysfs}/{queue}/discard_max_bytes")).ok())
+            .is_some_and(|bytes| bytes.trim() != "0")
+    });
+    let about = About {
+        medium,
+        identity: medium.identity().0,
+        size,
+        logical: sectors.logical,
+        physical: sectors.physical,
+        direct,
+        blocks_submitter: matches!(medium, Medium::File { .. }) && !NEVER_BLOCKS.contains(&file_system),
+        can_discard,
+        rotates: medium.rotates(),
+        is_held: sys::is_locked(&file),
+    };
+    Ok((file, about))
+}
+
+impl Access {
+    fn of(file: Handle) -> Self {
+        Self { file: Some(Arc::new(file)), pool: OnceLock::new() }
+    }
+
+    /// As the disk's I/O needs it: with a ring the file is here, without one it is where its threads are.
+    fn for_engine(file: Handle, engine: IoEngine) -> io::Result<Self> {
+        match engine {
+            IoEngine::Uring => Ok(Self::of(file)),
+            IoEngine::Threads => Ok(Self { file: None, pool: Pool::start(&file)?.into() }),
+        }
+    }
+
+    fn start(&self, work: Work, completer: Completer, by_ring: bool) {
+        let op = Op { file: self.file.clone(), work, completer };
+        let op = match if by_ring { executor::submit(op) } else { Err(op) } {
+            Ok(()) => return,
+            Err(op) => op,
+        };
+        if self.pool.get().is_none()
+            && let Some(file) = &self.file
+            && let Ok(pool) = Pool::start(file)
+        {
+            // Of two that come at once, the other one's pool ends, without work.
+            let _ = self.pool.set(pool);
+        }
+        match self.pool.get() {
+            Some(pool) => pool.submit(op),
+            // No thread to be had: who asked does it.
+            None => op.run(),
+        }
+    }
+
+    /// See [`present`]. `None`: nobody answers.
+    fn present(&self, path: &str, medium: Medium) -> Option<String> {
+        match (&self.file, self.pool.get()) {
+            (Some(file), _) => Some(present(file, path, medium)),
+            (None, Some(pool)) => {
+                let path = path.to_owned();
+                pool.call(PRESENT_PATIENCE, move |file| present(file, &path, medium)).ok()
+            }
+            (None, None) => None,
+        }
+    }
+
+    fn size(&self, sectors: Sectors) -> io::Result<u64> {
+        match (&self.file, self.pool.get()) {
+            (Some(file), _) => size_of(&***file, sectors),
+            (None, Some(pool)) => pool.call(PATIENCE, move |file| size_of(file, sectors))?,
+            (None, None) => Err(io::Error::other("it is not open")),
+        }
+    }
+}
+
 impl RealDisk {
-    /// Opens a disk to look at it. May hang as long as the device does.
+    /// Opens a disk to look at it, in this process. May hang as long as the device does.
     ///
     /// # Errors
     /// What the operating system says, or that this cannot be a disk.
     pub(super) fn open(path: &str, engine: IoEngine) -> io::Result<Self> {
-        let medium = Medium::of(&fs::metadata(path)?).ok_or_else(|| io::Error::other(NotADisk(path.to_owned())))?;
-        let (mut file, mut direct) = match open_with(Path::new(path), OFlags::RDONLY, true) {
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                (open_with(Path::new(path), OFlags::RDONLY, false)?, false)
-            }
-            opened => (opened?, true),
-        };
-        if direct && matches!(medium, Medium::File { .. }) && file_alignment(&file) > SECTOR_MAX {
-            (file, direct) = (open_with(Path::new(path), OFlags::RDONLY, false)?, false);
-        }
-        if Medium::of(&file.metadata()?) != Some(medium) {
-            return Err(io::Error::other(format!("{path} changed while it was being opened; try again")));
-        }
-        let sectors = match medium {
-            Medium::Block { .. } => block_sectors(&file)?,
-            Medium::File { .. } if direct && file_alignment(&file) > 512 => {
-                Sectors { logical: SECTOR_MAX, physical: SECTOR_MAX }
-            }
-            Medium::File { .. } => Sectors { logical: 512, physical: 512 },
-        };
-        let size = size_of(&file, sectors)?;
-        let file_system = rustix::fs::fstatfs(&file)?.f_type as u64;
-        let engine = match medium {
-            Medium::File { .. } if !NEVER_BLOCKS.contains(&file_system) => IoEngine::Threads,
-            _ => engine,
-        };
-        let can_discard = medium.sysfs().is_none_or(|sysfs| {
-            ["queue", "../queue"]
-                .iter()
-                .find_map(|queue| fs::read_to_string(format!("{sysfs}/{queue}/discard_max_bytes")).ok())
-                .is_some_and(|bytes| bytes.trim() != "0")
-        });
-        Ok(Self {
-            path: path.to_owned(),
-            medium,
-            size: AtomicU64::new(size),
-            sectors,
-            direct,
-            can_discard: Arc::new(AtomicBool::new(can_discard)),
-            rotates: medium.rotates(),
-            engine,
-            file: Arc::new(Handle::new(file)),
-            claimed: OnceLock::new(),
-            pool: Pool::default(),
-        })
+        let (file, about) = open_to_look(path, medium_of(path)?)?;
+        Ok(Self::new(path, about, engine, Looking::Here(Arc::new(Access::of(Handle::new(file))))))
     }
 
-    fn file(&self) -> &Arc<Handle> {
-        self.claimed.get().unwrap_or(&self.file)
+    /// A disk that a looker has open.
+    pub(super) fn looked(path: &str, about: About, engine: IoEngine, looked: Looked) -> Self {
+        Self::new(path, about, engine, Looking::Looker(looked))
+    }
+
+    fn new(path: &str, about: About, engine: IoEngine, looking: Looking) -> Self {
+        Self {
+            path: path.to_owned(),
+            medium: about.medium,
+            size: AtomicU64::new(about.size),
+            sectors: about.sectors(),
+            direct: about.direct,
+            can_discard: Arc::new(AtomicBool::new(about.can_discard)),
+            rotates: about.rotates,
+            was_held: about.is_held,
+            engine: if about.blocks_submitter { IoEngine::Threads } else { engine },
+            identity: about.identity,
+            present: Mutex::new((path.to_owned(), None)),
+            looking: Mutex::new(Some(Arc::new(looking))),
+            claimed: OnceLock::new(),
+        }
+    }
+
+    fn looking(&self) -> Option<Arc<Looking>> {
+        self.looking.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A read of a disk that is not claimed.
+    fn look(&self, offset: u64, buffer: Buffer, completer: Completer) {
+        match self.looking().as_deref() {
+            Some(Looking::Here(access)) => {
+                let work = Work::Read { offset, buffer, done: 0 };
+                access.start(work, completer, self.engine == IoEngine::Uring);
+            }
+            Some(Looking::Looker(looked)) => looked.read(offset, buffer, completer),
+            // It was claimed meanwhile.
+            None => match self.claimed.get() {
+                Some(access) => {
+                    let work = Work::Read { offset, buffer, done: 0 };
+                    access.start(work, completer, self.engine == IoEngine::Uring);
+                }
+                None => unreachable!("a disk is looked at until it is claimed"),
+            },
+        }
     }
 
     /// Why an I/O cannot even be tried.
@@ -241,11 +412,26 @@ fn size_of(file: impl AsFd, sectors: Sectors) -> io::Result<u64> {
 
 impl Disk for RealDisk {
     fn identity(&self) -> Identity {
-        self.medium.identity()
+        Identity(self.identity.clone())
     }
 
     fn path(&self) -> &str {
         &self.path
+    }
+
+    fn present_path(&self) -> String {
+        // One that is not claimed was found just now.
+        let Some(access) = self.claimed.get() else { return self.path.clone() };
+        let lock = || self.present.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, silent) = lock().clone();
+        if silent.is_some_and(|when| when.elapsed() < PRESENT_REST) {
+            return last;
+        }
+        let present = access.present(&self.path, self.medium);
+        let silent = present.is_none().then(Instant::now);
+        let path = present.unwrap_or(last);
+        *lock() = (path.clone(), silent);
+        path
     }
 
     fn size(&self) -> u64 {
@@ -253,7 +439,13 @@ impl Disk for RealDisk {
     }
 
     fn measure(&self) -> u64 {
-        if let Ok(size) = size_of(&***self.file(), self.sectors) {
+        let size = match (self.claimed.get(), self.looking().as_deref()) {
+            (Some(access), _) => access.size(self.sectors),
+            (None, Some(Looking::Here(access))) => access.size(self.sectors),
+            // As it was when it was found.
+            _ => return self.size(),
+        };
+        if let Ok(size) = size {
             self.size.store(size, Ordering::Relaxed);
         }
         self.size()
@@ -301,11 +493,11 @@ impl Disk for RealDisk {
             }
         };
         let (completion, completer) = completion();
-        let op = Op { file: Arc::clone(self.file()), work, completer };
-        let for_ring = self.engine == IoEngine::Uring && !matches!(op.work, Work::Trim { .. });
-        match if for_ring { executor::submit(op) } else { Err(op) } {
-            Ok(()) => {}
-            Err(op) => self.pool.start(op),
+        let by_ring = self.engine == IoEngine::Uring && !matches!(work, Work::Trim { .. });
+        match (self.claimed.get(), work) {
+            (Some(access), work) => access.start(work, completer, by_ring),
+            (None, Work::Read { offset, buffer, .. }) => self.look(offset, buffer, completer),
+            (None, _) => unreachable!("only reads are not refused before the claim"),
         }
         completion
     }
@@ -314,15 +506,58 @@ impl Disk for RealDisk {
         if self.claimed.get().is_some() {
             return Ok(());
         }
-        let (looking, path, medium, direct) = (Arc::clone(&self.file), self.path.clone(), self.medium, self.direct);
-        let claimed = within(PATIENCE, "disk-claim", move || open_and_lock(&looking, &path, medium, direct))??;
+        let file = match self.looking() {
+            None => return Ok(()),
+            Some(looking) => match &*looking {
+                Looking::Looker(looked) => Handle::new(looked.claim()?),
+                Looking::Here(access) => {
+                    let Some(file) = access.file.clone() else { return Err(io::Error::other("it is not open")) };
+                    let (path, medium, direct) = (self.path.clone(), self.medium, self.direct);
+                    let claim = move || open_and_lock(&file, &path, medium, direct).map(Handle::new);
+                    within(PATIENCE, "disk-claim", claim)??
+                }
+            },
+        };
+        // Its kind is not to be one that says that somebody holds the disk.
+        let access = Access::for_engine(file, self.engine)
+            .map_err(|error| io::Error::other(format!("{}: no thread for its I/O: {error}", self.path)))?;
         // Of two threads that claim at once the second was refused above.
-        let _ = self.claimed.set(Arc::new(claimed));
+        let _ = self.claimed.set(access);
+        let looking = self.looking.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(looking);
         Ok(())
     }
 
+    fn was_held(&self) -> bool {
+        self.was_held
+    }
+
+    fn holder(&self) -> Option<String> {
+        let name = match self.medium {
+            Medium::File { device, inode } => holder::name_of(device, inode),
+            // The lock is on the device's node.
+            Medium::Block { .. } => {
+                let node = fs::metadata(&self.path).ok()?;
+                holder::name_of(node.dev(), node.ino())
+            }
+        };
+        holder::of(&name)
+    }
+
     fn occupant(&self) -> Option<String> {
-        occupant::of(self.medium, &self.file, self.size(), self.sectors)
+        let said = match self.looking().as_deref() {
+            Some(Looking::Looker(looked)) => looked.occupant(),
+            Some(Looking::Here(access)) => match access.file.clone() {
+                Some(file) => {
+                    let (medium, size, sectors) = (self.medium, self.size(), self.sectors);
+                    within(PATIENCE, "occupant", move || occupant::of_file(medium, &file, size, sectors))
+                }
+                None => return None,
+            },
+            // Whoever has it for writing knows what is on it.
+            None => return None,
+        };
+        said.unwrap_or_else(|error| Some(format!("unknown content: {error}")))
     }
 
     fn user(&self) -> Option<String> {
@@ -342,14 +577,14 @@ impl std::fmt::Debug for RealDisk {
 }
 
 /// Opens what is open already once more, for writing, whatever its path leads to by now, and locks it.
-fn open_and_lock(looking: &File, path: &str, medium: Medium, direct: bool) -> io::Result<Handle> {
+pub(super) fn open_and_lock(looking: &File, path: &str, medium: Medium, direct: bool) -> io::Result<File> {
     let same = format!("/proc/self/fd/{}", looking.as_raw_fd());
     let exclusive = if medium.sysfs().is_some() { OFlags::EXCL } else { OFlags::empty() };
     // The kernel opens a read-only device for writing, and refuses the writes.
     let is_read_only = |sysfs| fs::read_to_string(sysfs + "/ro").is_ok_and(|ro| ro.trim() == "1");
     let opened = match medium.sysfs().is_some_and(is_read_only) {
         true => Err(io::Error::from_raw_os_error(libc::EROFS)),
-        false => open_with(Path::new(&same), OFlags::RDWR | exclusive, direct).map(Handle::new),
+        false => open_with(Path::new(&same), OFlags::RDWR | exclusive, direct),
     };
     opened.and_then(|file| sys::lock(&file).map(|()| file)).map_err(|error| {
         let text = match (error.kind(), error.raw_os_error(), medium) {
@@ -369,7 +604,9 @@ fn open_and_lock(looking: &File, path: &str, medium: Medium, direct: bool) -> io
             }
             _ => format!("{path} cannot be opened and locked for writing: {error}"),
         };
-        io::Error::new(error.kind(), text)
+        // Held by an engine, as far as one can see, or by I/O that it left behind (R1); or in use by somebody else, and of no use to us.
+        let is_anothers = error.raw_os_error() == Some(libc::EBUSY) && occupant::user(medium).is_some();
+        io::Error::new(if is_anothers { io::ErrorKind::Other } else { error.kind() }, text)
     })
 }
 

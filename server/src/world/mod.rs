@@ -6,6 +6,9 @@
 //!   ring      one io_uring            pool      blocking threads of one disk
 //!   op        one I/O on its way      reaper    rings that were left behind
 //!   disk      open, claim, submit     discover  paths to disks      occupant  who else lives there
+//!   probe     a process that looks at devices that may hang          hanging   those that have not answered
+//!   apart     threads that hold one file
+//!   holder    whose lock it is                                       waiting   how long devices keep somebody waiting
 //!   sys       two system calls      patience  what may hang          watch     sockets beside disks
 //!   polling   looking before sleeping                                keepsake words that outlive the process
 //!   notes     texts that outlive the host's memory
@@ -14,9 +17,12 @@
 //! Which I/O engine: io_uring where the kernel lets us, else threads. Containers often
 //! forbid io_uring, so this is asked once, at the start, and shown to the operator.
 
+mod apart;
 mod discover;
 mod disk;
 mod executor;
+mod hanging;
+mod holder;
 mod keepsake;
 mod notes;
 mod occupant;
@@ -24,11 +30,13 @@ mod op;
 mod patience;
 mod polling;
 mod pool;
+pub mod probe;
 mod reaper;
 mod ring;
 mod sys;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod watch;
 
 pub use discover::BadDiskstring;
@@ -38,10 +46,11 @@ pub use watch::{Readable, readable};
 
 use crate::manners::{Others, give_way};
 use disk::RealDisk;
+use futures::StreamExt;
 use plinth_engine::{
     catalog::STATEMENTS,
     event::Event,
-    world::{Disk, Found, Keepsake, Stage, Task, Timestamp, World},
+    world::{Disk, Found, Identity, Keepsake, Sign, Signs, Stage, Task, Timestamp, World},
 };
 use std::{
     future::Future,
@@ -49,7 +58,7 @@ use std::{
     path::{Path, PathBuf},
     pin::Pin,
     str::FromStr,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
     thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -111,11 +120,20 @@ impl IoChoice {
     }
 }
 
+/// A process that looks at disks, between looks.
+#[derive(Default)]
+struct Kept {
+    keeps: bool,
+    looker: Option<Arc<probe::Looker>>,
+}
+
 /// The host, as an engine sees it.
 pub struct RealWorld {
     diskstring: RwLock<String>,
     engine: IoEngine,
-    hanging: Arc<discover::Hanging>,
+    hanging: Arc<hanging::Hanging>,
+    /// For who looks often: the process that did so last.
+    looker: Arc<Mutex<Kept>>,
     boot_id: [u8; 16],
     poll_time: Arc<PollTime>,
     /// Where words are kept that outlive this process.
@@ -129,10 +147,12 @@ impl RealWorld {
     /// # Errors
     /// If the wanted I/O engine is refused, or the host does not tell its boot id.
     pub fn new(choice: IoChoice, sink: impl Fn(Event) + Send + Sync + 'static) -> io::Result<Self> {
+        apart::prepare();
         Ok(Self {
             diskstring: RwLock::default(),
             engine: choice.resolve()?,
             hanging: Arc::default(),
+            looker: Arc::default(),
             boot_id: boot_id()?,
             poll_time: Arc::default(),
             keepsakes: OnceLock::new(),
@@ -173,6 +193,17 @@ impl RealWorld {
         Arc::clone(&self.poll_time)
     }
 
+    /// Disks will be looked at often: the process that does so stays.
+    pub fn keep_looker(&self) {
+        self.looker.lock().unwrap_or_else(PoisonError::into_inner).keeps = true;
+    }
+
+    /// Devices that were asked, and have not answered for so long.
+    #[must_use]
+    pub fn silent(&self, patience: Duration) -> Vec<hanging::Silent> {
+        self.hanging.list(patience)
+    }
+
     /// The I/O engine in use, in the operator's words.
     #[must_use]
     pub fn io_engine_name(&self) -> &'static str {
@@ -195,6 +226,15 @@ impl RealWorld {
         if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(code) {
             panic!("cannot start the thread {name:?}: {error}; raise the limit on processes");
         }
+    }
+}
+
+/// What is found where no process can be had that looks.
+fn nobody_looks(patterns: Vec<String>, error: io::Error, hear: &mut dyn FnMut(Sign)) {
+    let error = Arc::new(error);
+    for path in patterns {
+        let identity = Identity(format!("path:{path}"));
+        hear(Sign::Answered(Found { path, identity, disk: Err(Arc::clone(&error)) }));
     }
 }
 
@@ -292,11 +332,43 @@ impl World for RealWorld {
     }
 
     fn discover(&self) -> Task<'static, Vec<Found>> {
+        let signs = self.look().heard;
+        Box::pin(async move {
+            let found = signs.filter_map(|sign| async move { sign.found() });
+            let mut found: Vec<Found> = found.collect().await;
+            found.sort_by(|one, other| one.path.cmp(&other.path));
+            found
+        })
+    }
+
+    fn look(&self) -> Signs {
         let patterns = discover::patterns(&self.diskstring()).unwrap_or_default();
-        let (engine, hanging) = (self.engine, Arc::clone(&self.hanging));
-        let (tell, told) = futures::channel::oneshot::channel();
-        Self::start("discovery", move || drop(tell.send(discover::discover(&patterns, engine, &hanging))));
-        Box::pin(async { told.await.unwrap_or_default() })
+        let (engine, hanging, kept) = (self.engine, Arc::clone(&self.hanging), Arc::clone(&self.looker));
+        let (tell, told) = futures::channel::mpsc::unbounded();
+        let progress: Arc<discover::Count> = Arc::default();
+        let count = Arc::clone(&progress);
+        Self::start("discovery", move || {
+            // Whoever has stopped listening has enough; what hangs is waited for all the same, to be known.
+            let mut hear = |sign| drop(tell.unbounded_send(sign));
+            let last = || kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = last().looker.take().filter(|looker| looker.is_there());
+            let looker = match before.map_or_else(probe::Looker::start, Ok) {
+                Ok(looker) => looker,
+                Err(error) => {
+                    count.fail();
+                    let error = io::Error::new(error.kind(), format!("looking for disks: {error}"));
+                    return nobody_looks(patterns, error, &mut hear);
+                }
+            };
+            let patience = (patience::PATIENCE, &*count);
+            let all_answered = discover::look(&patterns, engine, Arc::clone(&looker), &hanging, patience, &mut hear);
+            // One with a thread that hangs is left to itself.
+            let mut last = last();
+            if all_answered && last.keeps {
+                last.looker = Some(looker);
+            }
+        });
+        Signs { heard: Box::pin(told), progress: Some(Box::new(progress)) }
     }
 
     fn give_way(&self, stage: Stage) {

@@ -1,21 +1,17 @@
 //! Who else lives on a disk: what an operator must be told before it is overwritten.
 //!
 //! Two questions. [`user`]: is it in use right now, which the kernel knows: mounted,
-//! swapped to, held by LVM, MD or multipath, or the back of a loop device. [`of`]:
+//! swapped to, held by LVM, MD or multipath, or the back of a loop device. [`of_file`]:
 //! or does it carry the marks of a file system, a volume manager or a partition
 //! table, which the table below knows. Nothing is ever written. A disk with a Plinth
 //! header is nobody else's, whatever older marks are left on it.
 
-use super::{
-    disk::Medium,
-    patience::{Handle, PATIENCE, within},
-};
+use super::disk::Medium;
 use plinth_engine::{buffer::Buffer, world::Sectors};
 use plinth_format::header::HEADER_MAGIC;
 use std::{
     fs::{self, File},
     os::unix::fs::FileExt,
-    sync::Arc,
 };
 
 /// How much of both ends is looked at, in bytes: the ZFS label with its uberblocks
@@ -45,11 +41,9 @@ const MARKS: &[(usize, &[u8], &str)] = &[
     (82, b"FAT32   ", "a FAT file system"),
 ];
 
-/// Who uses the disk right now, or whose marks it carries.
-pub(super) fn of(medium: Medium, file: &Arc<Handle>, size: u64, sectors: Sectors) -> Option<String> {
-    let file = Arc::clone(file);
-    within(PATIENCE, "occupant", move || user(medium).or_else(|| read_and_recognise(&file, size, sectors)))
-        .unwrap_or_else(|error| Some(format!("unknown content: {error}")))
+/// Who uses the disk right now, or whose marks it carries. May hang as long as the device does.
+pub(super) fn of_file(medium: Medium, file: &File, size: u64, sectors: Sectors) -> Option<String> {
+    user(medium).or_else(|| read_and_recognise(file, size, sectors))
 }
 
 fn read_and_recognise(file: &File, size: u64, sectors: Sectors) -> Option<String> {

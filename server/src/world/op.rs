@@ -16,6 +16,7 @@ use plinth_engine::{
     completion::{Completer, Done},
 };
 use std::{
+    fs::File,
     io,
     os::unix::fs::FileExt,
     sync::{
@@ -32,7 +33,8 @@ pub(super) const TRANSFER_MAX: usize = 1 << 30;
 const SECTOR: usize = 512;
 
 pub(super) struct Op {
-    pub(super) file: Arc<Handle>,
+    /// `None`: the pool that carries it out has the file, and nobody else.
+    pub(super) file: Option<Arc<Handle>>,
     pub(super) work: Work,
     pub(super) completer: Completer,
 }
@@ -70,25 +72,34 @@ impl Op {
 
     /// Does the operation here and now, blocking.
     pub(super) fn run(mut self) {
+        let result = match self.file.take() {
+            Some(file) => self.carry_out(&file),
+            None => Err(io::Error::other("the disk has no thread left to do this")),
+        };
+        self.finish(result);
+    }
+
+    /// The system calls of the operation. Uses no other descriptor, and tells nobody.
+    pub(super) fn carry_out(&mut self, file: &File) -> io::Result<()> {
         loop {
             let returned = match &mut self.work {
-                Work::Read { offset, buffer, done } => self.file.read_at(&mut buffer[*done..], *offset + *done as u64),
-                Work::Write { offset, data, done, .. } => self.file.write_at(&data[*done..], *offset + *done as u64),
-                Work::Flush => self.file.sync_data().map(|()| 0),
+                Work::Read { offset, buffer, done } => file.read_at(&mut buffer[*done..], *offset + *done as u64),
+                Work::Write { offset, data, done, .. } => file.write_at(&data[*done..], *offset + *done as u64),
+                Work::Flush => file.sync_data().map(|()| 0),
                 Work::Punch { offset, length, .. } => {
                     use rustix::fs::FallocateFlags as Flags;
-                    rustix::fs::fallocate(&**self.file, Flags::PUNCH_HOLE | Flags::KEEP_SIZE, *offset, *length)
+                    rustix::fs::fallocate(file, Flags::PUNCH_HOLE | Flags::KEEP_SIZE, *offset, *length)
                         .map(|()| 0)
                         .map_err(io::Error::from)
                 }
-                Work::Trim { offset, length, .. } => sys::trim(&self.file, *offset, *length).map(|()| 0),
+                Work::Trim { offset, length, .. } => sys::trim(file, *offset, *length).map(|()| 0),
             };
             if let Some(mut result) = self.landed(returned) {
                 // Not with `RWF_DSYNC`: file systems in user space, which come here, need not look at what it says.
                 if matches!(self.work, Work::Write { durably: true, .. }) {
-                    result = result.and_then(|()| self.file.sync_data());
+                    result = result.and_then(|()| file.sync_data());
                 }
-                return self.finish(result);
+                return result;
             }
         }
     }

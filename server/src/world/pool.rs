@@ -2,61 +2,97 @@
 //! ring cannot do.
 //!
 //! Each disk has a pool of its own, so that a disk that hangs takes its own
-//! threads with it and nobody else's. Threads start when work finds none idle, up
-//! to [`THREADS_MAX`], and end when the disk is dropped and its queue is empty. A
-//! thread holds a share of the file only while it works on an operation (R1).
+//! threads with it and nobody else's. Its threads have a table of descriptors of their own with the disk in it and
+//! nothing else (`apart.rs`), so that a thread that hangs keeps only this disk when the process is killed (R1), not the others, nor the
+//! process's locks and sockets. Threads start when work finds none idle, up to [`THREADS_MAX`], one ahead, as each may hang. They end
+//! when the pool is dropped and its queue is empty; with the last the file is closed.
+//!
+//! ```text
+//!   submit --> queue --> threads of the pool, apart: the system call --> finisher, in the main table: tells who waits
+//! ```
 
-use super::op::Op;
+use super::{apart, op::Op, patience::no_answer};
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    fs::File,
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
 /// Enough to keep a solid-state disk busy, few enough for a hundred disks.
 const THREADS_MAX: usize = 8;
 
-#[derive(Default)]
+/// How long the end of a pool without work is waited for: then who dropped a disk finds it free.
+const END_PATIENCE: Duration = Duration::from_millis(200);
+
 pub(super) struct Pool(Arc<Shared>);
 
-#[derive(Default)]
+enum Job {
+    Io(Op),
+    /// What is asked of the file itself. It owns no descriptor, and tells by a channel.
+    Call(Box<dyn FnOnce(&File) + Send>),
+}
+
 struct Shared {
     state: Mutex<State>,
     work: Condvar,
+    ended: Condvar,
+    finisher: mpsc::Sender<(Op, io::Result<()>)>,
 }
 
 #[derive(Default)]
 struct State {
-    queue: VecDeque<Op>,
+    queue: VecDeque<Job>,
     threads: usize,
     idle: usize,
     closed: bool,
 }
 
 impl Pool {
+    /// A pool that has a duplicate of `file`.
+    ///
+    /// # Errors
+    /// If its first thread cannot be started.
+    pub(super) fn start(file: &File) -> io::Result<Self> {
+        let (finisher, finished) = mpsc::channel::<(Op, io::Result<()>)>();
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { threads: 1, ..State::default() }),
+            work: Condvar::new(),
+            ended: Condvar::new(),
+            finisher,
+        });
+        let finish = move || finished.into_iter().for_each(|(op, result)| op.finish(result));
+        thread::Builder::new().name("disk-done".into()).spawn(finish)?;
+        let serving = Arc::clone(&shared);
+        apart::start("disk-io", file, move |file| serving.serve(Arc::new(file)))?;
+        Ok(Self(shared))
+    }
+
     /// Queues an operation.
-    pub(super) fn start(&self, op: Op) {
-        let mut state = self.0.lock();
-        state.queue.push_back(op);
-        if state.idle >= state.queue.len() || state.threads == THREADS_MAX {
-            drop(state);
-            self.0.work.notify_one();
-            return;
-        }
-        state.threads += 1;
-        drop(state);
-        let shared = Arc::clone(&self.0);
-        if thread::Builder::new().name("disk-io".into()).spawn(move || shared.serve()).is_err() {
-            let mut state = self.0.lock();
-            state.threads -= 1;
-            // No thread to be had: with none at all the caller does it, else the others will.
-            let op = if state.threads == 0 { state.queue.pop_back() } else { None };
-            drop(state);
-            if let Some(op) = op {
-                op.run();
-            }
-        }
+    pub(super) fn submit(&self, op: Op) {
+        self.queue(Job::Io(op));
+    }
+
+    /// Asks something of the file, and waits for the answer.
+    ///
+    /// # Errors
+    /// `TimedOut` if none comes within `patience`.
+    pub(super) fn call<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        what: impl FnOnce(&File) -> T + Send + 'static,
+    ) -> io::Result<T> {
+        let (tell, told) = mpsc::channel();
+        self.queue(Job::Call(Box::new(move |file| drop(tell.send(what(file))))));
+        told.recv_timeout(patience).map_err(|_| no_answer(patience))
+    }
+
+    fn queue(&self, job: Job) {
+        self.0.lock().queue.push_back(job);
+        self.0.work.notify_one();
     }
 }
 
@@ -65,28 +101,62 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn serve(&self) {
+    fn serve(self: &Arc<Self>, file: Arc<File>) {
         let mut state = self.lock();
         loop {
-            if let Some(op) = state.queue.pop_front() {
+            if let Some(job) = state.queue.pop_front() {
+                // This job may hang: somebody is to be there for the next. It is started here, and so shares this table.
+                let more = state.idle == 0 && state.threads < THREADS_MAX;
+                state.threads += usize::from(more);
                 drop(state);
-                op.run();
+                if more {
+                    let (shared, file) = (Arc::clone(self), Arc::clone(&file));
+                    let started = thread::Builder::new().name("disk-io".into()).spawn(move || shared.serve(file));
+                    if started.is_err() {
+                        // Those that there are will do it.
+                        self.lock().threads -= 1;
+                    }
+                }
+                match job {
+                    Job::Io(mut op) => {
+                        let result = op.carry_out(&file);
+                        // Only drops what it cannot send when nobody waits any more: the finisher ends after this pool.
+                        let _ = self.finisher.send((op, result));
+                    }
+                    Job::Call(what) => what(&file),
+                }
                 state = self.lock();
             } else if state.closed {
-                return;
+                break;
             } else {
                 state.idle += 1;
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
             }
         }
+        drop(state);
+        // Closes it, if this was the last thread.
+        drop(file);
+        self.lock().threads -= 1;
+        self.ended.notify_all();
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.0.lock().closed = true;
+        let deadline = Instant::now() + END_PATIENCE;
+        let mut state = self.0.lock();
+        state.closed = true;
         self.0.work.notify_all();
+        // One that is at work ends when its I/O has landed (R1): nobody waits for that here.
+        let none_works = state.threads == state.idle;
+        while none_works && state.threads > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.0.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 }
 

@@ -414,7 +414,8 @@ fn register_buffers(ring: &IoUring) -> Range<usize> {
 }
 
 fn entry_for(op: &mut Op, registered: &Range<usize>) -> squeue::Entry {
-    let file = types::Fd(op.file.as_raw_fd());
+    let file = op.file.as_ref().expect("the I/O of a ring has its file");
+    let file = types::Fd(file.as_raw_fd());
     match &mut op.work {
         Work::Read { offset, buffer, done } => {
             let rest = &mut buffer[*done..];

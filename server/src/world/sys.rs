@@ -30,6 +30,16 @@ pub(super) fn lock(file: &File) -> io::Result<()> {
     }
 }
 
+/// Whether another description than this one holds a lock on the file. In doubt nobody does.
+pub(super) fn is_locked(file: &File) -> bool {
+    let mut lock = libc::flock { l_type: 0, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    // SAFETY: the descriptor is open, and `lock` is a `struct flock` that outlives the call.
+    let asked = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
 /// Tells a block device that it may forget these bytes. Blocks until it has.
 pub(super) fn trim(file: &File, offset: u64, length: u64) -> io::Result<()> {
     /// `_IO(0x12, 119)` of linux/fs.h.

@@ -527,7 +527,7 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
         let (completion, completer) = plinth_engine::completion::completion();
         let expiry = completion.expiry();
         let work = op::Work::Read { offset: u64::MAX, buffer: Buffer::zeroed(8), done: 0 };
-        assert!(executor::submit(op::Op { file: share, work, completer }).is_ok());
+        assert!(executor::submit(op::Op { file: Some(share), work, completer }).is_ok());
         block_on(async {
             let mut completion = completion;
             futures::join!(told, sleep(Duration::from_millis(20))).0.expect("told");

@@ -202,20 +202,22 @@ impl Fetching<'_> {
             Some(Value::Text(text)) => text.clone(),
             _ => String::new(),
         };
-        let mut shown: BTreeSet<String> = rows.iter().map(|(_, row)| text(row, path)).collect();
-        // A disk that its group does without, and that is in sight again, is shown once, with its path.
-        for disk in self.survey.iter().filter(|disk| disk.header == HeaderStatus::Member) {
-            if shown.contains(&disk.path) {
-                continue;
-            }
-            let group = disk.group.as_ref().and_then(|group| self.groups.get(group));
-            let (Some(group), Some(known)) = (group, &disk.name) else { continue };
-            let missing = rows
-                .iter_mut()
-                .find(|(number, row)| number == group && text(row, name) == *known && text(row, path).is_empty());
-            if let Some((_, row)) = missing {
-                row[path] = Value::Text(disk.path.clone());
-                shown.insert(disk.path.clone());
+        // A disk of a mounted group is shown once, by a path that discovery shows and that leads to it now, whichever its engine knows. One
+        // that its group does without, and that is in sight again, too.
+        let mut shown = BTreeSet::new();
+        for (number, row) in &mut rows {
+            let (number, own, known) = (*number, text(&row[..], path), text(&row[..], name));
+            let is_it = |disk: &Survey| {
+                let group = disk.group.as_ref().and_then(|group| self.groups.get(group).copied());
+                disk.header == HeaderStatus::Member && group == Some(number) && disk.name.as_ref() == Some(&known)
+            };
+            let at_own = |disk: &Survey| !own.is_empty() && disk.is_at(&own);
+            // What its engine says leads to it just now. A header names it as well, but so does that of a copy.
+            let by_path = self.survey.iter().position(at_own);
+            let Some(at) = by_path.or_else(|| self.survey.iter().position(is_it)) else { continue };
+            shown.insert(at);
+            if !self.survey[at].is_at(&own) {
+                row[path] = Value::Text(self.survey[at].path.clone());
             }
         }
         let mut columns = sent.clone();
@@ -225,8 +227,8 @@ impl Fetching<'_> {
             row.resize(columns.len(), Value::Null);
             fetched.add_row(group, &row);
         }
-        let strangers = self.survey.iter().filter(|disk| !shown.contains(&disk.path));
-        for (at, disk) in strangers.enumerate() {
+        let strangers = self.survey.iter().enumerate().filter(|(at, _)| !shown.contains(at));
+        for (at, (_, disk)) in strangers.enumerate() {
             let row: Vec<Value> = columns.iter().map(|column| of_no_group(disk, at, column)).collect();
             fetched.add_row(0, &row);
         }
@@ -253,10 +255,16 @@ impl Fetching<'_> {
         };
         silent.iter().for_each(|(name, number)| add(name, *number, "BROKEN"));
         let members = self.survey.iter().filter(|disk| disk.header == HeaderStatus::Member);
-        let seen: BTreeSet<(&String, &Option<String>)> =
-            members.filter_map(|disk| disk.group.as_ref().map(|group| (group, &disk.group_id))).collect();
-        let dismounted = seen.into_iter().filter(|(group, _)| !self.groups.contains_key(*group));
-        dismounted.for_each(|(group, _)| add(group, 0, "DISMOUNTED"));
+        let mut seen: BTreeMap<(&String, &Option<String>), bool> = BTreeMap::new();
+        for disk in members {
+            if let Some(group) = &disk.group {
+                *seen.entry((group, &disk.group_id)).or_default() |= disk.is_held;
+            }
+        }
+        let ours = |group: &String| self.groups.contains_key(group);
+        for ((group, _), is_held) in seen.into_iter().filter(|((group, _), _)| !ours(group)) {
+            add(group, 0, if is_held { "ELSEWHERE" } else { "DISMOUNTED" });
+        }
         Ok(fetched)
     }
 }

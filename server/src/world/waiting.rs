@@ -1,0 +1,94 @@
+//! For how long devices have kept somebody waiting.
+//!
+//! On a host that is too busy, a process that looks at disks and is not given a processor cannot be told by the clock from one that a device
+//! keeps waiting. Taken for hanging, healthy disks would be missing at a mount and go OFFLINE. So such time is counted, not measured:
+//!
+//! ```text
+//!   every TICK while somebody waits for an answer
+//!     the threads that look all wait for something,
+//!     and all that they have said is heard           + TICK       a device keeps them waiting
+//!     otherwise                                      + TICK / 10  they may lack a processor
+//!   a tick that comes late                           counts once  we lacked one
+//! ```
+//!
+//! A tenth is counted in any case: there is an end also where a thread never stops running.
+
+use std::{
+    fs,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+pub(super) const TICK: Duration = Duration::from_millis(100);
+/// What waits for longer than [`LONG`] is looked at this often.
+const SLOW_TICK: Duration = Duration::from_secs(1);
+const LONG: Duration = Duration::from_secs(60);
+
+/// Time that was counted, in nanoseconds.
+#[derive(Debug, Default)]
+pub(super) struct Waited(AtomicU64);
+
+impl Waited {
+    pub(super) fn time(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Since it was `from`.
+    pub(super) fn since(&self, from: Duration) -> Duration {
+        self.time().saturating_sub(from)
+    }
+
+    /// How long the next tick is, `since` somebody began to wait.
+    pub(super) fn tick(since: Duration) -> Duration {
+        if since < LONG { TICK } else { SLOW_TICK }
+    }
+
+    /// A tick is over, throughout which somebody waited. `by_device`: as far as one can see, for a device.
+    pub(super) fn count(&self, tick: Duration, by_device: bool) {
+        let counted = if by_device { tick } else { tick / 10 };
+        self.0.fetch_add(u64::try_from(counted.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+}
+
+/// Whether all threads of a process wait for something: none could go on if it had a processor. True also if nobody can see that.
+pub(super) fn all_wait(pid: u32) -> bool {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let mut states = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    states.all(|stat| !runs(&stat))
+}
+
+/// Whether what /proc says of a thread is that it runs, or could if it were let: it may be stopped. The name of a program may have
+/// anything in it.
+fn runs(stat: &str) -> bool {
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['R', 'T', 't']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{process, thread};
+
+    #[test]
+    fn what_runs_is_told_from_what_waits() {
+        assert!(runs("7 (look) R 1 7 7") && runs("7 (a) S (b) R 1") && runs("7 (look) T 1"));
+        assert!(!runs("7 (look) S 1 7 7") && !runs("7 (look) D 1 7 7") && !runs("7 (R) S 1") && !runs(""));
+        assert!(!all_wait(process::id()), "this thread runs");
+        let mut child = process::Command::new("sleep").arg("1000").spawn().expect("sleep");
+        while !all_wait(child.id()) {
+            thread::yield_now();
+        }
+        child.kill().expect("it is ours");
+        child.wait().expect("it ended");
+        assert!(all_wait(child.id()), "nobody is there");
+    }
+
+    #[test]
+    fn a_busy_host_counts_a_tenth() {
+        let waited = Waited::default();
+        (0..10).for_each(|_| waited.count(TICK, false));
+        assert_eq!(waited.time(), TICK);
+        waited.count(TICK, true);
+        assert_eq!(waited.since(TICK), TICK);
+        assert!(Waited::tick(LONG) > Waited::tick(Duration::ZERO));
+    }
+}
