@@ -10,7 +10,8 @@
 //!   returns, the change is on the disks: it survives the end of our processes. It
 //!   survives the loss of power from the next *durable point* on: a commit made with
 //!   `durable`, [`Catalog::durable_point`], or a checkpoint.
-//! - Commits are numbered in order; [`Catalog::durable`] says up to which they are durable (R8).
+//! - Commits are numbered in order; [`Catalog::durable`] says up to which they are durable (R8). A job that ends well is part of the
+//!   commit with the next number, also if it changed nothing: a cache that was told that number is not told of a commit that never comes.
 //! - [`Catalog::read`] and [`Catalog::query`] see one snapshot, and neither wait for the writer nor
 //!   hold it up ([`reader`]).
 //! - After an unclean stop the logs of the mirrors are compared and replayed ([`wal`], R6).

@@ -127,6 +127,31 @@ fn a_failed_job_is_undone_alone() {
     assert!(last.0 <= begun.0 + 1, "jobs that wait together are committed together");
 }
 
+/// A job that changes no row is part of a commit of its own number, which writes nothing and is as durable as the one before it.
+#[test]
+fn what_changes_no_row_is_a_commit_all_the_same() {
+    let store = store();
+    let catalog = create(&store);
+    let nothing = |durable| block_on(catalog.release(durable, |_| Ok(()))).unwrap().1;
+    let (_, whole) = block_on(catalog.write(true, set(1, 1, 0))).unwrap();
+    let before = store.operations();
+    for (turn, durable) in (1..).zip([false, true, false]) {
+        let number = nothing(durable);
+        assert_eq!((number.0, catalog.committed(), catalog.durable()), (whole.0 + turn, number, number));
+    }
+    assert_eq!(store.operations(), before);
+    // What failed may have told nobody.
+    assert!(block_on(catalog.release(false, |_| Err::<(), _>(FileError::NotEmpty))).is_err());
+    assert_eq!(catalog.committed().0, whole.0 + 3);
+    // Behind a commit that is not durable it is not durable either.
+    let (_, open) = block_on(catalog.write(false, set(2, 2, 0))).unwrap();
+    let number = nothing(false);
+    assert!(number > open && catalog.durable() < open);
+    block_on(catalog.make_durable(number)).unwrap();
+    assert!(catalog.durable() >= number);
+    assert_ne!(store.operations(), before);
+}
+
 #[test]
 fn waiting_syncs_share_a_durable_point() {
     let store = store();

@@ -388,6 +388,7 @@ impl Writer {
         self.execute("BEGIN IMMEDIATE")?;
         let before = self.connection().total_changes();
         let enough = self.changes_max();
+        let mut has_ended_well = false;
         while let Some(request) = batch.next() {
             let Request::Write { grows, job, .. } = request else {
                 if let Request::DurablePoint(sender) = request {
@@ -408,7 +409,9 @@ impl Writer {
                 // SQLite gave the whole transaction up: jobs before this one are undone, their caches are not.
                 return Err(FileError::CatalogStopped("a transaction was rolled back by SQLite".into()));
             }
-            if !done {
+            if done {
+                has_ended_well = true;
+            } else {
                 self.execute("ROLLBACK TO job")?;
             }
             self.execute("RELEASE job")?;
@@ -421,14 +424,20 @@ impl Writer {
             }
         }
         let changed = self.connection().total_changes() != before;
-        let syncs = self.link.vfs().image().log_syncs();
-        self.execute("COMMIT")?;
         let image = self.link.vfs().image();
+        let (syncs, position) = (image.log_syncs(), image.log_position());
+        self.execute("COMMIT")?;
         let mut number = self.progress.committed().0;
-        if changed {
+        // A job may have told caches which commit it is part of, also where it changed no row: whoever waits for that commit sees it.
+        if changed || has_ended_well {
             image.push_log().map_err(|error| stopped(&error))?;
+            let was_durable = self.progress.durable().0 >= number;
             number += 1;
             self.progress.committed.store(number, Ordering::Release);
+            // Nothing was written: it is as durable as the commit before it.
+            if was_durable && !changed && image.log_position() == position {
+                self.progress.set_durable(number);
+            }
         }
         if durable && self.progress.durable().0 < number {
             // SQLite writes no page, and syncs nothing, where rows were left as they were.

@@ -10,7 +10,8 @@ use crate::{
     lock::Mutex,
     testing::{Numbers, TestWorld, block_on},
 };
-use std::time::Duration;
+use futures::future::{Either, select};
+use std::{pin::pin, time::Duration};
 
 /// A data path that needs two jobs to release a file, and counts.
 #[derive(Default)]
@@ -335,6 +336,30 @@ fn an_unlinked_file_stays_while_it_is_remembered() {
     block_on(f.files.forget(held, 1));
     refused!(block_on(f.files.attributes(held)), FileError::Stale(_));
     refused!(block_on(f.files.attributes(directory)), FileError::Stale(_));
+    f.check();
+}
+
+/// A damaged index lists an orphan that has no row. The commit that was to release it changes nothing, and is one all the same: whoever
+/// looks for a file waits for it, and hears of it without any other commit.
+#[test]
+fn an_orphan_without_a_row_keeps_nobody_waiting() {
+    let f = Fixture::new();
+    let node = f.file(ROOT, "a");
+    let kept = f.file(ROOT, "b");
+    f.files.remember(node, 1);
+    f.unlink(ROOT, "a").unwrap();
+    let f = f.kill();
+    // What `Files::open` was told by the index stays.
+    let without_index = move |connection: &Connection| {
+        Ok(connection.execute("DELETE FROM file WHERE number = ?1", [node.cast_signed()])?)
+    };
+    assert_eq!(block_on(f.catalog.write(true, without_index)).unwrap().0, 1);
+    assert_eq!(block_on(f.files.reap_orphans()).unwrap(), 1);
+    let (look, late) = (f.files.lookup(ROOT, b"b"), f.world.sleep(Duration::from_secs(10)));
+    match block_on(select(pin!(look), late)) {
+        Either::Left((found, _)) => assert_eq!(found.unwrap().node, kept),
+        Either::Right(_) => panic!("it waits for a commit that never was"),
+    }
     f.check();
 }
 
