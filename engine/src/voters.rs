@@ -785,32 +785,27 @@ impl Voters {
         let mut failed = BTreeMap::new();
         let members: Vec<_> = targets.iter().filter_map(|disk| self.members.get(disk)).collect();
         let writes = members.iter().map(|member| async {
-            if member.is_hung() {
-                return Some(flight::GIVEN_UP.to_owned());
-            }
-            let copies: Vec<(u64, Slice)> = member
-                .areas()
-                .iter()
-                .map(&place)
-                .map(|place| (place, Buffer::copy_of(&record(member, place)).share()))
-                .collect();
-            // What a disk says it has written is looked at: nothing else would tell.
-            let mut lost = Vec::new();
-            for _ in 0..2 {
-                match write_copies(member, &copies, in_one_trip).await {
-                    Ok(places) => lost = places,
-                    Err(reason) => return Some(reason),
+            let mut areas = member.areas();
+            loop {
+                if member.is_hung() {
+                    return Some(flight::GIVEN_UP.to_owned());
                 }
-                if lost.is_empty() {
+                let copies: Vec<(u64, Slice)> = areas
+                    .iter()
+                    .map(&place)
+                    .map(|place| (place, Buffer::copy_of(&record(member, place)).share()))
+                    .collect();
+                if let Some(reason) = self.write_record(member, &copies, in_one_trip, how).await {
+                    return Some(reason);
+                }
+                // An area may have become one meanwhile. Whoever copied to it what the first one holds may have done so before this record was
+                // there (`headers.rs`, step 3).
+                let now = member.areas();
+                if now.iter().all(|area| areas.contains(area)) {
                     return None;
                 }
+                areas = now;
             }
-            let is_held = |(place, _): &(u64, Slice)| !lost.iter().any(|(other, _)| other == place);
-            if how == Copies::One && copies.iter().any(is_held) {
-                self.tell_of_lost_copies(member, &lost);
-                return None;
-            }
-            lost.into_iter().next().map(|(_, reason)| reason)
         });
         let results = futures::future::join_all(writes).await;
         for (member, result) in members.iter().zip(results) {
@@ -819,6 +814,33 @@ impl Voters {
             }
         }
         failed
+    }
+
+    /// Writes a record to some areas of a disk. Returns why that failed, if it did.
+    async fn write_record(
+        &self,
+        member: &Member,
+        copies: &[(u64, Slice)],
+        in_one_trip: bool,
+        how: Copies,
+    ) -> Option<String> {
+        // What a disk says it has written is looked at: nothing else would tell.
+        let mut lost = Vec::new();
+        for _ in 0..2 {
+            match write_copies(member, copies, in_one_trip).await {
+                Ok(places) => lost = places,
+                Err(reason) => return Some(reason),
+            }
+            if lost.is_empty() {
+                return None;
+            }
+        }
+        let is_held = |(place, _): &(u64, Slice)| !lost.iter().any(|(other, _)| other == place);
+        if how == Copies::One && copies.iter().any(is_held) {
+            self.tell_of_lost_copies(member, &lost);
+            return None;
+        }
+        lost.into_iter().next().map(|(_, reason)| reason)
     }
 
     /// A disk has a record in one of its areas only. Said once for each place.
