@@ -39,7 +39,7 @@ fn needs(world: &dyn World, name: &str, sightings: &[Sighting]) -> Needs {
     if decision.membership.disks.iter().all(is_there) { Needs::Nothing } else { Needs::Something }
 }
 
-/// A disk in sight whose header is that of a group's member, and what it says.
+/// What a disk of a group says: its header, and its records.
 pub(crate) type Member = (Header, Sighting);
 
 /// Looks for the disks of a group. Nothing is claimed, and nothing written.
@@ -64,7 +64,7 @@ pub(crate) async fn look_for_members(world: &dyn World, name: &str) -> Result<Lo
     look(world, examine, of_mount).await.whole()
 }
 
-/// What the disks in sight say of a group.
+/// What each disk of a group that is in sight says, without copies of disks and disks that have shrunk.
 ///
 /// # Errors
 /// If whoever looked has ended.

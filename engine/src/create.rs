@@ -181,6 +181,12 @@ pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size
     })
 }
 
+/// The refusal of a statement that needs a disk which nobody holds, and which cannot be claimed all the same.
+pub(crate) fn unusable(disk: &str, error: &std::io::Error) -> AdminError {
+    AdminError::new(Code::CannotOpen, format!("{disk} cannot be used: {error}"))
+        .hint("check the device and its permissions")
+}
+
 /// Makes a group and leaves it dismounted.
 pub(crate) async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
     check_names(&new.name, &new.disks)?;
@@ -326,8 +332,7 @@ pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: 
         if let Err(error) = one.disk.claim() {
             let path = one.disk.path();
             if !is_held(&error) {
-                let text = format!("disk {path} cannot be used: {error}");
-                return Err(AdminError::new(Code::CannotOpen, text).hint("check the device and its permissions"));
+                return Err(unusable(&format!("disk {path}"), &error));
             }
             let header = identify::read_header(&**world, &*one.disk).await;
             let header = header.filter(|header| header.best.status == Status::Member);

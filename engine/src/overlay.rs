@@ -340,9 +340,7 @@ impl Overlay {
     pub fn unclaimed(&self) -> Vec<String> {
         self.read_only.lock().iter().cloned().collect()
     }
-}
 
-impl Overlay {
     /// Puts this overlay over what is found.
     fn cover(&self) -> impl Fn(Found) -> Found + Send + 'static {
         let (layers, read_only, budget) = (self.layers.clone(), Arc::clone(&self.read_only), Arc::clone(&self.budget));

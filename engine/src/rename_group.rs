@@ -20,7 +20,7 @@ use crate::{
     arrival,
     buffer::Buffer,
     choose,
-    create::check_name,
+    create::{check_name, unusable},
     group::Group,
     identify::{self, Header},
     look::{Needs, Seen, look},
@@ -294,8 +294,7 @@ async fn claim<'a>(world: &Arc<dyn World>, plan: &'a RenamingPlan) -> Result<Vec
         claimed.disk.claim().map_err(|error| {
             let what = format!("{}, disk {} of disk group {},", one.path, claimed.plan.name, plan.from);
             if !is_held(&error) {
-                return AdminError::new(Code::CannotOpen, format!("{what} cannot be used: {error}"))
-                    .hint("check the device and its permissions");
+                return unusable(&what, &error);
             }
             let text = format!("{what} is in use: {error}");
             AdminError::new(Code::HeldElsewhere, text)

@@ -16,6 +16,7 @@
 use crate::{
     admin::{AdminError, Code, Operation, Selection},
     choose::{self, Standing},
+    create::unusable,
     error::FileError,
     event::Severity,
     extent::{self, Extent},
@@ -275,8 +276,7 @@ impl Group {
         let mut attempts = 0;
         while let Err(error) = disk.claim() {
             if !is_held(&error) {
-                let text = format!("disk {} cannot be used: {error}", member.name());
-                return Err(AdminError::new(Code::CannotOpen, text).hint("check the device and its permissions"));
+                return Err(unusable(&format!("disk {}", member.name()), &error));
             }
             attempts += 1;
             if attempts > 50 {

@@ -140,7 +140,7 @@ fn what_changes_no_row_is_a_commit_all_the_same() {
         assert_eq!((number.0, catalog.committed(), catalog.durable()), (whole.0 + turn, number, number));
     }
     assert_eq!(store.operations(), before);
-    // What failed may have told nobody.
+    // A job that failed is part of no commit.
     assert!(block_on(catalog.release(false, |_| Err::<(), _>(FileError::NotEmpty))).is_err());
     assert_eq!(catalog.committed().0, whole.0 + 3);
     // Behind a commit that is not durable it is not durable either.

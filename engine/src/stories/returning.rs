@@ -709,6 +709,7 @@ fn a_read_only_disk_that_is_needed_is_named() {
     lab.try_mount(true).expect("it is forced");
     assert!(lab.read(lab.find("table"), 0, 300_000) == pattern(1, 300_000));
 }
+
 /// A disk that was ONLINE cannot be claimed at a mount, for whatever reason but that somebody holds it: it is missing, and named with the
 /// reason. So it is when it is OFFLINE already. One that somebody holds refuses the mount.
 #[test]
