@@ -117,12 +117,22 @@ fn what_is_used_stays_and_what_is_wrong_is_refused() {
         shell(r#"exec qemu-io -f raw -c 'sleep 100000' "$1""#).arg(&uri).into_command().spawn().expect("a client");
     let clients = || instance.number("SELECT COUNT(*) FROM v$asm_client WHERE instance_name = 'a'");
     wait_for("the client to be there", || clients() == 1.0);
-    for said in [
-        instance.plinth(["nbd", "--stop", "+DATA/a", "--name", "a"]).refused(),
-        instance.refused("ALTER DISKGROUP data DISMOUNT"),
-        instance.refused("DROP DISKGROUP data INCLUDING CONTENTS"),
-    ] {
-        assert!(said.contains("NBD client") || said.contains("exports"), "{said}");
+    let refusals: [&dyn Fn() -> String; 3] = [
+        &|| instance.plinth(["nbd", "--stop", "+DATA/a", "--name", "a"]).refused(),
+        &|| instance.refused("ALTER DISKGROUP data DISMOUNT"),
+        &|| instance.refused("DROP DISKGROUP data INCLUDING CONTENTS"),
+    ];
+    // While there is no engine, too: the next one has the same clients.
+    for dies in [false, true] {
+        for refusal in refusals {
+            let engine = instance.engine("data");
+            if dies {
+                instance.kill_engine("data");
+                wait_for("its death", || instance.engine("data") != engine);
+            }
+            let said = refusal();
+            assert!(said.contains("NBD client") || said.contains("exports"), "{said}");
+        }
     }
     shell(r#"nbdinfo "$1""#).arg(&other).ok();
     instance.plinth(["nbd", "--stop", "+DATA/a", "-f"]).ok();

@@ -3,6 +3,7 @@
 use plinth_tests::{Blocks, Instance, MIB, Manager, scaled, shell, wait_for};
 use std::{
     fs::{self, File, OpenOptions},
+    io::Write,
     os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
@@ -327,7 +328,29 @@ fn statements_wait_for_the_next_engine() {
         wait_for("its death", || instance.engine("data") != engine);
         instance.plinth(command).ok();
     }
+    // Views too: a group that is about to be mounted is neither broken nor without rows.
+    for _ in 0..3 {
+        let engine = instance.engine("data");
+        instance.kill_engine("data");
+        wait_for("its death", || instance.engine("data") != engine);
+        assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup"), "MOUNTED");
+        instance.kill_engine("data");
+        assert_eq!(instance.number("SELECT COUNT(*) FROM v$asm_disk WHERE group_number = 1"), 2.0);
+    }
     instance.mount_again("data");
+    // Nobody takes from a program what the next engine would serve it.
+    let mut file = File::create(point.join("held")).expect("create");
+    for refusal in [&(|| instance.refused("ALTER DISKGROUP data DISMOUNT")) as &dyn Fn() -> String, &|| {
+        instance.plinth(["shutdown"]).refused()
+    }] {
+        let engine = instance.engine("data");
+        instance.kill_engine("data");
+        wait_for("its death", || instance.engine("data") != engine);
+        let said = refusal();
+        assert!(said.contains("in use"), "{said}");
+        file.write_all(b"goes on").expect("write");
+    }
+    drop(file);
     instance.unmount(&point);
     // One that was dismounted is not waited for.
     instance.sql("ALTER DISKGROUP data DISMOUNT");

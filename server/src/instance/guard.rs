@@ -95,6 +95,8 @@ impl Instance {
         if !lock(&self.guarded).insert(group.to_owned()) {
             return;
         }
+        // An earlier guard may have left when its last engine ended.
+        lock(&self.unserved).insert(group.to_owned(), Instant::now());
         let instance = Arc::clone(self);
         let name = group.to_owned();
         if let Err(error) = thread::Builder::new().name("guard".into()).spawn(move || instance.watch_over(&name)) {

@@ -98,6 +98,10 @@ type Result<T> = std::result::Result<T, AdminError>;
 
 /// How long statements wait for the successor of an engine that died: for as long as programs wait on its mounts.
 const IN_SERVICE: Duration = Duration::from_secs(30);
+/// The same for queries, which say what is: that nobody answers for a group is an answer too.
+const IN_VIEW: Duration = Duration::from_secs(5);
+/// How often a statement looks whether the next engine is there.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 /// How long it may take an engine to notice that a mount is gone: all that the kernel let go of with it is done first.
 const LET_GO: Duration = Duration::from_secs(60);
 /// Estimates that `v$asm_estimate` shows.
@@ -269,7 +273,7 @@ impl Instance {
         }
         self.remember(|state| diskstring.clone_into(&mut state.diskstring))?;
         for group in self.groups().into_keys() {
-            if let Ok(engine) = Client::connect(&self.paths, &group)
+            if let Ok(engine) = self.engine_within(&group, IN_VIEW)
                 && let Err(error) = engine.ask(&Request::SetDiskstring(diskstring.to_owned()))
             {
                 self.alert.line(Severity::Warning, &group, &format!("keeps the old discovery string: {error}"));
@@ -284,7 +288,7 @@ impl Instance {
         let Ok(seen) = self.discovery.survey() else { return Ok(()) };
         let (mut hidden, mut groups) = (Vec::new(), BTreeSet::new());
         for group in self.groups().into_keys() {
-            let Ok(engine) = self.engine(&group) else { continue };
+            let Ok(engine) = self.engine_within(&group, IN_VIEW) else { continue };
             for row in engine.rows("SELECT name, path FROM v$asm_disk WHERE mode_status = 'ONLINE'")? {
                 let [Value::Text(name), Value::Text(path)] = &row[..] else { continue };
                 let is_it = |disk: &Survey| {
@@ -330,6 +334,39 @@ impl Instance {
     /// # Errors
     /// `NotMounted` if the group shall not be mounted, or none of its engines could mount it for a while.
     pub fn engine_in_service(&self, group: &str) -> Result<Client> {
+        self.engine_within(group, IN_SERVICE)
+    }
+
+    /// Runs a SELECT in the group's engine, or in the next one if there is none just now, or it ends before it has handed out a part.
+    ///
+    /// # Errors
+    /// What the engine or the receiver refuses; `NotMounted` or `Io` if nobody answers for the group, which is known soon.
+    pub fn query(&self, group: &str, sql: &str, part: &mut dyn FnMut(usize, Vec<u8>) -> Result<()>) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let mut is_begun = false;
+            let asked = self.engine_within(group, IN_VIEW)?.query(sql, |rows, bytes| {
+                is_begun = true;
+                part(rows, bytes)
+            });
+            let ended = asked.as_ref().is_err_and(|error| matches!(error.code, Code::Io | Code::NotMounted));
+            if !ended || is_begun || !self.is_between_engines(group) || began.elapsed() > IN_VIEW {
+                return asked;
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    /// What takes from clients what the next engine would serve them asks that one whether they may be cut.
+    fn await_unless(&self, may_cut: bool, group: &str) {
+        if !may_cut {
+            // Where there is none, nobody is served.
+            let _ = self.await_engine(group);
+        }
+    }
+
+    /// Statements wait for as long as `patience` after the end of the last engine.
+    fn engine_within(&self, group: &str, patience: Duration) -> Result<Client> {
         let began = Instant::now();
         loop {
             let waits = self.is_between_engines(group);
@@ -340,13 +377,13 @@ impl Instance {
                 _ => {}
             }
             let since = lock(&self.unserved).get(group).copied().unwrap_or(began);
-            if since.elapsed() > IN_SERVICE {
+            if since.elapsed() > patience {
                 let text =
                     format!("disk group {group} has no engine: the last one ended, and none could mount it since");
                 return Err(AdminError::new(Code::NotMounted, text)
                     .hint("the alert log says why; it is tried again until it can be"));
             }
-            thread::sleep(Duration::from_millis(20));
+            thread::sleep(BETWEEN_LOOKS);
         }
     }
 
@@ -446,6 +483,7 @@ impl Instance {
     /// # Errors
     /// If the group is in use and `force` is not given, or the engine refuses.
     pub fn dismount_group(self: &Arc<Self>, group: &str, force: bool) -> Result<()> {
+        self.await_unless(force, group);
         let own = self.group_lock(group);
         let _held = lock(&own);
         let engine = match self.engine(group) {
@@ -560,6 +598,7 @@ impl Instance {
     /// # Errors
     /// If there is none, or it has clients and they may not be cut.
     pub fn withdraw(&self, group: &str, at: &At, name: &str, cut: bool) -> Result<()> {
+        self.await_unless(cut, group);
         let own = self.group_lock(group);
         let _held = lock(&own);
         let is_meant = |export: &Export| export.name == name && export.at.is_same_place(at);
@@ -683,6 +722,7 @@ impl Instance {
     /// # Errors
     /// If something is in use and `force` is not given: then all is as it was, but for what could be dismounted.
     pub fn shut_down(self: &Arc<Self>, force: bool) -> Result<()> {
+        self.groups().keys().for_each(|group| self.await_unless(force, group));
         self.ending.store(true, Ordering::Release);
         self.shut_groups_down(force).inspect_err(|_| self.ending.store(false, Ordering::Release))
     }

@@ -658,7 +658,7 @@ impl Source for Context {
         sql: &str,
         part: &mut dyn FnMut(usize, Vec<u8>) -> std::result::Result<(), AdminError>,
     ) -> std::result::Result<(), AdminError> {
-        self.instance.engine(group)?.query(sql, part)
+        self.instance.query(group, sql, part)
     }
 
     fn survey(&self) -> std::result::Result<Vec<Survey>, AdminError> {
