@@ -88,7 +88,7 @@ impl Report {
 async fn look_around(world: &Arc<dyn World>, report: &mut Report) -> Result<BTreeSet<String>> {
     let mut groups = BTreeSet::new();
     let mut others = Vec::new();
-    for disk in identify::survey(world).await {
+    for disk in identify::survey(world).await? {
         let remark = disk.remark.map_or_else(String::new, |remark| format!(": {remark}"));
         match (disk.header, disk.group) {
             (HeaderStatus::Member | HeaderStatus::Conflict, Some(group)) => {

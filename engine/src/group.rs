@@ -218,7 +218,10 @@ impl std::fmt::Debug for Group {
 
 impl Group {
     /// Looks at every disk that discovery shows, without mounting anything.
-    pub async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
+    ///
+    /// # Errors
+    /// If whoever looked has ended: what is not seen then may be there.
+    pub async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>> {
         crate::identify::survey(world).await
     }
 

@@ -8,7 +8,7 @@ pub(crate) use copies::Search;
 pub use copies::{Case, Header};
 
 use crate::{
-    admin::{HeaderStatus, Survey},
+    admin::{AdminError, HeaderStatus, Survey},
     buffer::Buffer,
     choose::Sighting,
     look::{Needs, look},
@@ -253,11 +253,14 @@ pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey
 }
 
 /// Looks at every disk that discovery shows, without mounting anything.
-pub(crate) async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
+///
+/// # Errors
+/// If whoever looked has ended: what is not seen then may be there.
+pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminError> {
     let examine = |found: Found, _: Arc<dyn Disk>| -> Task<'_, Option<(Survey, Option<DiskHeader>)>> {
         Box::pin(async move { Some(survey_one(world, &found).await) })
     };
-    let looked = look(&**world, examine, |_| Needs::Something).await;
+    let looked = look(&**world, examine, |_| Needs::Something).await.whole()?;
     let failed = looked.failed.into_iter().map(|found| {
         let survey = match &found.disk {
             Err(error) => Survey { remark: Some(format!("cannot be opened: {error}")), ..unknown(&found.path) },
@@ -291,5 +294,5 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Vec<Survey> {
             seen[index].0.remark = Some(format!("{} carries the same disk id", twins.join(", ")));
         }
     }
-    seen.into_iter().map(|(survey, _)| survey).collect()
+    Ok(seen.into_iter().map(|(survey, _)| survey).collect())
 }

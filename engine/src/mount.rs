@@ -209,11 +209,13 @@ pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String 
 async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String> {
     let silent: BTreeSet<&String> = silent.iter().map(|one| &one.path).collect();
     let unusable = |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
-    let seen: Vec<_> = identify::survey(world).await.into_iter().filter(|disk| !silent.contains(&disk.path)).collect();
+    // This adds to a refusal: without it that one stands.
+    let seen = identify::survey(world).await.unwrap_or_default();
     let sentence = |disk: &Survey| {
         format!("{} is in sight and {}: {}", disk.path, disk.header, disk.remark.as_deref().unwrap_or("no header"))
     };
-    seen.iter().filter(|disk| unusable(disk)).map(sentence).collect()
+    let answered = seen.iter().filter(|disk| !silent.contains(&disk.path));
+    answered.filter(|disk| unusable(disk)).map(sentence).collect()
 }
 
 /// The newest activity log on the voters, and those that have it.

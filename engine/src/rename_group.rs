@@ -203,7 +203,7 @@ impl Group {
         if from == to {
             return Err(AdminError::new(Code::Invalid, format!("disk group {from} has that name")));
         }
-        let seen = identify::survey(world).await;
+        let seen = identify::survey(world).await?;
         if let Some(other) = seen.iter().find(|one| one.group.as_deref() == Some(to)) {
             let text = format!("there is a disk group {to} in sight: {} is of it", other.path);
             return Err(AdminError::new(Code::GroupExists, text).hint(

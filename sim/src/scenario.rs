@@ -408,7 +408,7 @@ impl World {
 
     pub fn survey(&mut self) -> Vec<Survey> {
         let world = Arc::clone(&self.process) as Arc<dyn plinth_engine::world::World>;
-        self.alive(async move { Group::survey(&world).await })
+        self.alive(async move { Group::survey(&world).await }).expect("a look that ends")
     }
 
     /// `OFFLINE DISKS IN FAILURE GROUP`.

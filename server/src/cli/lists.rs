@@ -275,7 +275,7 @@ impl Lsdsk {
         }
         columns.push(("Path", Type::Text));
         let mut rows = Vec::new();
-        for disk in context.wait(Group::survey(&world)) {
+        for disk in context.wait(Group::survey(&world))? {
             let header = disk.header.to_string();
             let is_member = header == "MEMBER";
             let is_free = matches!(header.as_str(), "CANDIDATE" | "FORMER" | "PROVISIONED");

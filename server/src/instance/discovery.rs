@@ -52,7 +52,7 @@ impl Discovery {
     /// Every disk that the discovery string shows.
     ///
     /// # Errors
-    /// If it takes too long.
+    /// If it takes too long, or whoever looks ends.
     pub fn survey(&self) -> Result<Vec<Survey>, AdminError> {
         let world: Arc<dyn World> = self.world.clone();
         let (tell, told) = mpsc::channel();
@@ -64,10 +64,12 @@ impl Discovery {
         }
         let seen = told.recv_timeout(PATIENCE);
         self.tell_silent();
-        seen.map_err(|error| match error {
-            mpsc::RecvTimeoutError::Timeout => AdminError::new(Code::Io, "looking for disks takes too long")
-                .hint("the alert log names disks that hang, if any do: take them out of asm_diskstring"),
-            mpsc::RecvTimeoutError::Disconnected => AdminError::new(Code::Io, "looking for disks failed"),
+        seen.unwrap_or_else(|error| {
+            Err(match error {
+                mpsc::RecvTimeoutError::Timeout => AdminError::new(Code::Io, "looking for disks takes too long")
+                    .hint("the alert log names disks that hang, if any do: take them out of asm_diskstring"),
+                mpsc::RecvTimeoutError::Disconnected => AdminError::new(Code::Io, "looking for disks failed"),
+            })
         })
     }
 

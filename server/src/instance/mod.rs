@@ -284,8 +284,8 @@ impl Instance {
 
     /// Whether discovery shows every disk that is ONLINE, by whatever path.
     fn shows_mounted_disks(&self, diskstring: &str) -> Result<()> {
-        // One that hangs, and is to be taken out of the string, must not be in the way of that.
-        let Ok(seen) = self.discovery.survey() else { return Ok(()) };
+        // One that hangs, and is to be taken out of the string, is not in the way: a look ends without it.
+        let seen = self.discovery.survey()?;
         let (mut hidden, mut groups) = (Vec::new(), BTreeSet::new());
         for group in self.groups().into_keys() {
             let Ok(engine) = self.engine_within(&group, IN_VIEW) else { continue };
