@@ -127,6 +127,8 @@ impl Instance {
             let began = Instant::now();
             let (mut ran, mut is_long) = (Duration::ZERO, false);
             let (mut killed, mut end) = (false, None);
+            // One that ended before it could be watched served for a moment.
+            lock(&self.unserved).entry(group.to_owned()).or_insert(began);
             if let Ok(engine) = self.engine(group)
                 && let Ok(status) = engine.status()
                 && status.mounted
@@ -193,7 +195,11 @@ impl Instance {
             first = false;
             thread::sleep(wait);
             match self.revive(group) {
-                Ok(()) => told = None,
+                Ok(()) => {
+                    lock(&self.unserved).remove(group);
+                    since = Instant::now();
+                    told = None;
+                }
                 Err(error) => {
                     // An engine of another version, to which nothing can be said, may still serve.
                     if since.elapsed() > PATIENCE && error.code != Code::Invalid {
