@@ -9,7 +9,8 @@
 //!
 //! Where that is known from:
 //!
-//!   - What is freed while the group is mounted is noted when that is committed.
+//!   - What is freed while the group is mounted is noted when that is committed. An AU that is taken before it is discarded goes back in parts:
+//!     its extent's pieces are noted, and those that have no data by and by are discarded as holes are.
 //!   - A *sweep* stains all that is free, and goes through the extents for pieces without data. It finds what an engine before this one did
 //!     not come to, what was freed while a disk was away or while `thin_provisioned` was off. It begins with a mount, unless the engine before this
 //!     one left word that there was nothing more to discard; when the attribute is switched on; and when a disk comes ONLINE. It keeps no
@@ -25,6 +26,8 @@
 //! under no lock that a commit needs, and no deadline (R2) makes its disk a silent one. When the disk is let go its discards are given up; the disk
 //! does not come back before they have landed (R1).
 
+#[cfg(any(test, feature = "testing"))]
+use crate::space::AuState;
 use crate::{
     bits::Bits,
     blocks::BLOCKS_PER_PIECE,
@@ -76,6 +79,8 @@ const RUNS_AT_ONCE: usize = 4;
 /// Extents whose pieces are looked at in one job; and in one query of a sweep.
 const LOOKED_AT: usize = 64;
 const SWEPT: i64 = 256;
+/// Extents of which pieces without data are kept in mind because their AUs were stained.
+const NOTED_MAX: usize = 1 << 16;
 /// A device may give space back in larger units than pieces: neighbours without data in the same MiB are discarded once more.
 const WINDOW: usize = (1 << 20) / PIECE_SIZE as usize;
 
@@ -151,6 +156,17 @@ impl Discards {
         let mut state = self.state();
         let noted = state.fresh.entry(extent).or_default();
         pieces.into_iter().for_each(|piece| noted.add(piece));
+    }
+
+    /// An extent has AUs that were stained: pieces that get no data are to be discarded. Of very many the sweep takes note.
+    fn note_stained(&self, extent: u64, pieces: usize) {
+        let mut state = self.state();
+        if state.fresh.len() + state.ripe.len() < NOTED_MAX {
+            let noted = state.fresh.entry(extent).or_default();
+            (0..pieces).for_each(|piece| noted.add(piece));
+        } else if state.sweep.is_none_or(|next| next > extent) {
+            state.sweep = Some(extent);
+        }
     }
 
     /// What has rested is to be discarded.
@@ -267,6 +283,17 @@ impl Group {
         (state.sweep, state.owes_sweep) = (Some(0), false);
     }
 
+    /// An extent has its places, durably or not: what it is given of what the device still holds is discarded where it gets no data.
+    pub(crate) fn note_places(&self, extent: &Extent) {
+        let stained = {
+            let mut space = self.space();
+            extent.mirrors().iter().filter(|mirror| space.take_stain(mirror.disk, mirror.au)).count()
+        };
+        if stained > 0 {
+            self.discards.note_stained(extent.id, self.blocks_per_au() / BLOCKS_PER_PIECE);
+        }
+    }
+
     /// A disk has come ONLINE: what was freed while it was away may be there.
     pub(crate) fn sweep_after_return(&self, disk: DiskNumber) {
         self.space().stain(disk);
@@ -282,8 +309,15 @@ impl Group {
         }
     }
 
+    /// Whether this mount leaves what it found to another one, as it may be all that is left of something.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn owes_discards(&self) -> bool {
+        self.discards.state().owes_sweep
+    }
+
     /// Whether nothing is left to discard, on any disk.
-    pub(crate) fn is_all_discarded(&self) -> bool {
+    pub fn is_all_discarded(&self) -> bool {
         if !self.attributes().discard || !self.discards.is_empty() || self.freeing.has_pending() {
             return false;
         }
@@ -293,6 +327,53 @@ impl Group {
             member.quorum || (member.state() == DiskState::Online && stains == 0)
         };
         self.members.values().all(is_clean)
+    }
+
+    /// The bytes of each disk, by its name, in which nobody has anything: AUs that are free, and pieces without data of those that are in use.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn unused(&self) -> Result<Vec<(String, Vec<Range<u64>>)>, FileError> {
+        let size = self.au_size;
+        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
+        let read = move |connection: &Connection| {
+            let mut select = connection.prepare("SELECT d0, a0, d1, a1, d2, a2, written, pending FROM extent")?;
+            let mut rows = select.query([])?;
+            let mut holes = Vec::new();
+            while let Some(row) = rows.next()? {
+                let bits = |column: usize| {
+                    let bytes = row.get::<_, Option<Vec<u8>>>(column)?;
+                    Ok::<_, FileError>(Bits::from_bytes(&bytes.unwrap_or_default()))
+                };
+                let (written, pending) = (bits(6)?, bits(7)?);
+                for place in [0, 2, 4] {
+                    let (Some(disk), Some(au)) =
+                        (row.get::<_, Option<u16>>(place)?, row.get::<_, Option<u32>>(place + 1)?)
+                    else {
+                        continue;
+                    };
+                    let empty = (0..pieces).filter(|piece| !written.has(*piece) && !pending.has(*piece));
+                    holes.extend(empty.map(|piece| (DiskNumber(disk), au, piece as u64)));
+                }
+            }
+            Ok(holes)
+        };
+        let holes = self.catalog.read(read).await?;
+        let space = self.space();
+        let of = |member: &Arc<Member>| {
+            let layout = member.layout();
+            let is_free = |au: &u32| space.state(member.number, *au) == Some(AuState::Free);
+            let free =
+                (0..layout.au_count()).filter(is_free).map(|au| layout.au_offset(au)..layout.au_offset(au) + size);
+            let here = holes.iter().filter(|(disk, ..)| *disk == member.number);
+            let piece = |(_, au, piece): &(DiskNumber, u32, u64)| {
+                let first = layout.au_offset(*au) + piece * PIECE_SIZE;
+                first..first + PIECE_SIZE
+            };
+            (member.name().to_string(), free.chain(here.map(piece)).collect())
+        };
+        Ok(self.members.values().filter(|member| !member.quorum).map(of).collect())
     }
 
     /// Another number whenever somebody uses the disks for whom discards stand back.

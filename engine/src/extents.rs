@@ -509,6 +509,7 @@ impl Group {
             return Err(error);
         }
         for extent in fresh {
+            self.note_places(&extent);
             layout.extents.insert(extent.number, extent);
         }
         Ok(())
@@ -564,6 +565,7 @@ impl Group {
             self.unallocate_refused(&extent.mirrors(), 0);
             return Err(error);
         }
+        self.note_places(&extent);
         self.slots().add_extent(id);
         Ok(())
     }
@@ -628,6 +630,7 @@ impl Group {
                 .await;
         match written {
             Ok(((), commit)) => {
+                self.note_places(&fresh);
                 layout.extents.insert(0, fresh);
                 layout.slot = None;
                 if planted::has(Bug::SlotReusedEarly) {

@@ -242,8 +242,13 @@ impl Group {
         // A mark must not be seen before its data is on the disks: an earlier owner's bytes may lie there. A size may:
         // what it newly covers holds zeros until the data comes, and whoever reads it waits for the range.
         let size_only = marks.is_empty();
+        // What comes to lie where there is no data, and is not to be, goes back.
+        let places: Vec<_> = marks.iter().map(|(extent, pieces)| (extent.id, pieces.clone())).collect();
+        let let_go = |_: &FileError| {
+            places.iter().for_each(|(extent, pieces)| self.discards.note(*extent, pieces.iter().copied()));
+        };
         if !size_only {
-            self.write_ready(ready, false).await?;
+            self.write_ready(ready, false).await.inspect_err(let_go)?;
         }
         let owner = Arc::clone(file);
         let commit = self.catalog.write(false, move |connection| {
@@ -269,7 +274,7 @@ impl Group {
             data?;
             commit?
         } else {
-            commit.await.inspect_err(|_| self.note_doubt(file))?
+            commit.await.inspect_err(|_| self.note_doubt(file)).inspect_err(let_go)?
         };
         file.committed(commit);
         file.is_sure(end);

@@ -170,6 +170,7 @@ impl Group {
             Ok(None)
         };
         if let Ok(Some((bytes, changed))) = arrived {
+            self.note_places(extent);
             self.leave(extent, changed);
             return Ok(Some(bytes));
         }

@@ -98,6 +98,8 @@ struct DiskSpace {
     /// AUs with such a bit; nothing is stained in words before `first_stain`.
     stains: u32,
     first_stain: usize,
+    /// A bit per AU that is in use and was stained when it was taken, if nobody has asked for that since.
+    taken_stained: Vec<u64>,
     discarding: u32,
     /// These two without barred ones.
     total: u32,
@@ -302,6 +304,16 @@ impl Space {
         }
     }
 
+    /// Whether an AU was stained when who has it took it: the device may hold something wherever nothing was written since. True once.
+    pub fn take_stain(&mut self, disk: DiskNumber, au: u32) -> bool {
+        let Some(space) = self.disks.get_mut(&disk) else { return false };
+        let (word, bit) = place(au);
+        let Some(taken) = space.taken_stained.get_mut(word) else { return false };
+        let was_stained = *taken & bit != 0;
+        *taken &= !bit;
+        was_stained
+    }
+
     /// Whatever is free on a disk may hold something on the device.
     pub fn stain(&mut self, disk: DiskNumber) {
         if let Some(space) = self.disks.get_mut(&disk) {
@@ -436,6 +448,7 @@ impl DiskSpace {
             stained: vec![0; words],
             stains: 0,
             first_stain: 0,
+            taken_stained: vec![0; words],
             discarding: 0,
             total: 0,
             free: 0,
@@ -484,6 +497,8 @@ impl DiskSpace {
             if state != AuState::Free {
                 assert!(layout.is_data(au), "AU {au} is {state:?}");
                 next.set(au, state);
+                let (word, bit) = place(au);
+                next.taken_stained[word] |= self.taken_stained[word] & bit;
             } else if self.is_stained(au) && layout.is_data(au) {
                 next.stain(au, true);
             }
@@ -557,6 +572,12 @@ impl DiskSpace {
     }
 
     fn set(&mut self, au: u32, to: AuState) {
+        let (word, bit) = place(au);
+        if to == AuState::Used && self.is_stained(au) {
+            self.taken_stained[word] |= bit;
+        } else {
+            self.taken_stained[word] &= !bit;
+        }
         match self.state(au) {
             AuState::Free => self.free -= u32::from(!self.is_barred(au)),
             AuState::Used => (),
@@ -571,7 +592,6 @@ impl DiskSpace {
             AuState::Released => (false, true),
             AuState::Settled | AuState::Discarding => (true, true),
         };
-        let (word, bit) = place(au);
         self.low[word] = self.low[word] & !bit | if low { bit } else { 0 };
         self.high[word] = self.high[word] & !bit | if high { bit } else { 0 };
         match to {

@@ -85,6 +85,8 @@ struct Medium {
     /// A write that was to be durable has failed: for all that its engine knows its flush has.
     failed_durably: bool,
     flights: BTreeMap<u64, Flight>,
+    /// Blocks that were written, or came with the device, and were not discarded since: those that a thin device lends.
+    lends: Vec<bool>,
     /// Flights whose time is over, on a disk that hangs.
     hung: Vec<u64>,
     count: u64,
@@ -92,6 +94,22 @@ struct Medium {
     open: BTreeSet<Handle>,
     /// Who claimed the disk.
     holder: Option<(Handle, ProcessId)>,
+}
+
+impl Medium {
+    /// Whole blocks are lent from now on, or not.
+    fn lend(&mut self, offset: u64, length: u64, lends: bool) {
+        let blocks = if lends {
+            offset / BLOCK..(offset + length).div_ceil(BLOCK)
+        } else {
+            offset.div_ceil(BLOCK)..(offset + length) / BLOCK
+        };
+        for block in blocks {
+            if let Some(known) = usize::try_from(block).ok().and_then(|block| self.lends.get_mut(block)) {
+                *known = lends;
+            }
+        }
+    }
 }
 
 /// A disk. Clones are the same one.
@@ -137,6 +155,7 @@ impl SimDisk {
             loses: false,
             failed_durably: false,
             flights: BTreeMap::new(),
+            lends: vec![true; usize::try_from(size / BLOCK).expect("a small disk")],
             hung: Vec::new(),
             count: 0,
             open: BTreeSet::new(),
@@ -184,6 +203,14 @@ impl SimDisk {
     /// Fills `into` from `offset`, past all faults.
     pub fn peek(&self, offset: u64, into: &mut [u8]) {
         lock(&self.medium).image.read(offset, into);
+    }
+
+    /// How many of its blocks in these places it lends, that could be discarded.
+    pub fn lends(&self, places: &[Range<u64>]) -> usize {
+        let medium = lock(&self.medium);
+        let blocks = places.iter().flat_map(|place| place.start / BLOCK..place.end / BLOCK);
+        let is_lent = |block: &u64| usize::try_from(*block).is_ok_and(|block| medium.lends.get(block) == Some(&true));
+        if self.discards { blocks.filter(is_lent).count() } else { 0 }
     }
 
     /// Changes what the disk does wrong.
@@ -254,6 +281,7 @@ impl SimDisk {
             let index = usize::try_from(numbers.below(flights.len() as u64)).expect("small");
             if let Io::Write { offset, data, .. } = &flights.swap_remove(index).io {
                 medium.image.write(*offset, data);
+                medium.lend(*offset, data.len() as u64, true);
             }
         }
         let sector = self.sectors.physical as usize;
@@ -332,6 +360,7 @@ impl SimDisk {
                     medium.image.write(astray, &data);
                 } else {
                     medium.image.write(offset, &data);
+                    medium.lend(offset, length, true);
                     if durably {
                         medium.image.keep(offset, data.len());
                     }
@@ -342,14 +371,17 @@ impl SimDisk {
             Io::Flush if done => {}
             Io::Flush => medium.image.flush(),
             // Zeros, what was there, or noise.
-            Io::Discard { offset, length } => match self.core.below(3) {
-                0 => medium.image.discard(offset, length, |_| {}),
-                1 => {}
-                _ => {
-                    let mut noise = Numbers::new(self.core.draw());
-                    medium.image.discard(offset, length, |bytes| noise.fill(bytes));
+            Io::Discard { offset, length } => {
+                medium.lend(offset, length, false);
+                match self.core.below(3) {
+                    0 => medium.image.discard(offset, length, |_| {}),
+                    1 => {}
+                    _ => {
+                        let mut noise = Numbers::new(self.core.draw());
+                        medium.image.discard(offset, length, |bytes| noise.fill(bytes));
+                    }
                 }
-            },
+            }
         }
         Done { result: Ok(()), buffer: None }
     }

@@ -229,6 +229,7 @@ impl Story {
         tenant.verify().await?;
         self.core.sleep(REST).await;
         tenant.check().await?;
+        tenant.check_lent().await?;
         let worked = self.core.tasks(tenant.process());
         tenant.dismount(false).await?;
         tenant.mount().await?;
@@ -236,6 +237,7 @@ impl Story {
         tenant.pause_clients().await?;
         tenant.check().await?;
         self.core.sleep(REST).await;
+        tenant.check_lent().await?;
         let fresh = self.core.tasks(tenant.process());
         if worked > fresh {
             return Err(format!("{}: {worked} tasks were left of {fresh} after all work had ended", tenant.name));

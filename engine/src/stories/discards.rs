@@ -82,6 +82,41 @@ fn discards_that_hang_hold_nobody_up() {
     lab.check();
 }
 
+/// What was freed is taken by others before it is discarded: where they write nothing the device gets it back all the same.
+#[test]
+fn what_is_taken_undiscarded_goes_back_where_nothing_is_written() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    for (name, size) in [("first", 1 << 20), ("gone", 16 << 20)] {
+        let file = lab.create_file(name);
+        lab.write(file, 0, &pattern(1, size));
+        lab.sync(file);
+    }
+    // While one discard does not end its disk is given no other.
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
+    lab.remove("first");
+    let is_discarding = || {
+        let space = lab.group().space();
+        lab.group().members.values().all(|member| space.discarding(member.number) > 0)
+    };
+    lab.wait_for("discards on all disks", is_discarding);
+    let (before, room) = (lab.discarded(), lab.room());
+    lab.remove("gone");
+    lab.wait_for("room", || lab.room() >= room + (16 << 20));
+    let (session, wish) = (lab.session(), lab.create_file("wish"));
+    let reserve = Allocate::Reserve { keep_size: true };
+    let stuck = lab.group().members.values().map(|member| lab.group().space().discarding(member.number)).max();
+    let rest = (lab.room() / MIB - u64::from(stuck.expect("two"))) * MIB;
+    block_on(session.allocate(wish, 0, rest, reserve, false)).expect("all but what is being discarded");
+    lab.write(wish, 0, &pattern(2, 200 << 10));
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), (16 << 20) - (256 << 10));
+    assert_eq!(lab.read(wish, 0, 200 << 10), pattern(2, 200 << 10));
+    assert_eq!(lab.read(wish, 1 << 20, 4096), vec![0; 4096][..0], "it is no longer than that");
+    lab.check();
+}
+
 /// Holes within extents, and slots that small files leave: the device gets them back, and what lies between them is as it was.
 #[test]
 fn holes_and_slots_go_back() {

@@ -149,6 +149,32 @@ impl Tenant {
         }
     }
 
+    /// Thin devices have all back that nobody has anything in. Clients must be idle, and nothing else under way.
+    pub async fn check_lent(&self) -> Result<(), Failure> {
+        if !self.group().owes_discards() {
+            self.until("the discards", |tenant| tenant.group().is_all_discarded()).await?;
+        }
+        let group = Arc::clone(self.group());
+        let unused = self.inside(async move { group.unused().await }).await?.ok_or("the engine died by itself")?;
+        let unused = unused.map_err(|error| format!("{}: what is free: {error}", self.name))?;
+        if self.group().owes_discards() {
+            return Ok(());
+        }
+        for (name, places) in unused {
+            let Some(disk) = self.disks.iter().find(|disk| self.name_of(disk) == name) else { continue };
+            let lent = disk.lends(&places);
+            if lent > 0 {
+                let first = places.iter().find(|place| disk.lends(std::slice::from_ref(*place)) > 0);
+                return Err(format!(
+                    "{}: {} still lends {lent} blocks in which nobody has anything, such as in {first:?}",
+                    self.name,
+                    disk.label()
+                ));
+            }
+        }
+        Ok(())
+    }
+
     pub async fn report(&self, repair: bool) -> Result<Report, Failure> {
         let group = Arc::clone(self.group());
         let ended = self.inside(async move { group.check(repair).await }).await?.ok_or("the engine died by itself")?;
