@@ -329,7 +329,7 @@ impl Group {
         self.members.values().all(is_clean)
     }
 
-    /// The bytes of each disk, by its name, in which nobody has anything: AUs that are free, and pieces without data of those that are in use.
+    /// By the name of each disk, which of its bytes are unused: free AUs, and in AUs of files the pieces that hold no data.
     ///
     /// # Errors
     /// If the catalog cannot be read.

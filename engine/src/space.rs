@@ -98,7 +98,7 @@ struct DiskSpace {
     /// AUs with such a bit; nothing is stained in words before `first_stain`.
     stains: u32,
     first_stain: usize,
-    /// A bit per AU that is in use and was stained when it was taken, if nobody has asked for that since.
+    /// A bit per AU in use that was stained when it was allocated. [`Space::take_stain`] reads and clears it.
     taken_stained: Vec<u64>,
     discarding: u32,
     /// These two without barred ones.

@@ -1,6 +1,6 @@
 //! What a newcomer does in the first ten minutes.
 
-use plinth_tests::{GIB, Instance, MIB, shell, wait_for};
+use plinth_tests::{GIB, Instance, MIB, shell};
 use std::{fs, path::Path};
 
 /// Four disks in two failure groups become a group; its files are files; what was
@@ -165,7 +165,7 @@ fn a_shut_down_instance_comes_back() {
     instance.stopped();
     assert!(instance.engine("DATA").is_none(), "an engine outlived the shutdown");
     instance.start();
-    wait_for("the group", || instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'") == "MOUNTED");
+    assert_eq!(instance.text("SELECT state FROM v$asm_diskgroup WHERE name = 'DATA'"), "MOUNTED");
     let mount = instance.mount_again("DATA");
     assert_eq!(fs::read_to_string(mount.join("file")).expect("read"), "kept");
 }

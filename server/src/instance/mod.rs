@@ -98,7 +98,7 @@ type Result<T> = std::result::Result<T, AdminError>;
 
 /// How long statements wait for the successor of an engine that died: for as long as programs wait on its mounts.
 const IN_SERVICE: Duration = Duration::from_secs(30);
-/// The same for queries, which say what is: that nobody answers for a group is an answer too.
+/// How long queries wait for it. Shorter, so that monitoring soon hears of a group that has no engine.
 const IN_VIEW: Duration = Duration::from_secs(5);
 /// How often a statement looks whether the next engine is there.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
@@ -340,7 +340,7 @@ impl Instance {
     /// Runs a SELECT in the group's engine, or in the next one if there is none just now, or it ends before it has handed out a part.
     ///
     /// # Errors
-    /// What the engine or the receiver refuses; `NotMounted` or `Io` if nobody answers for the group, which is known soon.
+    /// What the engine or the receiver refuses; `NotMounted` or `Io` if no engine answers within 5 s of the end of the last one.
     pub fn query(&self, group: &str, sql: &str, part: &mut dyn FnMut(usize, Vec<u8>) -> Result<()>) -> Result<()> {
         let began = Instant::now();
         loop {
@@ -360,7 +360,7 @@ impl Instance {
     /// What takes from clients what the next engine would serve them asks that one whether they may be cut.
     fn await_unless(&self, may_cut: bool, group: &str) {
         if !may_cut {
-            // Where there is none, nobody is served.
+            // If no engine comes, no mount and no client is being served that could be lost.
             let _ = self.await_engine(group);
         }
     }

@@ -149,17 +149,15 @@ impl Tenant {
         }
     }
 
-    /// Thin devices have all back that nobody has anything in. Clients must be idle, and nothing else under way.
+    /// All unused space has been given back to thin devices. Clients must be idle, and no other work under way.
     pub async fn check_lent(&self) -> Result<(), Failure> {
-        if !self.group().owes_discards() {
-            self.until("the discards", |tenant| tenant.group().is_all_discarded()).await?;
-        }
-        let group = Arc::clone(self.group());
-        let unused = self.inside(async move { group.unused().await }).await?.ok_or("the engine died by itself")?;
-        let unused = unused.map_err(|error| format!("{}: what is free: {error}", self.name))?;
         if self.group().owes_discards() {
             return Ok(());
         }
+        self.until("the discards", |tenant| tenant.group().is_all_discarded()).await?;
+        let group = Arc::clone(self.group());
+        let unused = self.inside(async move { group.unused().await }).await?.ok_or("the engine died by itself")?;
+        let unused = unused.map_err(|error| format!("{}: what is free: {error}", self.name))?;
         for (name, places) in unused {
             let Some(disk) = self.disks.iter().find(|disk| self.name_of(disk) == name) else { continue };
             let lent = disk.lends(&places);
