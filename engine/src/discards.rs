@@ -13,9 +13,9 @@
 //!     its extent's pieces are noted, and those that have no data by and by are discarded as holes are.
 //!   - A *sweep* stains all that is free, and goes through the extents for pieces without data. It finds what an engine before this one did
 //!     not come to, what was freed while a disk was away or while `thin_provisioned` was off. It begins with a mount, unless the engine before this
-//!     one left word that there was nothing more to discard; when the attribute is switched on; and when a disk comes ONLINE. It keeps no
-//!     place: one that is cut short begins anew with the next mount, and discards some space twice. After a mount by FORCE, and where the
-//!     catalog is damaged, there is none: what seems to be free may be all that is left of something.
+//!     one left word that there was nothing more to discard; when the attribute is switched on; when a disk comes ONLINE; and when one that
+//!     was being dropped stays. It keeps no place: one that is cut short begins anew with the next mount, and discards some space twice.
+//!     After a mount by FORCE, and where the catalog is damaged, there is none: what seems to be free may be all that is left of something.
 //!
 //! How fast: in rounds. A round is one discard on each disk that has none under way, all at once, or a few pieces; then comes a rest. While
 //! front ends or the catalog use the disks, the rest is a hundred times as long as the round was: 99 of 100 requests meet no discard, however
@@ -94,8 +94,9 @@ struct State {
     fresh: BTreeMap<u64, Bits>,
     ripe: BTreeMap<u64, Bits>,
     ready: VecDeque<Ready>,
-    /// Where the sweep goes on.
+    /// Where the sweep goes on, and how often it was told where.
     sweep: Option<u64>,
+    sweeps_told: u64,
     /// There should have been one, and this mount makes none.
     owes_sweep: bool,
     /// What was taken out of here to be looked at or discarded.
@@ -113,6 +114,14 @@ struct Ready {
     /// How often it had lost marks then.
     losses: u64,
     pieces: Range<usize>,
+}
+
+impl State {
+    /// The sweep goes on from there. What a step of it has read before may not be all.
+    fn sweep_from(&mut self, extent: u64) {
+        self.sweep = Some(extent);
+        self.sweeps_told += 1;
+    }
 }
 
 /// Something was taken out.
@@ -164,8 +173,9 @@ impl Discards {
         if state.fresh.len() + state.ripe.len() < NOTED_MAX {
             let noted = state.fresh.entry(extent).or_default();
             (0..pieces).for_each(|piece| noted.add(piece));
-        } else if state.sweep.is_none_or(|next| next > extent) {
-            state.sweep = Some(extent);
+        } else {
+            let from = state.sweep.map_or(extent, |next| next.min(extent));
+            state.sweep_from(from);
         }
     }
 
@@ -280,7 +290,8 @@ impl Group {
         self.members.values().for_each(|member| space.stain(member.number));
         drop(space);
         let mut state = self.discards.state();
-        (state.sweep, state.owes_sweep) = (Some(0), false);
+        state.owes_sweep = false;
+        state.sweep_from(0);
     }
 
     /// An extent has its places, durably or not: what it is given of what the device still holds is discarded where it gets no data.
@@ -294,10 +305,15 @@ impl Group {
         }
     }
 
-    /// A disk has come ONLINE: what was freed while it was away may be there.
-    pub(crate) fn sweep_after_return(&self, disk: DiskNumber) {
-        self.space().stain(disk);
-        self.discards.state().sweep = Some(0);
+    /// Disks take discards again: what was freed while they took none may be there.
+    pub(crate) fn sweep_disks(&self, disks: impl IntoIterator<Item = DiskNumber>) {
+        if self.discards.state().owes_sweep {
+            return;
+        }
+        let mut space = self.space();
+        disks.into_iter().for_each(|disk| space.stain(disk));
+        drop(space);
+        self.discards.state().sweep_from(0);
     }
 
     /// A round of the caretaker.
@@ -455,7 +471,11 @@ impl Group {
 
     /// One step of the sweep, if one is under way.
     async fn sweep_some(&self) -> Result<(), FileError> {
-        let Some(from) = self.discards.state().sweep else { return Ok(()) };
+        let (from, told) = {
+            let state = self.discards.state();
+            (state.sweep, state.sweeps_told)
+        };
+        let Some(from) = from else { return Ok(()) };
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         let read = move |connection: &Connection| {
             let sql = "SELECT id, written, pending FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2";
@@ -483,8 +503,8 @@ impl Group {
         };
         let (found, next) = self.catalog.read(read).await?;
         let mut state = self.discards.state();
-        if state.sweep != Some(from) {
-            // It began anew.
+        if state.sweeps_told != told || state.sweep.is_none() {
+            // It began anew, or nobody wants it any more.
             return Ok(());
         }
         state.sweep = next;

@@ -126,6 +126,9 @@ impl Group {
     /// If that cannot be recorded.
     pub async fn undrop(self: &Arc<Self>) -> Result<()> {
         let _one_at_a_time = self.exchanging.lock().await;
+        let current = self.voters.current();
+        let staying: Vec<DiskNumber> =
+            current.disks.iter().filter(|disk| disk.leaving).map(|disk| disk.number).collect();
         let stay = |next: &mut Membership| {
             let leaving: Vec<_> = next.disks.iter_mut().filter(|disk| disk.leaving).collect();
             let any = !leaving.is_empty();
@@ -134,6 +137,7 @@ impl Group {
         };
         self.voters.change(stay).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
         self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
+        self.sweep_disks(staying);
         self.rebuild_catalog().await;
         self.rebalance(self.rebalance.as_before()).await
     }

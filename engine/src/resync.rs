@@ -536,7 +536,7 @@ impl Group {
         };
         // It needs no space in the catalog.
         self.catalog.release(false, job).await?;
-        self.sweep_after_return(member.number);
+        self.sweep_disks([member.number]);
         Ok(())
     }
 

@@ -503,6 +503,8 @@ impl DiskSpace {
                 next.stain(au, true);
             }
         }
+        // Nobody knows what the device holds there.
+        layout.data_units().filter(|au| !self.layout.is_data(*au)).for_each(|au| next.stain(au, true));
         next.cursor = if self.cursor < layout.au_count() { self.cursor } else { 0 };
         *self = next;
     }

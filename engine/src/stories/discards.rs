@@ -3,6 +3,7 @@
 use super::*;
 use crate::api::Allocate;
 use crate::attributes;
+use plinth_format::DiskNumber;
 
 const PIECE: u64 = 64 << 10;
 
@@ -251,6 +252,46 @@ fn a_disk_that_was_away_discards_what_it_missed() {
     lab.online_all();
     lab.wait_until_all_is_discarded();
     more(&before, &lab.discarded(), (8 << 20) + 4 * PIECE);
+    lab.check();
+}
+
+/// A disk that is being dropped is told nothing; when it stays, it is told all that was freed meanwhile.
+#[test]
+fn a_disk_that_stays_after_all_discards_what_it_missed() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.wait_until_all_is_discarded();
+    let table = lab.create_file("table");
+    lab.write(table, 0, &pattern(1, 12 << 20));
+    lab.sync(table);
+    let group = lab.group();
+    let parts = group.mirror_sets.counts().into_iter().filter(|(set, _)| set.contains(&DiskNumber(0)));
+    let parts: u64 = parts.map(|(_, count)| count).sum();
+    assert!(parts > 0);
+    block_on(group.exchange(lab.wanted(&[], &["DATA_0000"], false), Some(0))).expect("it can go");
+    let before = lab.discarded();
+    for au in 0..12 {
+        block_on(lab.session().allocate(table, au << 20, 4 * PIECE, Allocate::PunchHole, false)).expect("punched");
+    }
+    let others = || lab.discarded().iter().zip(&before).skip(1).map(|(now, before)| now - before).sum::<u64>();
+    lab.wait_for("the others' discards", || others() >= (2 * 12 - parts) * 4 * PIECE);
+    lab.wait_for_care(2);
+    assert_eq!(lab.discarded()[0], before[0]);
+    block_on(group.undrop()).expect("it stays");
+    lab.wait_until_all_is_discarded();
+    more(&before[..1], &lab.discarded()[..1], parts * 4 * PIECE);
+    lab.check();
+}
+
+/// Space that a disk gets by RESIZE may hold something, as the space of a disk that comes may.
+#[test]
+fn a_disk_that_grows_discards_what_it_gets() {
+    let lab = Lab::of_size(Redundancy::Normal, 64 * MIB, &["A", "B"], Some(20 * MIB));
+    lab.wait_until_all_is_discarded();
+    let before = lab.discarded();
+    lab.resize(None, None).expect("they are made larger");
+    lab.rebalanced();
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), 40 << 20);
     lab.check();
 }
 

@@ -18,7 +18,7 @@ impl Lab {
         format!("/disk{number}")
     }
 
-    fn wanted(&self, add: &[(&str, &str)], drop: &[&str], force: bool) -> Exchange {
+    pub(super) fn wanted(&self, add: &[(&str, &str)], drop: &[&str], force: bool) -> Exchange {
         let new = |(path, group): &(&str, &str)| NewDisk {
             path: (*path).to_owned(),
             name: None,
