@@ -323,9 +323,11 @@ impl Group {
         let mut piece = 0;
         let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
         while !extent.is_buried() {
-            let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
+            self.load_sums(extent).await?;
+            let Some((held, run)) = extent.hold_data(piece..pieces, STEP, false).await else { break };
             let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
             let (wrong, unsettled) = self.compare_blocks(extent, blocks.clone(), report).await?;
+            drop(held);
             if !wrong.is_empty() || unsettled {
                 let can_be_mended = unsettled || wrong.iter().any(|wrong| wrong.can_be_mended);
                 let repaired = repair && can_be_mended && self.repair_blocks(extent, blocks).await?;
@@ -338,15 +340,13 @@ impl Group {
     }
 
     /// What is wrong with blocks on some mirror; and whether a stored checksum differs in a region that is being written, so that it may be
-    /// wrong or about to be.
+    /// wrong or about to be. The caller holds them.
     async fn compare_blocks(
         &self,
         extent: &Extent,
         blocks: Range<usize>,
         report: &mut Report,
     ) -> Result<(Vec<Wrong>, bool)> {
-        self.load_sums(extent).await?;
-        let _range = extent.ranges.hold(blocks.clone(), false).await;
         if extent.is_buried() {
             return Ok((Vec::new(), false));
         }
@@ -440,15 +440,19 @@ impl Group {
         }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
-        match self.mend(extent, blocks, &active).await {
-            Ok(is_whole) => {
-                // Checksum blocks are rewritten when the region closes.
-                extent.soil();
-                Ok(is_whole)
+        let mut is_whole = true;
+        for run in extent.data_in(&blocks) {
+            match self.mend(extent, run, &active).await {
+                Ok(is_mended) => {
+                    // Checksum blocks are rewritten when the region closes.
+                    extent.soil();
+                    is_whole &= is_mended;
+                }
+                Err(FileError::ExtentLost { .. }) => is_whole = false,
+                Err(error) => return Err(error),
             }
-            Err(FileError::ExtentLost { .. }) => Ok(false),
-            Err(error) => Err(error),
         }
+        Ok(is_whole)
     }
 }
 

@@ -47,8 +47,8 @@ impl Group {
                 Some(gate) => gate.acquire().await.ok(),
                 None => None,
             };
-            let Some(run) = extent.state().run(piece..pieces, STEP) else { break };
-            let here = self.copy_pieces(extent, member, mirror, run.start, run.end).await?;
+            let Some((_held, run)) = extent.hold_data(piece..pieces, STEP, true).await else { break };
+            let here = self.copy_pieces(extent, member, mirror, run.clone()).await?;
             copied.bytes += here.bytes;
             copied.lost |= here.lost;
             piece = run.end;
@@ -56,16 +56,15 @@ impl Group {
         Ok(copied)
     }
 
+    /// The caller holds them.
     async fn copy_pieces(
         &self,
         extent: &Extent,
         member: &Arc<Member>,
         mirror: Mirror,
-        piece: usize,
-        end: usize,
+        pieces: Range<usize>,
     ) -> Result<Copied, FileError> {
-        let blocks = piece * BLOCKS_PER_PIECE..end * BLOCKS_PER_PIECE;
-        let _range = extent.ranges.hold(blocks.clone(), true).await;
+        let blocks = pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
         // It may have been deleted or moved, and the AU be another's.
         if extent.is_buried() || !extent.is_at(mirror) {
             return Ok(Copied::default());

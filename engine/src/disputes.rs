@@ -261,9 +261,11 @@ impl Group {
             }
             let active = self.activate(extent).await?;
             self.load_sums(extent).await?;
-            match self.repair(extent, run, &active).await {
-                Ok(_) | Err(FileError::ExtentLost { .. }) => {}
-                Err(error) => return Err(error),
+            for run in extent.data_in(&run) {
+                match self.repair(extent, run, &active).await {
+                    Ok(_) | Err(FileError::ExtentLost { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         if self.is_disputed(extent, &(0..self.blocks_per_au())) {

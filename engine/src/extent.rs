@@ -30,8 +30,9 @@ mod sums;
 use crate::{
     activity::Gate,
     bits::Bits,
+    blocks::{BLOCKS_PER_PIECE, blocks_of_piece},
     lock::{Mutex, MutexGuard},
-    ranges::Ranges,
+    ranges::{RangeGuard, Ranges},
     stale::EVERYTHING,
 };
 use arc_swap::{ArcSwapOption, Guard};
@@ -366,6 +367,47 @@ impl Extent {
         self.marks.has(piece)
     }
 
+    /// The blocks of `blocks` whose pieces hold data, run by run. Who has them held knows that they stay so.
+    #[must_use]
+    pub fn data_in(&self, blocks: &Range<usize>) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let pieces = blocks.start / BLOCKS_PER_PIECE..blocks.end.div_ceil(BLOCKS_PER_PIECE);
+        for piece in pieces.filter(|piece| self.has_piece(*piece)) {
+            let part = blocks_of_piece(piece);
+            let part = part.start.max(blocks.start)..part.end.min(blocks.end);
+            match runs.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                _ => runs.push(part),
+            }
+        }
+        runs
+    }
+
+    /// Whether all of these blocks are in pieces that hold data.
+    #[must_use]
+    pub fn is_data(&self, blocks: &Range<usize>) -> bool {
+        (blocks.start / BLOCKS_PER_PIECE..blocks.end.div_ceil(BLOCKS_PER_PIECE)).all(|piece| self.has_piece(piece))
+    }
+
+    /// Holds the blocks of the first run of pieces in `within` that hold data, `most` of them at most. `None`: no piece does. While one waits for a
+    /// range, what was data may become a hole, and a discard may leave anything there.
+    pub async fn hold_data(
+        &self,
+        mut within: Range<usize>,
+        most: usize,
+        exclusive: bool,
+    ) -> Option<(RangeGuard<'_>, Range<usize>)> {
+        loop {
+            let run = self.state().run(within.clone(), most)?;
+            let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
+            let held = self.ranges.hold(blocks.clone(), exclusive).await;
+            if self.is_data(&blocks) {
+                return Some((held, run));
+            }
+            within.start = run.start;
+        }
+    }
+
     /// How often pieces of it have lost their marks, by jobs that may not be durable. Since it came into memory: who compares keeps it there.
     #[must_use]
     pub fn losses(&self) -> u64 {
@@ -686,6 +728,32 @@ mod tests {
 
     fn extent() -> Extent {
         Extent::new(7, 300, 0, &[])
+    }
+
+    #[test]
+    fn who_waited_for_data_gets_none_that_became_a_hole() {
+        use futures::FutureExt;
+        let extent = extent();
+        [2, 3, 4, 6].into_iter().for_each(|piece| extent.state().written.add(piece));
+        let begin = |within, most| {
+            let (_held, run) = extent.hold_data(within, most, true).now_or_never().expect("free")?;
+            Some(run)
+        };
+        assert_eq!(begin(0..16, 16), Some(2..5));
+        assert_eq!(begin(0..16, 2), Some(2..4));
+        assert_eq!(begin(7..16, 2), None);
+        let blocks = |pieces: Range<usize>| pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
+        assert_eq!(
+            extent.data_in(&(40..blocks(0..7).end - 3)),
+            [40..blocks(2..5).end, blocks(6..7).start..blocks(6..7).end - 3]
+        );
+        let held = extent.ranges.hold(blocks(3..4), true).now_or_never().expect("free");
+        let mut waits = std::pin::pin!(extent.hold_data(0..16, 16, false));
+        assert!(waits.as_mut().now_or_never().is_none());
+        extent.state().written.remove(2);
+        drop(held);
+        let (_held, run) = waits.now_or_never().expect("free").expect("data");
+        assert_eq!(run, 3..5);
     }
 
     /// A write that fails on the new place turns the guest away, at any moment: the row must not name it then.

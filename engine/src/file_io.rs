@@ -430,7 +430,7 @@ impl Group {
         }
         self.recover_extent(&slot.extent).await?;
         let blocks = slot.piece * BLOCKS_PER_PIECE..(slot.piece + 1) * BLOCKS_PER_PIECE;
-        let buffer = self.read_checked(&slot.extent, blocks).await?;
+        let Some(buffer) = self.read_checked(&slot.extent, blocks).await? else { return Ok(false) };
         self.write_part(to, 0..PIECE_SIZE, &Source::Shared(buffer.share())).await?;
         Ok(true)
     }

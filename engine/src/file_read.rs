@@ -70,9 +70,10 @@ impl Group {
             return match poll_fn(|context| asked.poll_answer(self, context)).await {
                 Answer::Good(buffer) => Ok(cut(buffer, &inside).into()),
                 answer => {
-                    let blocks =
-                        Box::pin(self.read_otherwise(extent, blocks_of(&inside), range, asked, answer)).await?;
-                    Ok(cut(blocks, &inside).into())
+                    match Box::pin(self.read_otherwise(extent, blocks_of(&inside), range, asked, answer)).await? {
+                        Some(blocks) => Ok(cut(blocks, &inside).into()),
+                        None => break 'steady,
+                    }
                 }
             };
         }
@@ -124,7 +125,8 @@ impl Group {
         while at < part.inside.end {
             let (has, end) = run_of_pieces(extent, &(at..part.inside.end));
             if has {
-                let blocks = self.read_checked(extent, blocks_of(&(at..end))).await?;
+                // There may be a hole by now.
+                let Some(blocks) = self.read_checked(extent, blocks_of(&(at..end))).await? else { continue };
                 found.push(cut(blocks, &(at..end)));
             } else {
                 found.push_zeros(bytes(end - at));
@@ -135,24 +137,27 @@ impl Group {
     }
 
     /// Reads blocks. What is wrong on a mirror is repaired: behind the caller's back if
-    /// another had it right, before the caller's eyes if not.
-    pub(crate) async fn read_checked(&self, extent: &Arc<Extent>, blocks: Range<usize>) -> Result<Buffer> {
+    /// another had it right, before the caller's eyes if not. `None`: not all of them hold data any more.
+    pub(crate) async fn read_checked(&self, extent: &Arc<Extent>, blocks: Range<usize>) -> Result<Option<Buffer>> {
         self.load_sums(extent).await?;
         let range = self.hold(extent, blocks.clone(), false).await;
         if extent.is_buried() {
             return Err(FileError::Stale(extent.file));
+        }
+        if !extent.is_data(&blocks) {
+            return Ok(None);
         }
         let now = self.world.monotonic();
         let Some(mut asked) = self.begin_read(now, extent, blocks.clone(), IoClient::Files, Order::Policy) else {
             return Err(self.lost(extent, 0));
         };
         match poll_fn(|context| asked.poll_answer(self, context)).await {
-            Answer::Good(buffer) => Ok(buffer),
+            Answer::Good(buffer) => Ok(Some(buffer)),
             answer => Box::pin(self.read_otherwise(extent, blocks, range, asked, answer)).await,
         }
     }
 
-    /// Goes on when the first mirror did not have the blocks, whose range is held.
+    /// Goes on when the first mirror did not have the blocks, whose range is held. `None` as for [`Self::read_checked`].
     async fn read_otherwise(
         &self,
         extent: &Arc<Extent>,
@@ -160,20 +165,23 @@ impl Group {
         range: RangeGuard<'_>,
         asked: Asked<'_>,
         answer: Answer,
-    ) -> Result<Buffer> {
+    ) -> Result<Option<Buffer>> {
         if let Some(read) = self.ask_others(asked, answer).await? {
             if read.wrong && !self.is_disputed(extent, &blocks) {
                 self.repairs.add(extent, blocks);
             }
-            return Ok(read.buffer);
+            return Ok(Some(read.buffer));
         }
         drop(range);
         let _range = self.hold(extent, blocks.clone(), true).await;
         if extent.is_buried() {
             return Err(FileError::Stale(extent.file));
         }
+        if !extent.is_data(&blocks) {
+            return Ok(None);
+        }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
-        self.repair(extent, blocks, &active).await
+        self.repair(extent, blocks, &active).await.map(Some)
     }
 }

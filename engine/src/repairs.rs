@@ -76,6 +76,10 @@ impl Group {
         }
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
-        self.repair(extent, blocks, &active).await.map(|_| ())
+        // What was wrong may be a hole by now.
+        for run in extent.data_in(&blocks) {
+            self.repair(extent, run, &active).await?;
+        }
+        Ok(())
     }
 }

@@ -1,7 +1,11 @@
 //! Bytes that nobody wrote, anywhere on one disk.
 
 use super::*;
-use crate::catalog::{CatalogFile, Store};
+use crate::{
+    blocks::BLOCKS_PER_PIECE,
+    catalog::{CatalogFile, Store},
+    extent::change_marks,
+};
 use plinth_format::{
     membership::CatalogRun,
     page::{self, PAGE_SIZE},
@@ -45,6 +49,49 @@ fn noise_in_checksum_blocks() {
         block_on(lab.group().check(true)).expect("the check runs");
         lab.check();
     }
+}
+
+/// Whoever waits to read some blocks, to compare them or to repair them may find a hole when he may: where a discard has left noise, which is
+/// nobody's data.
+#[test]
+fn what_became_a_hole_is_not_taken_for_rot() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    let mut bytes = pattern(1, 1 << 20);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    let group = Arc::clone(lab.group());
+    let extent = group.extents.all().into_iter().find(|extent| extent.file == node).expect("in memory");
+    let hole = 4 * BLOCKS_PER_PIECE..7 * BLOCKS_PER_PIECE;
+    let held = block_on(extent.ranges.hold(hole.clone(), true));
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| lab.read(node, 0, 1 << 20));
+        let check = scope.spawn(|| block_on(group.check(true)).expect("it ends"));
+        let repair = scope.spawn(|| {
+            group.repairs.add(&extent, hole.start - 3..hole.end + 5);
+            block_on(group.make_repairs());
+        });
+        lab.wait_for("all of them", || extent.ranges.waiting() == 3);
+        let punched = Arc::clone(&extent);
+        let punch = group.catalog.write(true, move |connection| {
+            change_marks(connection, &punched, |written, _| (4..7).for_each(|piece| written.remove(piece)))?;
+            Ok(())
+        });
+        block_on(punch).expect("it is punched");
+        for mirror in extent.mirrors() {
+            let offset = group.members[&mirror.disk].layout().au_offset(mirror.au) + (4 << 16);
+            lab.disks[usize::from(mirror.disk.0)].corrupt(offset, &pattern(offset, 3 << 16));
+        }
+        drop(held);
+        bytes[4 << 16..7 << 16].fill(0);
+        assert!(read.join().expect("it is read") == bytes);
+        let report = check.join().expect("it is checked");
+        assert!(report.is_good(), "{:?}", report.problems);
+        repair.join().expect("it is repaired");
+    });
+    assert_eq!(group.mismatches(), 0);
+    assert!(!lab.told("no good mirror") && !lab.told("is not repaired"));
+    lab.check();
 }
 
 /// Disks of which only a part is used lose their first header copies: the others are found by the size that the
