@@ -25,6 +25,8 @@
 //! A discard that does not end keeps its own space from everybody, and other discards from its disk. It keeps nobody else waiting: it is
 //! under no lock that a commit needs, and no deadline (R2) makes its disk a silent one. When the disk is let go its discards are given up; the disk
 //! does not come back before they have landed (R1).
+//!
+//! A disk that fails one is given no other for some time, twice as long each time. Then all that it may hold is swept.
 
 #[cfg(any(test, feature = "testing"))]
 use crate::space::AuState;
@@ -74,6 +76,10 @@ const UNUSED: Duration = Duration::from_secs(5);
 const QUICK: Duration = Duration::from_millis(10);
 const SLOW: Duration = Duration::from_millis(50);
 const BYTES_MAX: u64 = 64 << 20;
+/// A disk that has failed a discard is given no other for so long, at first and at most.
+const REFUSED: Duration =
+    if cfg!(any(test, feature = "testing")) { Duration::from_secs(1) } else { Duration::from_secs(10) };
+const REFUSED_MAX: Duration = Duration::from_secs(3600);
 /// Runs of pieces that are discarded at once.
 const RUNS_AT_ONCE: usize = 4;
 /// Extents whose pieces are looked at in one job; and in one query of a sweep.
@@ -105,6 +111,16 @@ struct State {
     busy: BTreeMap<DiskNumber, usize>,
     /// AUs whose discard takes longer than a disk may be silent: nobody waits for them any more.
     late: BTreeMap<DiskNumber, u32>,
+    /// Disks that have failed a discard, and none since that went well.
+    refused: BTreeMap<DiskNumber, Refused>,
+}
+
+/// How a disk is treated that has failed a discard.
+#[derive(Debug)]
+struct Refused {
+    /// By the monotonic clock. `None`: it is tried again.
+    until: Option<Duration>,
+    rest: Duration,
 }
 
 /// Pieces of an extent without data, durably so at the time of a look.
@@ -194,13 +210,14 @@ impl Discards {
         state.fresh.clear();
         state.ripe.clear();
         state.ready.clear();
+        state.refused.clear();
         state.sweep = None;
     }
 
     fn is_empty(&self) -> bool {
         let state = self.state();
-        let State { fresh, ripe, ready, sweep, owes_sweep, in_hand, busy, .. } = &*state;
-        let is_idle = *in_hand == 0 && busy.is_empty() && !*owes_sweep;
+        let State { fresh, ripe, ready, sweep, owes_sweep, in_hand, busy, refused, .. } = &*state;
+        let is_idle = *in_hand == 0 && busy.is_empty() && !*owes_sweep && refused.is_empty();
         is_idle && fresh.is_empty() && ripe.is_empty() && ready.is_empty() && sweep.is_none()
     }
 
@@ -218,6 +235,38 @@ impl Discards {
     fn begin(&self, disk: DiskNumber) -> Busy<'_> {
         *self.state().busy.entry(disk).or_default() += 1;
         Busy(self, disk)
+    }
+
+    /// A discard on a disk has ended.
+    fn note_end(&self, disk: DiskNumber, now: Duration, is_good: bool) {
+        let mut state = self.state();
+        if is_good {
+            state.refused.remove(&disk);
+            return;
+        }
+        let refused = state.refused.entry(disk).or_insert(Refused { until: None, rest: REFUSED });
+        if refused.until.is_none() {
+            refused.until = Some(now + refused.rest);
+            refused.rest = (refused.rest * 2).min(REFUSED_MAX);
+        }
+    }
+
+    /// Whether a disk is given no discards for now, as it has failed some.
+    fn rests(&self, disk: DiskNumber) -> bool {
+        self.state().refused.get(&disk).is_some_and(|refused| refused.until.is_some())
+    }
+
+    /// Tries those disks again that have rested. `takes`: whether one could be given discards; `None`: it is gone.
+    fn try_again(&self, now: Duration, takes: impl Fn(DiskNumber) -> Option<bool>) {
+        let mut state = self.state();
+        state.refused.retain(|disk, _| takes(*disk).is_some());
+        let is_due = |(disk, refused): &(&DiskNumber, &mut Refused)| {
+            refused.until.is_some_and(|until| until <= now) && takes(**disk) == Some(true)
+        };
+        let due = state.refused.iter_mut().filter(is_due).map(|(_, refused)| refused.until = None).count();
+        if due > 0 {
+            state.sweep_from(0);
+        }
     }
 
     fn under_way(&self, disk: DiskNumber) -> usize {
@@ -310,9 +359,10 @@ impl Group {
         if self.discards.state().owes_sweep {
             return;
         }
-        let mut space = self.space();
-        disks.into_iter().for_each(|disk| space.stain(disk));
-        drop(space);
+        for disk in disks {
+            self.space().stain(disk);
+            self.discards.state().refused.remove(&disk);
+        }
         self.discards.state().sweep_from(0);
     }
 
@@ -320,6 +370,8 @@ impl Group {
     pub(crate) fn tend_discards(&self) {
         if self.attributes().discard && self.members.values().any(|member| member.can_discard()) {
             self.discards.ripen();
+            let takes = |disk| self.members.get(&disk).map(|member| self.could_discard(member));
+            self.discards.try_again(self.world.monotonic(), takes);
         } else {
             self.discards.forget();
         }
@@ -404,6 +456,10 @@ impl Group {
 
     /// Whether space on a disk is discarded. What was on a disk that leaves is not: it goes back whole, or not at all.
     fn takes_discards(&self, member: &Member) -> bool {
+        self.could_discard(member) && !self.discards.rests(member.number)
+    }
+
+    fn could_discard(&self, member: &Member) -> bool {
         let stays = self.voters.current().disk(member.number).is_some_and(|disk| !disk.leaving);
         stays && !member.quorum && member.is_writable() && member.can_discard()
     }
@@ -596,8 +652,8 @@ impl Drop for Late<'_> {
     }
 }
 
-/// Waits for the end of a discard, and calls `be_late` when that takes longer than a disk may be silent. Whether there is nothing to be
-/// tried again: a discard that fails leaves the space as it is, which is as good. False: the disk was let go meanwhile.
+/// Waits for the end of a discard, and calls `be_late` when that takes longer than a disk may be silent. Whether it went well; if not, it has
+/// failed, or the disk was let go meanwhile.
 async fn wait_for_end(
     group: &Group,
     member: &Member,
@@ -610,8 +666,9 @@ async fn wait_for_end(
     let mut be_late = Some(be_late);
     let mut end = pin!(flight.wait());
     loop {
-        if let Either::Left(_) = future::select(end.as_mut(), group.world.sleep(LOOK)).await {
-            return true;
+        if let Either::Left((settled, _)) = future::select(end.as_mut(), group.world.sleep(LOOK)).await {
+            group.discards.note_end(member.number, group.world.monotonic(), settled.is_ok());
+            return settled.is_ok();
         }
         if member.disk().is_none() || member.losses() != losses || member.has_left() {
             return false;

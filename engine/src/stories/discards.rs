@@ -295,6 +295,31 @@ fn a_disk_that_grows_discards_what_it_gets() {
     lab.check();
 }
 
+/// A disk that fails discards for some time is told later, all of it; the others are told at once.
+#[test]
+fn a_disk_that_fails_discards_is_told_again() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    let (gone, table) = (lab.create_file("gone"), lab.create_file("table"));
+    lab.write(gone, 0, &pattern(1, 8 << 20));
+    lab.write(table, 0, &pattern(2, 2 << 20));
+    lab.sync(gone);
+    lab.sync(table);
+    let before = lab.discarded();
+    lab.disks[1].faults(|faults| faults.fail_discards = true);
+    lab.remove("gone");
+    block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    lab.wait_for("the other one's discards", || lab.discarded()[0] - before[0] >= (8 << 20) + 4 * PIECE);
+    block_on(lab.session().allocate(table, 6 * PIECE, PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    lab.wait_for("the other one's discards", || lab.discarded()[0] - before[0] >= (8 << 20) + 5 * PIECE);
+    assert!(lab.discarded()[1] == before[1] && !lab.group().is_all_discarded());
+    assert!(lab.group().members.values().all(|member| member.state() == DiskState::Online));
+    lab.disks[1].heal();
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), (8 << 20) + 5 * PIECE);
+    lab.check();
+}
+
 /// After a mount by FORCE nothing is discarded that this mount did not free itself: it may be all that is left of something.
 #[test]
 fn a_mount_by_force_discards_nothing_that_it_found() {
