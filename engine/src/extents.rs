@@ -652,11 +652,14 @@ impl Group {
     }
 }
 
-/// Sets a file's space in its row and in memory.
+/// Sets a file's space in its row and in memory. What was removed meanwhile gets none: nobody would give it back.
 pub(crate) fn set_blocks(connection: &Connection, file: &File, blocks: u64) -> Result<(), FileError> {
-    connection
+    let is_there = connection
         .prepare_cached("UPDATE file SET blocks = ?2 WHERE number = ?1")?
         .execute(params![file.node.cast_signed(), blocks.cast_signed()])?;
+    if is_there == 0 {
+        return Err(FileError::Stale(file.node));
+    }
     file.attributes().blocks = blocks;
     Ok(())
 }

@@ -38,6 +38,29 @@ fn a_slot_is_nobodys_while_its_file_is_read() {
     assert_eq!(lab.read(other, 0, 8000), pattern(2, 8000));
 }
 
+/// Whoever still writes to a file that is gone gives it no space, in a slot or in extents: it would be nobody's.
+#[test]
+fn a_file_that_is_gone_gets_no_space() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let group = lab.group();
+    let now = group.world.monotonic();
+    for (name, before, at) in
+        [("none", 0, 0), ("slot", 5000, 70_000), ("extents", 2 << 20, 3 << 20), ("hole", 0, 5 << 20)]
+    {
+        let node = lab.create_file(name);
+        if before > 0 {
+            lab.write(node, 0, &pattern(1, before));
+        }
+        let file = block_on(group.files.get(node)).expect("it is there");
+        block_on(lab.session().unlink(ROOT, name.as_bytes())).expect("it is removed");
+        let late = block_on(group.write_file(now, &file, at, &Source::from(&[7; 100][..]), false, false));
+        assert!(matches!(late, Err(FileError::Stale(_))), "{name}: {late:?}");
+        let reserve = Allocate::Reserve { keep_size: true };
+        assert!(block_on(lab.session().allocate(node, at, 3 << 20, reserve, false)).is_err());
+    }
+    lab.check();
+}
+
 /// A small file grows out of its slot, and the commit takes longer than regions stay open: its checksums are not left out.
 #[test]
 fn growing_out_of_a_slot_takes_long() {
