@@ -7,8 +7,11 @@
 //!   3. Writes run. While the region is listed they cost a look at the table.
 //!
 //! Release, when the region is idle or its slot is needed (R10): no more writes
-//! are let in and those in flight end; checksum blocks are written to every
-//! mirror; the disks are flushed; only then is the log written without the region.
+//! are let in and those in flight end; the disks are flushed; checksum blocks are
+//! written to every mirror; the disks are flushed again; only then is the log
+//! written without the region. Without the first flush a loss of power could leave
+//! one mirror with data and checksums as they were before, and another with both as
+//! they are now: two pairs that fit, as of a disk that has lost writes (`disputes.rs`).
 //!
 //! ```text
 //!   (absent) --enter--> Opening --log durable--> Open --release--> Closing --log durable--> (absent)
@@ -585,6 +588,9 @@ impl Group {
         }
         loop {
             let failures = self.doubt.count();
+            if extents().any(|extent| extent.is_dirty()) && !planted::has(Bug::SumsBeforeData) {
+                self.flush_disks().await?;
+            }
             for some in extents().collect::<Vec<_>>().chunks(SUMS_AT_ONCE) {
                 let writes =
                     some.iter().map(|extent| Box::pin(self.write_sums(extent)) as Task<'_, Result<(), FileError>>);

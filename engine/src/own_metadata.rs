@@ -403,7 +403,11 @@ impl Group {
         if look.repair {
             // As when the region closes; and then once more.
             extent.soil();
-            failed = self.write_sums(extent).await.err().map(|error| error.to_string());
+            let write = async {
+                self.flush_disks().await?;
+                self.write_sums(extent).await
+            };
+            failed = write.await.err().map(|error| error.to_string());
             for (member, _) in &wrong {
                 let flushed = member.flush().await;
                 if !flushed.is_ok() {

@@ -71,6 +71,8 @@ bugs! {
         "mirrors in regions that were active at a crash are not compared"
     ReleasedBeforeSums "region-released-before-checksums"
         "a region leaves the activity log before its checksums are written (R10)"
+    SumsBeforeData "checksums-before-data"
+        "checksums are written before the data that they are of is durable on all mirrors (R10)"
     ReleasedBeforeFlush "region-released-before-flush"
         "a region leaves the activity log between its checksums and their flush (R10)"
     StaleMarkLate "stale-mark-after-write"

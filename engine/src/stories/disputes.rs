@@ -1,6 +1,9 @@
 //! A disk loses a write and the checksums that go with it: what it has instead fits, and is old.
 
-use super::*;
+use super::{
+    kills::{End, cut_short_by},
+    *,
+};
 use crate::{
     admin::{Exchange, Report, ScrubOrder, ScrubPower},
     extent::Mirror,
@@ -197,6 +200,31 @@ fn a_mirror_in_dispute_does_not_move() {
     assert!(court.lab.told("until that is settled none of its mirrors moves"));
     assert!(court.found() == court.versions, "a disk was overwritten");
     court.look();
+}
+
+/// A region is released when the power fails: a disk has of data and checksums what its cache had given up. That is no dispute.
+#[test]
+fn a_loss_of_power_leaves_no_two_right_pairs() {
+    const ROUNDS: u64 = 12;
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(0, 200_000));
+    lab.sync(node);
+    lab.dismount();
+    let work = |lab: &mut Lab| {
+        lab.mount();
+        let node = lab.find("table");
+        for round in 1..=ROUNDS {
+            lab.write(node, 0, &pattern(round, 200_000));
+            block_on(lab.group().close_idle(true)).expect("it is closed");
+        }
+    };
+    cut_short_by(&[End::PowerCut], &lab, 3, work, |heir, place| {
+        heir.mount();
+        let report = block_on(heir.group().check(false)).expect("the check runs");
+        assert!(report.is_good() && !heir.told("disputed"), "{place}: {:?}", report.problems);
+        heir.dismount();
+    });
 }
 
 /// The checksum block of one disk rots, at rest. The data is right on both, and no disk is blamed for it: the checksum block is named, with
