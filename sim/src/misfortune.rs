@@ -23,6 +23,7 @@ use plinth_format::{
     membership::DiskState,
 };
 use std::{
+    collections::BTreeSet,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -612,8 +613,16 @@ impl Story {
                 self.core.sleep(Duration::from_secs(numbers.below(20))).await;
                 let mut changed = disk.image().changed_since(&earlier);
                 changed.retain(|block| *block >= SYSTEM_BLOCKS);
+                let (mut stale, mut proved) = (BTreeSet::new(), BTreeSet::new());
                 for _ in 0..(1 + numbers.below(20)).min(changed.len() as u64) {
                     let block = *pick(numbers, &changed);
+                    // Data and the checksum that goes with it are a pair that is right: that is another fault.
+                    let sum = hostile::sums_of(&disk, block * BLOCK).map(|place| place / BLOCK);
+                    if sum.is_some_and(|sum| stale.contains(&sum)) || proved.contains(&block) {
+                        continue;
+                    }
+                    stale.insert(block);
+                    proved.extend(sum);
                     let mut old = [0; 4096];
                     earlier.read(block * BLOCK, &mut old);
                     disk.corrupt(block * BLOCK, &old);
