@@ -652,6 +652,13 @@ impl Group {
     }
 }
 
+/// Inside a job that gives a file something: it was not removed meanwhile.
+pub(crate) fn must_be_there(connection: &Connection, file: &File) -> Result<(), FileError> {
+    let select = "SELECT EXISTS (SELECT 1 FROM file WHERE number = ?1)";
+    let is_there = connection.prepare_cached(select)?.query_row([file.node.cast_signed()], |row| row.get(0))?;
+    if is_there { Ok(()) } else { Err(FileError::Stale(file.node)) }
+}
+
 /// Sets a file's space in its row and in memory. What was removed meanwhile gets none: nobody would give it back.
 pub(crate) fn set_blocks(connection: &Connection, file: &File, blocks: u64) -> Result<(), FileError> {
     let is_there = connection

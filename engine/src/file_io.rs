@@ -31,7 +31,7 @@ use crate::{
     doubt::Pending,
     error::FileError,
     extent::{self, Extent, State},
-    extents::{Freed, FreedSlot, Layout, Part, set_blocks},
+    extents::{Freed, FreedSlot, Layout, Part, must_be_there, set_blocks},
     files::{self, File, types::FileType},
     group::Group,
     part_blocks::RUN,
@@ -252,6 +252,8 @@ impl Group {
         }
         let owner = Arc::clone(file);
         let commit = self.catalog.write(false, move |connection| {
+            // The slot of a file that was removed is somebody else's soon, who counts on it that nothing is there.
+            must_be_there(connection, &owner)?;
             for (extent, pieces) in &marks {
                 extent::change_marks(connection, extent, |_, pending| {
                     pieces.iter().for_each(|piece| pending.add(*piece));

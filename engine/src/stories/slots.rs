@@ -61,6 +61,48 @@ fn a_file_that_is_gone_gets_no_space() {
     lab.check();
 }
 
+/// A small file is removed while its first bytes are written. Whoever has its slot next finds nothing there.
+#[test]
+fn a_slot_is_empty_for_who_has_it_next() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let group = lab.group();
+    let gone = lab.create_file("gone");
+    let reserve = Allocate::Reserve { keep_size: true };
+    block_on(lab.session().allocate(gone, 0, 60_000, reserve, false)).expect("it has a slot");
+    let file = block_on(group.files.get(gone)).expect("it is there");
+    let (begun, is_begun) = channel();
+    let (go_on, may_go_on) = channel::<()>();
+    let (removed, written) = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            block_on(group.catalog.release(false, move |_| {
+                begun.send(()).expect("somebody waits");
+                may_go_on.recv().map_err(|_| FileError::Dismounted)
+            }))
+        });
+        is_begun.recv().expect("the job runs");
+        let removing = scope.spawn(|| block_on(lab.session().unlink(ROOT, b"gone")));
+        std::thread::sleep(Duration::from_millis(200));
+        let writing = scope.spawn(|| {
+            let now = group.world.monotonic();
+            block_on(group.write_file(now, &file, 0, &Source::from(&[7; 60_000][..]), false, false))
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        go_on.send(()).expect("the job waits");
+        (removing.join().expect("no panic"), writing.join().expect("no panic"))
+    });
+    removed.expect("it is removed");
+    assert!(matches!(written, Err(FileError::Stale(_))), "{written:?}");
+    block_on(group.reclaim(true)).expect("what can be freed is");
+    let next = lab.create_file("next");
+    lab.write(next, 0, &[1; 100]);
+    let longer = Changes { size: Some(60_000), ..Changes::default() };
+    block_on(lab.session().change(next, longer)).expect("it is longer");
+    let mut bytes = vec![0; 60_000];
+    bytes[..100].fill(1);
+    assert!(lab.read(next, 0, 60_000) == bytes, "another file's bytes");
+    lab.check();
+}
+
 /// A small file grows out of its slot, and the commit takes longer than regions stay open: its checksums are not left out.
 #[test]
 fn growing_out_of_a_slot_takes_long() {
