@@ -41,7 +41,7 @@ pub(crate) async fn put_header(member: &Member, header: &DiskHeader, places: &[u
     }
     if !new.is_empty() {
         flush(member).await?;
-        member.set_areas(before.iter().chain(&new).copied().collect());
+        member.add_areas(&new);
     }
     for area in &new {
         copy_records(member, area).await?;

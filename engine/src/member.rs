@@ -63,6 +63,8 @@ pub struct Member {
     layout: ArcSwap<Layout>,
     /// Where its records are (`headers.rs`).
     areas: ArcSwap<Vec<RecordArea>>,
+    /// Those of them that do not have all records yet.
+    coming: ArcSwap<Vec<RecordArea>>,
     disk: ArcSwapOption<Arc<dyn Disk>>,
     state: AtomicU8,
     /// How often it went offline.
@@ -124,6 +126,7 @@ impl Member {
             quorum: entry.quorum,
             layout: ArcSwap::from_pointee(layout),
             areas: ArcSwap::from_pointee(vec![FIRST_AREA, layout.middle_area()]),
+            coming: ArcSwap::default(),
             disk: ArcSwapOption::from_pointee(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
@@ -216,6 +219,21 @@ impl Member {
     /// What its header says of where its records are, or is about to say.
     pub fn set_areas(&self, areas: Vec<RecordArea>) {
         self.areas.store(Arc::new(areas));
+        self.coming.store(Arc::default());
+    }
+
+    /// Records are written to these areas too, from now on. What was written before is not there until [`Self::set_areas`].
+    pub fn add_areas(&self, areas: &[RecordArea]) {
+        self.coming.store(Arc::new(areas.to_vec()));
+        let all = self.areas().iter().chain(areas).copied().collect();
+        self.areas.store(Arc::new(all));
+    }
+
+    /// The areas that have all records.
+    pub fn whole_areas(&self) -> Vec<RecordArea> {
+        let areas = self.areas();
+        let coming = self.coming.load();
+        areas.iter().filter(|area| !coming.contains(area)).copied().collect()
     }
 
     /// Another device takes its place. Returns what the one before was. Only while it is offline.

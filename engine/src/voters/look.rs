@@ -59,7 +59,7 @@ impl Kind {
 
     /// Where the slots of a member are, with the turn of each: 0 for even numbers.
     fn places(self, member: &Member) -> Vec<(u64, u64)> {
-        let areas = member.areas();
+        let areas = member.whole_areas();
         let slots = areas.iter().map(|area| match self {
             Self::Stamp => area.stamps,
             Self::Membership => area.memberships,
