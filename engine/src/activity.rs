@@ -47,6 +47,7 @@ use crate::{
     extent::{Extent, Zones},
     flight::Settled,
     group::Group,
+    limits::Limit,
     lock::{AsyncMutex, AsyncMutexGuard, Mutex, MutexGuard},
     member::Member,
     planted::{self, Bug},
@@ -71,6 +72,8 @@ use std::{
 /// Regions that may be open at once: with regions of 4 extents of 4 MiB, 16 GiB
 /// under random writes before regions grow; a log write is 16 KiB at most.
 pub const REGIONS_MAX: usize = 1000;
+/// How many are open at once.
+const REGIONS_OPEN: Limit = Limit::new(REGIONS_MAX, 6);
 /// Regions closed together when the table is full.
 const BATCH: usize = 128;
 /// Checksum blocks that are written at the same time, before regions are closed.
@@ -309,7 +312,7 @@ impl Activity {
                 table.regions.remove(&region.first);
             }
             // Half the table free: small regions will do again.
-            if table.regions.len() < REGIONS_MAX / 2 && table.scale > SCALE_MIN {
+            if table.regions.len() < REGIONS_OPEN.get() / 2 && table.scale > SCALE_MIN {
                 table.scale -= 1;
             }
         });
@@ -385,7 +388,7 @@ impl Group {
                         entry.turn(Phase::Opening);
                         opening = Some((Region { first, count: entry.count }, Phase::Found));
                     }
-                } else if table.regions.len() >= REGIONS_MAX {
+                } else if table.regions.len() >= REGIONS_OPEN.get() {
                     full = true;
                 } else {
                     let region = table.open_around(extent.id, last_used, self.offline_disks().is_empty());

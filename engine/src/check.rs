@@ -4,7 +4,7 @@
 //! changed unless `repair`; what a repair does is what a read of the same block would do.
 //!
 //!   1. The catalog's structure is sound, and its mirrors are equal; those of its log are what memory has.
-//!   2. Every name leads to a file, link counts are true, every extent belongs to a file.
+//!   2. Every name leads to a file, link counts are true, every extent belongs to a file, and each file takes what its extents are.
 //!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
 //!   4. An extent has as many mirrors as its file or the group's redundancy says, or more; two never share a failure group.
 //!   5. Each slot of a shared extent belongs to one file.
@@ -35,6 +35,7 @@ use crate::{
 use plinth_format::{
     BLOCK_SIZE, DiskNumber,
     checksum::{UNKNOWN, of_block},
+    layout::PIECE_SIZE,
     membership::DiskState,
 };
 use std::{
@@ -48,8 +49,15 @@ const STEP: usize = 16;
 
 type Result<T> = std::result::Result<T, FileError>;
 
-/// What is wrong with names and files: each query finds what breaks one rule.
-pub(crate) const RULES: &[(&str, &str)] = &[
+/// The rules of a group with such AUs, and what is said of what breaks one.
+pub(crate) fn rules(au_size: u64) -> impl Iterator<Item = (String, &'static str)> {
+    let (extent, slot) = ((au_size / 512).to_string(), (PIECE_SIZE / 512).to_string());
+    RULES.iter().map(move |(query, text)| (query.replace(":extent", &extent).replace(":slot", &slot), *text))
+}
+
+/// What is wrong with names and files: each query finds what breaks one rule. In units of 512 bytes `:extent` is the size of an extent, `:slot`
+/// that of the slot of a small file.
+const RULES: &[(&str, &str)] = &[
     (
         "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.node WHERE f.number IS NULL",
         "directory {0} has an entry for file {1}, which does not exist",
@@ -81,6 +89,11 @@ pub(crate) const RULES: &[(&str, &str)] = &[
         "SELECT f.number, f.shared_extent FROM file f LEFT JOIN extent x ON x.id = f.shared_extent AND x.file = 0 \
          WHERE f.shared_extent IS NOT NULL AND x.id IS NULL",
         "file {0} lies in shared extent {1}, which does not exist",
+    ),
+    (
+        "SELECT f.number, f.blocks FROM file f WHERE f.links > 0 AND f.blocks <> \
+         :extent * (SELECT count(*) FROM extent x WHERE x.file = f.number) + CASE WHEN f.shared_extent IS NULL THEN 0 ELSE :slot END",
+        "file {0} takes {1} blocks of 512 bytes by its count, and another number by its extents",
     ),
     (
         "SELECT a.number, b.number FROM file a JOIN file b ON a.shared_extent = b.shared_extent AND a.slot = b.slot \
@@ -240,7 +253,7 @@ impl Group {
     }
 
     async fn check_rules(&self, report: &mut Report) -> Result<()> {
-        for (query, text) in RULES {
+        for (query, text) in rules(self.au_size) {
             let found = self
                 .catalog
                 .read(move |connection| {

@@ -39,6 +39,7 @@ use crate::{
     extents,
     flight::Flight,
     group::Group,
+    limits::Limit,
     lock::{Mutex, MutexGuard},
     member::{Member, TICK_MS},
     planted::{self, Bug},
@@ -86,7 +87,7 @@ const RUNS_AT_ONCE: usize = 4;
 const LOOKED_AT: usize = 64;
 const SWEPT: i64 = 256;
 /// Extents of which pieces without data are kept in mind because their AUs were stained.
-const NOTED_MAX: usize = 1 << 16;
+const NOTED_MAX: Limit = Limit::new(1 << 16, 3);
 /// A device may give space back in larger units than pieces: neighbours without data in the same MiB are discarded once more.
 const WINDOW: usize = (1 << 20) / PIECE_SIZE as usize;
 
@@ -186,7 +187,7 @@ impl Discards {
     /// An extent has AUs that were stained: pieces that get no data are to be discarded. Of very many the sweep takes note.
     fn note_stained(&self, extent: u64, pieces: usize) {
         let mut state = self.state();
-        if state.fresh.len() + state.ripe.len() < NOTED_MAX {
+        if state.fresh.len() + state.ripe.len() < NOTED_MAX.get() {
             let noted = state.fresh.entry(extent).or_default();
             (0..pieces).for_each(|piece| noted.add(piece));
         } else {

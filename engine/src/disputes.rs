@@ -21,6 +21,7 @@ use crate::{
     event::Severity,
     extent::{Extent, Mirror, Sums},
     group::Group,
+    limits::Limit,
     lock::Mutex,
     member::Member,
 };
@@ -38,7 +39,7 @@ use std::{
 };
 
 /// Blocks that are remembered: more are named by checks and scrubs alone.
-const KNOWN_MAX: usize = 1 << 16;
+const KNOWN_MAX: Limit = Limit::new(1 << 16, 4);
 /// Blocks that are read at once where zones differ.
 const STEP: usize = 256;
 
@@ -61,7 +62,7 @@ impl Disputes {
         over.iter().filter(|(_, block)| !disputed.contains(block)).for_each(|key| _ = known.remove(key));
         let mut fresh = Vec::new();
         for block in disputed {
-            if known.len() < KNOWN_MAX && known.insert((extent, *block)) {
+            if known.len() < KNOWN_MAX.get() && known.insert((extent, *block)) {
                 fresh.push(*block);
             }
         }

@@ -32,6 +32,7 @@ use crate::{
     extent::Extent,
     files::File,
     group::Group,
+    limits::Limit,
     lock::{Mutex, MutexGuard},
     member::Member,
 };
@@ -41,7 +42,7 @@ use std::sync::{
 };
 
 /// Failures remembered one by one; older ones are taken together, and a file may hear of one that was not its own.
-const FAILURES_MAX: usize = 64;
+const FAILURES_MAX: Limit = Limit::new(64, 2);
 /// Rounds of the caretaker between two tries to write doubted pieces again.
 const TRY_AGAIN: u64 = 30;
 /// The boot id that no host has.
@@ -172,7 +173,7 @@ impl Doubt {
             Some(last) if last.after == after => last.until = until,
             _ => failures.push(Failure { after, until, disk: disk.to_owned(), reason: reason.to_owned() }),
         }
-        if failures.len() > FAILURES_MAX {
+        if failures.len() > FAILURES_MAX.get() {
             let oldest = failures.remove(0);
             failures[0].after = oldest.after;
         }

@@ -42,6 +42,11 @@ pub enum FileError {
     Range,
     #[error("node {0} does not exist any more")]
     Stale(u64),
+    /// A word for the engine's successor cannot be changed.
+    #[error(
+        "file {0} cannot be made shorter: its size is kept in the instance's directory, and cannot be changed there; see whether that file system is full or fails"
+    )]
+    SizeKept(u64),
     #[error("the disk group is being dismounted")]
     Dismounted,
     #[error("file {file}: no good mirror of extent {extent} ({tried} tried); restore it from a backup")]
@@ -102,6 +107,7 @@ impl FileError {
             Self::Stale(_) => libc::ESTALE,
             Self::SnapshotTooOld => libc::EAGAIN,
             Self::Dismounted
+            | Self::SizeKept(_)
             | Self::ExtentLost { .. }
             | Self::Disk(_)
             | Self::Refused { .. }

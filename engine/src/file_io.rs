@@ -577,7 +577,7 @@ impl Group {
         }
         self.files.store_with(&self.catalog, false, vec![Arc::clone(file)], |_| Ok(())).await?;
         // Cut now, it would be as long as before after a kill.
-        if file.has_grown() { Err(FileError::Invalid("its size is kept where it cannot be changed")) } else { Ok(()) }
+        if file.has_grown() { Err(FileError::SizeKept(file.node)) } else { Ok(()) }
     }
 
     /// `fallocate`.

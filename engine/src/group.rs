@@ -32,6 +32,7 @@ use crate::{
     extent::Extents,
     file_stats::FileStats,
     files::Files,
+    limits::Limit,
     live_stats::Clients,
     lock::{AsyncMutex, Mutex},
     member::{Member, TICK_MS},
@@ -95,7 +96,7 @@ const PART_BLOCKS_KEPT: u64 = 60;
 const STAMP: Duration = Duration::from_secs(60);
 /// Memory for checksums of extents that are not active, in bytes: with AUs of 4 MiB the
 /// checksums of 64 GiB.
-const SUMS_MAX: usize = 64 << 20;
+const SUMS_MAX: Limit = Limit::new(64 << 20, 24 << 10);
 /// How long a dismount by force tries to be orderly, besides twice the disk timeout.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -518,7 +519,7 @@ impl Group {
     /// Drops the checksums of extents that were not used lately, when there are too many.
     fn drop_cached_sums(&self) {
         let size = self.blocks_per_au() * 4;
-        if self.extents.count() * size <= SUMS_MAX {
+        if self.extents.count() * size <= SUMS_MAX.get() {
             return;
         }
         let mut cached: Vec<_> = self
@@ -528,7 +529,7 @@ impl Group {
             .filter(|extent| extent.has_sums() && !extent.is_dirty() && !self.activity.has(extent.id))
             .map(|extent| (extent.last_used.load(Ordering::Relaxed), extent))
             .collect();
-        let excess = (cached.len() * size).saturating_sub(SUMS_MAX) / size;
+        let excess = (cached.len() * size).saturating_sub(SUMS_MAX.get()) / size;
         if excess == 0 {
             return;
         }

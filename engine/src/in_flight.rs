@@ -6,14 +6,14 @@
 //!
 //! What somebody has in his hands, to look at it, another one does not see at that moment. The watchdog sees it the next time.
 
-use crate::{completion::Expiry, lock::Mutex};
+use crate::{completion::Expiry, limits::Limit, lock::Mutex};
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// More than a disk has under way; what is more is kept under a lock.
 const MOST: usize = 1024;
 /// Up to so many that have ended are left to those who begin others.
-const ENDED_MAX: usize = 256;
+const ENDED_MAX: Limit = Limit::new(256, 4);
 
 /// An I/O, and the tick in which it began.
 type Begun = (u64, Expiry);
@@ -73,7 +73,7 @@ impl InFlight {
     pub fn oldest(&self) -> Option<u64> {
         let mut oldest: Option<u64> = None;
         let all = self.take();
-        let are_many = all.len() > ENDED_MAX;
+        let are_many = all.len() > ENDED_MAX.get();
         for one in all {
             let is_over = one.1.is_over();
             if !is_over {

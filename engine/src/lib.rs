@@ -67,6 +67,10 @@ mod health;
 pub mod identify;
 mod in_flight;
 mod latch;
+#[cfg(feature = "testing")]
+pub mod limits;
+#[cfg(not(feature = "testing"))]
+mod limits;
 mod live;
 mod live_stats;
 pub mod lock;

@@ -50,6 +50,7 @@ use crate::{
     group::Group,
     headers::put_header,
     identify::Search,
+    limits::Limit,
     member::Member,
     part::Part,
     planted::{self, Bug},
@@ -77,7 +78,7 @@ pub(crate) const LOOK: Duration = Duration::from_secs(30);
 /// A disk in which something is wrong in so many looks one after the other does not keep what it is given.
 const LOOKS_MAX: u64 = 3;
 /// Extents whose checksum blocks are compared in one look, in turns; with two mirrors, as many reads as a rotating disk does in three seconds.
-const ZONES_MAX: usize = 256;
+const ZONES_MAX: Limit = Limit::new(256, 3);
 /// Extents whose checksum blocks are read at the same time.
 const ZONES_AT_ONCE: usize = 16;
 
@@ -363,7 +364,7 @@ impl Group {
             let from = self.next_zone.load(Ordering::Relaxed);
             let begin = extents.partition_point(|extent| extent.id < from) % extents.len();
             extents.rotate_left(begin);
-            extents.truncate(ZONES_MAX);
+            extents.truncate(ZONES_MAX.get());
             self.next_zone.store(extents.last().map_or(0, |extent| extent.id + 1), Ordering::Relaxed);
         }
         for some in extents.chunks(ZONES_AT_ONCE) {

@@ -13,6 +13,7 @@
 //! the lock once and not each time.
 
 use crate::{
+    limits::Limit,
     lock::Mutex,
     planted::{self, Bug},
 };
@@ -24,6 +25,8 @@ use std::{
 
 /// Extents of which something is kept: 2 MiB for a group, at most.
 const PLACES: usize = 64;
+/// How many of the places are used.
+const PLACES_USED: Limit = Limit::new(PLACES, 2);
 /// Blocks kept of one extent, and read at once when one of them has to be: 32 KiB, which takes a disk hardly longer.
 pub const RUN: usize = 8;
 
@@ -109,7 +112,7 @@ impl Kept {
 
 impl PartBlocks {
     fn place(&self, extent: u64) -> &Place {
-        &self.0[(extent % PLACES as u64) as usize]
+        &self.0[(extent % PLACES_USED.get() as u64) as usize]
     }
 
     /// Takes away what is kept of blocks that are going to be written, whose range is held exclusively.

@@ -3,7 +3,7 @@
 //! The reader has its bytes already. The list is bounded: what does not fit is found
 //! again by the next read. Where a disk that cannot be spared does not take the right bytes, they are given to it again a second later.
 
-use crate::{error::FileError, event::Severity, extent::Extent, group::Group, lock::Mutex};
+use crate::{error::FileError, event::Severity, extent::Extent, group::Group, limits::Limit, lock::Mutex};
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
@@ -11,7 +11,7 @@ use std::{
 };
 
 /// Ranges kept: more than readers find between two looks, unless a whole disk is bad.
-const WAITING_MAX: usize = 4096;
+const WAITING_MAX: Limit = Limit::new(4096, 3);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -30,7 +30,9 @@ impl Repairs {
     pub fn add(&self, extent: &Arc<Extent>, blocks: Range<usize>) {
         let mut waiting = self.0.lock();
         let key = (extent.id, blocks.start);
-        if waiting.ranges.len() < WAITING_MAX && waiting.ranges.insert(key, (Arc::clone(extent), blocks)).is_none() {
+        if waiting.ranges.len() < WAITING_MAX.get()
+            && waiting.ranges.insert(key, (Arc::clone(extent), blocks)).is_none()
+        {
             waiting.order.push_back(key);
         }
     }
@@ -38,7 +40,7 @@ impl Repairs {
     /// A block of an extent stays wrong on a disk that is still ONLINE.
     pub fn add_later(&self, extent: &Arc<Extent>, block: usize) {
         let mut waiting = self.0.lock();
-        if waiting.again.len() < WAITING_MAX {
+        if waiting.again.len() < WAITING_MAX.get() {
             waiting.again.insert((extent.id, block), (Arc::clone(extent), block..block + 1));
         }
     }

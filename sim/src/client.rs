@@ -1,5 +1,7 @@
 //! A client: does to its directory what a database does, and knows what must be there.
 
+mod wild;
+
 use crate::{
     executor::{Core, lock},
     history::Failure,
@@ -199,6 +201,13 @@ impl Client {
                 self.read(session, &name, file, size, first, 1 + self.below(300), false).await
             }
             Act::Together => self.write_together(session, &name, file, size).await,
+            Act::Exchange => self.exchange_names(session, &names, &name).await,
+            Act::Link => self.link(session, &names, &name).await,
+            Act::Zero => self.zero(session, &names, &name).await,
+            Act::Cut => self.cut(session, &names, &name).await,
+            Act::Odd => self.write_oddly(session, &names, &name).await,
+            Act::Race => self.race(session, &name, file, size).await,
+            Act::WriteGone => self.write_what_goes(session, &names, &name).await,
         }
     }
 
@@ -234,7 +243,8 @@ impl Client {
             error,
             FileError::Disk(_) | FileError::Refused { .. } | FileError::ExtentLost { .. } | FileError::SnapshotTooOld
         );
-        of_a_disk && Mood::is(&self.mood.lenient)
+        let is_unkept = matches!(error, FileError::SizeKept(_)) && self.core.fails_midway();
+        of_a_disk && Mood::is(&self.mood.lenient) || is_unkept
     }
 
     /// What an operation's end means.
@@ -312,7 +322,7 @@ impl Client {
         };
         let full = self.full(&name);
         let make = || async {
-            let made = session.create(ROOT, full.as_bytes(), NewFile::Regular, 0o644, CALLER).await?;
+            let made = session.create(ROOT, full.as_bytes(), NewFile::Regular, mode_of(file), CALLER).await?;
             self.model().is_called(file, made.node);
             Ok(())
         };
@@ -370,8 +380,12 @@ impl Client {
         let to = format!("f{}", self.below(self.style.files() * 2));
         self.core.tell(|| format!("client {}: rename {name} to {to}", self.number));
         let mut next = names.clone();
-        if let Some(entry) = next.0.remove(name) {
+        let is_same = names.0.get(&to).is_some_and(|(onto, _)| names.0.get(name).is_some_and(|(file, _)| file == onto));
+        // Of two names of one file both stay.
+        if let Some(entry) = next.0.remove(name).filter(|_| !is_same) {
             next.0.insert(to.clone(), entry);
+        } else {
+            next = names.clone();
         }
         self.model().begin(Some(next), None);
         let (from, onto) = (self.full(name), self.full(&to));
@@ -386,7 +400,7 @@ impl Client {
         let sectors = self.below(limit);
         let size = sectors * SECTOR as u64;
         self.core.tell(|| format!("client {}: truncate {name} from {old} to {size}", self.number));
-        next.0.insert(name.to_owned(), (file, size));
+        next.resize(file, size);
         {
             let mut model = self.model();
             let zeros: Content = Arc::new([0; SECTOR]);
@@ -425,7 +439,7 @@ impl Client {
         let Some((file, old)) = next.0.get(name).copied() else { return Ok(Next::GoOn) };
         let size = old.max(self.below(self.style.sectors()) * SECTOR as u64);
         self.core.tell(|| format!("client {}: reserve {name} up to {size}", self.number));
-        next.0.insert(name.to_owned(), (file, size));
+        next.resize(file, size);
         self.model().begin(Some(next), None);
         let reserve = || async {
             let node = self.node(session, name).await?;
@@ -468,13 +482,25 @@ impl Client {
         });
         let (bytes, sectors) = self.content(file, first..first + count, skip, tag);
         let grown = end > size;
-        next.0.insert(name.to_owned(), (file, size.max(end)));
+        next.resize(file, size.max(end));
         self.model().begin(grown.then_some(next), Some((file, sectors)));
         let write = || async {
             let node = self.node(session, name).await?;
             session.write(node, offset + skip as u64, &bytes, false).await
         };
         let ended = self.ask_for_change(write, |_| false).await;
+        let failed = ended.as_ref().is_err_and(|error| self.is_excused(error));
+        let next = self.end_of_write(session, name, ended).await?;
+        if failed && matches!(next, Next::GoOn) { self.look_again(session, name, first, count).await } else { Ok(next) }
+    }
+
+    /// What the end of a write means, that may have made the file longer.
+    async fn end_of_write(
+        &self,
+        session: &Session,
+        name: &str,
+        ended: Result<()>,
+    ) -> std::result::Result<Next, Failure> {
         let Some(error) = ended.as_ref().err().filter(|error| self.is_excused(error)) else {
             return self.end("write", ended);
         };
@@ -485,10 +511,10 @@ impl Client {
                 return Ok(Next::Leave);
             }
             self.model().refuse_but_named();
+            Ok(Next::GoOn)
         } else {
-            self.end("write", ended)?;
+            self.end("write", ended)
         }
-        self.look_again(session, name, first, count).await
     }
 
     /// What a write that failed has left is read, and read again: it does not change any more.
@@ -610,7 +636,7 @@ impl Client {
         file: FileId,
         size: u64,
     ) -> std::result::Result<Next, Failure> {
-        if size == 0 {
+        if size < SECTOR as u64 {
             return self.append(session, names, name).await;
         }
         // As a database writes its files; or, now and then, as it writes over a log that it uses again.
@@ -748,6 +774,9 @@ impl Client {
         };
         if let Some(name) = found.keys().find(|name| !names.0.contains_key(*name)) {
             return Err(format!("{name} is there, and was removed or never made"));
+        }
+        if let Next::Leave = self.verify_names(session, &names).await? {
+            return Ok(Next::Leave);
         }
         let mut lost = Vec::new();
         for (name, (file, size)) in &names.0 {
@@ -901,6 +930,11 @@ enum Listed {
     /// It cannot be read for now.
     Nothing,
     Leave,
+}
+
+/// The mode that a file is made with.
+fn mode_of(file: FileId) -> u32 {
+    0o600 + u32::try_from(file % 64).expect("small")
 }
 
 /// How long a client rests before it looks whether it may go on.

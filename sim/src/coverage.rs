@@ -74,7 +74,12 @@ pub fn allowed(fault: Fault) -> &'static [State] {
         F::OldImage | F::CloneShown | F::Shrunk | F::Blank => &[Whole, Degraded, Full],
         F::DropAndCreate | F::KilledInRepair => &[Whole, Full],
         F::Full => &[Whole, Degraded, Moving],
-        F::DisksExchanged | F::RedundancyConverted => &[Whole, Degraded, Recovering, Full, Moving],
+        F::DisksExchanged
+        | F::RedundancyConverted
+        | F::DisksResized
+        | F::Scrubbed
+        | F::Compacted
+        | F::MovementPaused => &[Whole, Degraded, Recovering, Full, Moving],
     }
 }
 

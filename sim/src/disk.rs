@@ -56,6 +56,9 @@ pub struct Faults {
     pub thin: Option<u64>,
 }
 
+/// One of [`FLUSHES_SLOW`] flushes takes up to a hundred times as long as a write, where things fail midway.
+const FLUSHES_SLOW: u64 = 4;
+
 /// Blocks of the system area of a disk with the smallest AUs.
 pub const SYSTEM_BLOCKS: u64 = 256;
 
@@ -334,6 +337,9 @@ impl SimDisk {
             medium.failed_durably |= matches!(io, Io::Write { durably: true, .. });
             // What a failed flush covered may be lost, and a later flush would not bring it back. A write that fails before
             // its flush takes nothing along.
+            if self.core.fails_midway() && !medium.faults.gone {
+                self.land_in_part(medium, &io);
+            }
             if medium.faults.gone {
                 medium.loses |= matches!(io, Io::Flush | Io::Write { durably: true, .. });
             } else if medium.faults.failing_flushes < flushes {
@@ -386,6 +392,22 @@ impl SimDisk {
         Done { result: Ok(()), buffer: None }
     }
 
+    /// A write that fails has landed, in some sectors, or in none.
+    fn land_in_part(&self, medium: &mut Medium, io: &Io) {
+        let Io::Write { offset, data, .. } = io else { return };
+        let sector = self.sectors.physical as usize;
+        let whole = match self.core.below(3) {
+            0 => return,
+            1 => true,
+            _ => false,
+        };
+        for (at, part) in (*offset..).step_by(sector).zip(data.chunks(sector)) {
+            if whole || self.core.one_in(2) {
+                medium.image.write(at, part);
+            }
+        }
+    }
+
     /// Why an I/O fails, if it does.
     fn refusal(&self, medium: &mut Medium, io: &Io) -> Option<io::Error> {
         let Medium { faults, lent, .. } = medium;
@@ -433,6 +455,8 @@ impl SimDisk {
             1..4 => 100 + self.core.below(900),
             _ => 20 + self.core.below(80),
         };
+        let is_long = self.core.fails_midway() && matches!(io, Io::Flush) && self.core.one_in(FLUSHES_SLOW);
+        let micros = if is_long { micros * 100 } else { micros };
         // A slow disk is not slow in order.
         let slow = u64::try_from(faults.slow.as_micros()).expect("not for ever");
         Duration::from_micros(micros + if slow > 0 { self.core.below(slow) } else { 0 })

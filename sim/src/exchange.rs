@@ -100,7 +100,7 @@ impl Story {
     }
 
     /// An engine is told something that moves mirrors, and may end in that, or while they move.
-    async fn tell_engine(
+    pub async fn tell_engine(
         &mut self,
         g: usize,
         statement: impl Future<Output = Result<(), AdminError>> + Send + 'static,

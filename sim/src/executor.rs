@@ -86,6 +86,8 @@ struct State {
     hash: u64,
     story: std::collections::VecDeque<String>,
     tell: bool,
+    /// What fails fails in the middle.
+    fails_midway: bool,
 }
 
 /// What the executor shares with the worlds of its processes.
@@ -126,6 +128,16 @@ impl Core {
     /// Tasks polled so far.
     pub fn steps(&self) -> u64 {
         self.state().steps
+    }
+
+    /// Whether what fails fails in the middle.
+    pub fn fails_midway(&self) -> bool {
+        self.state().fails_midway
+    }
+
+    /// See [`Core::fails_midway`].
+    pub fn set_midway(&self, midway: bool) {
+        self.state().fails_midway = midway;
     }
 
     /// A number that stands for all that has happened.
@@ -267,6 +279,18 @@ impl Core {
             kill(&mut state, process);
         }
     }
+
+    /// Whether a process can keep a word for its successor: it may die before it has.
+    pub fn keeps_word(&self, process: ProcessId) -> bool {
+        let mut state = self.state();
+        let entry = state.processes.entry(process).or_default();
+        if let Some(Fuse::Words(left)) = &mut entry.fuse
+            && burns_down(left)
+        {
+            kill(&mut state, process);
+        }
+        !state.processes.get(&process).is_some_and(|process| process.dead)
+    }
 }
 
 /// After what a process ends.
@@ -280,6 +304,8 @@ pub enum Fuse {
     Changes(u64),
     /// So many beginnings and ends of writes of a header's copy.
     Headers(u64),
+    /// So many words that it keeps for its successor.
+    Words(u64),
 }
 
 /// What an I/O does to a disk.
@@ -450,6 +476,7 @@ impl Executor {
             hash: mixed(0, seed),
             story: std::collections::VecDeque::new(),
             tell,
+            fails_midway: false,
         };
         Self { core: Arc::new(Core(Mutex::new(state))), bodies: BTreeMap::new() }
     }

@@ -14,6 +14,7 @@ use crate::{
     tenant::Tenant,
     world::Host,
 };
+use plinth_engine::limits;
 use std::{
     panic::AssertUnwindSafe,
     sync::{Arc, Mutex},
@@ -45,8 +46,10 @@ pub const OPERATIONS: u64 = 600;
 /// Runs one history to its end, telling the story as it happens or not. Must not run beside another in the same process:
 /// SQLite's generator of numbers is shared.
 pub fn run(plan: &Plan, tell: bool) -> Outcome {
+    limits::be_small(plan.has_small_limits);
     let mut executor = Executor::new(plan.seed, tell);
     let core = Arc::clone(executor.core());
+    core.set_midway(plan.fails_midway);
     let counts = Arc::new(Counts::default());
     let story = Story::new(&core, plan, &counts);
     let ended = std::panic::catch_unwind(AssertUnwindSafe(|| executor.run(story.tell())));

@@ -5,7 +5,7 @@
 //!   plan        what a history is made of, by a seed or from a file      shrink     less of it that fails as well
 //!   history     the story: the groups of a host, from their creation to the last look at them
 //!   misfortune  what goes wrong       sight      what a mount finds          hostile    bytes that look right
-//!   coverage    what met what
+//!   coverage    what met what         aim        the state in which a step is to meet a group
 //!   tenant      a disk group: its disks, engine, clients
 //!   client      what a database does  style      how often it does what      model      what a reader may see
 //!   scenario    stories, in the words of the field: sim/tests/scenarios
@@ -15,6 +15,7 @@
 //!   planted     mistakes made on purpose, which must be found
 //! ```
 
+mod aim;
 pub mod client;
 pub mod coverage;
 pub mod disk;
@@ -25,6 +26,7 @@ pub mod history;
 mod hostile;
 mod misfortune;
 pub mod model;
+pub mod operations;
 pub mod plan;
 pub mod planted;
 pub mod scenario;

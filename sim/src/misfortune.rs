@@ -92,6 +92,11 @@ impl Story {
             // Not a fault that this group survives in any state.
             return Box::pin(self.misfortune_of(Fault::EngineKilled, g, numbers)).await;
         }
+        if let Some(state) = step.state {
+            // Its own numbers: what the fault does is the same in any state.
+            let numbers = &mut Numbers::new(step.draw ^ 0x0073_7461_7465);
+            Box::pin(self.bring_about(g, state, numbers)).await?;
+        }
         if !allowed(step.fault).contains(&self.tenants[g].state()) || !self.is_affordable(step.fault, g) {
             if step.fault != Fault::Return || self.tenants[g].ill.is_empty() {
                 self.tenants[g].make_whole().await?;
@@ -159,7 +164,7 @@ impl Story {
         tenant.count_ill() < tenant.budget() && !tenant.ill.values().any(|ill| *ill == Ill::Doubtful)
     }
 
-    async fn misfortune_of(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+    pub async fn misfortune_of(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let state = self.tenants[g].state();
         lock(&self.counts.coverage).met(fault, state);
         self.tenants[g].say(|| format!("{} while {}", fault.name(), state.name()));
@@ -167,6 +172,10 @@ impl Story {
             self.before_an_end(g, numbers).await?;
         }
         match fault {
+            Fault::EngineKilled if self.core.fails_midway() && numbers.below(3) == 0 => {
+                // Between two words that it keeps for its successor.
+                self.end_and_go_on(g, End::Killed, Fuse::Words(numbers.below(12))).await
+            }
             Fault::EngineKilled => self.end_and_go_on(g, End::Killed, moment(numbers)).await,
             Fault::KilledAgain => {
                 self.tenants[g].dying_mounts = 1 + numbers.below(3);
@@ -315,6 +324,10 @@ impl Story {
             Fault::KilledInRepair => self.killed_in_repair(g, numbers).await,
             Fault::DisksExchanged => self.exchange(g, numbers).await,
             Fault::RedundancyConverted => self.convert(g, numbers).await,
+            Fault::DisksResized => self.resize(g, numbers).await,
+            Fault::Scrubbed => self.scrub(g, numbers).await,
+            Fault::Compacted => self.compact(g, numbers).await,
+            Fault::MovementPaused => self.pause_movement(g, numbers).await,
         }
     }
 
@@ -968,7 +981,7 @@ impl Tenant {
     }
 
     /// The disks that were away take longer.
-    fn slow_down(&self, slow: Duration) {
+    pub fn slow_down(&self, slow: Duration) {
         for disk in self.ill.keys().flat_map(|name| self.disks_of(name)) {
             disk.faults(|faults| faults.slow = slow);
         }

@@ -80,6 +80,14 @@ impl Sector {
         self.states[from..].iter().map(|(_, content)| content).chain(&self.maybe).collect()
     }
 
+    /// The file ends inside of it.
+    fn end_at(&mut self, inside: usize) {
+        let states = self.states.iter_mut().map(|(_, content)| content);
+        for content in states.chain(&mut self.maybe).chain(&mut self.read) {
+            Arc::make_mut(content)[inside..].fill(0);
+        }
+    }
+
     /// It is one of all states, and until somebody has read it not even a sync tells which.
     fn be_any(&mut self) {
         let last = self.states.len() - 1;
@@ -100,6 +108,8 @@ pub struct Model {
     nodes: BTreeMap<FileId, Node>,
     /// The operation under way.
     under_way: Option<Names>,
+    /// What it may leave as well, or on the way.
+    also: Vec<Names>,
     sectors: BTreeMap<FileId, BTreeMap<u64, Sector>>,
     writing: Option<(FileId, Vec<(u64, Content)>)>,
     /// When each file, its name and its size were changed last.
@@ -137,6 +147,7 @@ impl Default for Model {
             names: vec![(0, Names::default())],
             nodes: BTreeMap::new(),
             under_way: None,
+            also: Vec::new(),
             sectors: BTreeMap::new(),
             writing: None,
             touched: BTreeMap::new(),
@@ -187,9 +198,34 @@ impl Model {
         self.writing = sectors;
     }
 
+    /// What the operation under way may leave besides.
+    pub fn may_also_be(&mut self, names: impl IntoIterator<Item = Names>) {
+        self.also.extend(names);
+    }
+
+    /// Two things were done together and acknowledged: what they have left, and what there was between them. `writing` has what each of
+    /// them writes.
+    pub fn acknowledge_both(&mut self, between: Names, names: Names, sectors: Vec<(u64, Content)>) {
+        let turn = self.turn;
+        self.hold(turn, between);
+        let Some((file, written)) = self.writing.take() else { return };
+        for (number, content) in written {
+            self.entry(file, number).states.push((turn, content));
+        }
+        (self.under_way, self.writing) = (Some(names), Some((file, sectors)));
+        self.acknowledge();
+    }
+
+    /// It returned an error, and these are the names; what it was to write is there or not.
+    pub fn refuse_but_are(&mut self, names: Names) {
+        self.under_way = Some(names);
+        self.refuse_but_named();
+    }
+
     /// It was acknowledged.
     pub fn acknowledge(&mut self) {
         let turn = self.turn;
+        self.also.clear();
         if let Some(names) = self.under_way.take() {
             self.hold(turn, names);
         }
@@ -204,9 +240,23 @@ impl Model {
         }
     }
 
+    /// It was acknowledged, and has left this; but for some of the sectors, in which there is this or what was written beside it.
+    pub fn acknowledge_one_of(&mut self, sectors: Vec<(u64, Content)>, contested: Vec<(u64, Content)>) {
+        let Some((file, _)) = self.writing.take() else { return };
+        self.writing = Some((file, sectors));
+        self.acknowledge();
+        let turn = self.turn;
+        for (number, content) in contested {
+            let sector = self.entry(file, number);
+            sector.maybe.push(content);
+            sector.failed = turn;
+        }
+    }
+
     /// It returned an error, and its names did not change.
     pub fn refuse(&mut self) {
         self.under_way = None;
+        self.also.clear();
         self.leave_writing_in_doubt();
     }
 
@@ -359,9 +409,8 @@ impl Model {
 
     fn end_under_way(&mut self) {
         let turn = self.turn;
-        if let Some(names) = self.under_way.take() {
-            self.names.push((turn, names));
-        }
+        let names = self.also.drain(..).chain(self.under_way.take());
+        self.names.extend(names.map(|names| (turn, names)));
         self.leave_writing_in_doubt();
     }
 
@@ -395,7 +444,12 @@ impl Model {
         self.sectors.retain(|file, _| alive.contains_key(file));
         // What lies behind the end of a file is zeros, should it grow again.
         for (file, size) in alive {
-            self.sectors.entry(file).or_default().retain(|number, _| *number < size / SECTOR as u64);
+            let sectors = self.sectors.entry(file).or_default();
+            sectors.retain(|number, _| *number < size.div_ceil(SECTOR as u64));
+            let inside = usize::try_from(size % SECTOR as u64).expect("below a sector");
+            if let Some(last) = sectors.get_mut(&(size / SECTOR as u64)).filter(|_| inside > 0) {
+                last.end_at(inside);
+            }
         }
         self.names = vec![(self.turn, names)];
         self.settle_lengths();
@@ -455,10 +509,21 @@ impl Model {
 impl Names {
     /// The files whose names or sizes are not what they are there.
     fn changed_since(&self, before: &Self) -> Vec<FileId> {
-        let (mut one, mut other): (BTreeMap<_, _>, BTreeMap<_, _>) = (BTreeMap::new(), BTreeMap::new());
-        self.0.iter().for_each(|(name, (file, size))| _ = one.insert(*file, (name, size)));
-        before.0.iter().for_each(|(name, (file, size))| _ = other.insert(*file, (name, size)));
+        // A file may have several names.
+        let (mut one, mut other): (BTreeMap<_, Vec<_>>, BTreeMap<_, Vec<_>>) = (BTreeMap::new(), BTreeMap::new());
+        self.0.iter().for_each(|(name, (file, size))| one.entry(*file).or_default().push((name, size)));
+        before.0.iter().for_each(|(name, (file, size))| other.entry(*file).or_default().push((name, size)));
         one.keys().chain(other.keys()).filter(|file| one.get(file) != other.get(file)).copied().collect()
+    }
+
+    /// A file, whatever its names, has another size.
+    pub fn resize(&mut self, file: FileId, size: u64) {
+        self.0.values_mut().filter(|(other, _)| *other == file).for_each(|(_, old)| *old = size);
+    }
+
+    /// How many names a file has.
+    pub fn links(&self, file: FileId) -> usize {
+        self.0.values().filter(|(other, _)| *other == file).count()
     }
 
     pub fn show(&self) -> String {

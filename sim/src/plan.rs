@@ -3,15 +3,21 @@
 //! ```text
 //!   seed 42
 //!   operations 600
+//!   limits small
+//!   failures midway
 //!   group NORMAL au 1 sectors 512/4096 disks A:60 B:72 clients mixed:17 log:99
 //!   fault power-cut group 0 draw 1234 after 80
+//!   fault disk-fails group 0 draw 4321 after 12 while moving
 //! ```
 //!
 //! `after`: operations of all clients between the fault before and this one; 0 is at once. What a fault needs to know
 //! besides, such as which disk it meets, follows from its `draw`; what a client does, from its number; the order in
 //! which everything happens, from `seed`.
 
-use crate::style::Style;
+use crate::{
+    coverage::{self, State},
+    style::Style,
+};
 use plinth_engine::{testing::Numbers, world::Sectors};
 use plinth_format::{Redundancy, layout::MIB};
 use std::{fmt, str::FromStr};
@@ -193,9 +199,20 @@ faults! {
     DisksExchanged "disks-exchanged" 6,
     /// The group gets another redundancy.
     RedundancyConverted "redundancy-converted" 5,
+    /// Disks get other sizes.
+    DisksResized "disks-resized" 0,
+    /// Everything is read and compared.
+    Scrubbed "scrubbed" 0,
+    /// A rebalance evens out, or moves what lies at the end of disks to their beginning.
+    Compacted "compacted" 0,
+    /// A rebalance is paused, and goes on.
+    MovementPaused "movement-paused" 0,
 }
 
 impl Fault {
+    /// What no seed draws yet.
+    pub const WIDE: [Self; 4] = [Self::DisksResized, Self::Scrubbed, Self::Compacted, Self::MovementPaused];
+
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(fault, ..)| *fault == self).expect("all are there").1
     }
@@ -237,6 +254,8 @@ pub struct Step {
     pub draw: u64,
     /// Operations of all clients before it.
     pub after: u64,
+    /// How the group is to be when it comes, where that is more than what comes of the steps before it.
+    pub state: Option<State>,
 }
 
 /// See the module's description.
@@ -245,6 +264,10 @@ pub struct Plan {
     pub seed: u64,
     /// Operations of all clients, at least.
     pub operations: u64,
+    /// Whether the engines keep little in memory (the engine's `limits.rs`).
+    pub has_small_limits: bool,
+    /// Whether what fails fails in the middle: writes that land in part, flushes that take long, words for a successor that are not kept.
+    pub fails_midway: bool,
     pub groups: Vec<Shape>,
     pub steps: Vec<Step>,
 }
@@ -256,17 +279,25 @@ pub struct Recipe {
     pub operations: u64,
     /// What must happen in each.
     pub fault: Option<Fault>,
+    /// Whether they may have what no plan is given by its seed alone.
+    pub is_wide: bool,
 }
 
 impl Recipe {
     pub fn plan(self, seed: u64) -> Plan {
         let mut plan = Plan::of_seed(seed, self.operations);
+        if self.is_wide {
+            plan.widen();
+        }
         if let Some(fault) = self.fault {
             plan.aim_at(fault);
         }
         plan
     }
 }
+
+/// One of so many steps is to meet its group in a state that is drawn, too.
+const AIMED: u64 = 3;
 
 impl Plan {
     /// What the seed makes.
@@ -287,14 +318,38 @@ impl Plan {
             };
             let after = if at_once { 0 } else { share / 2 + numbers.below(share.max(1)) };
             last = Fault::drawn(&mut numbers);
-            Step { fault: last, group: index(&mut numbers, count), draw: numbers.draw() >> 16, after }
+            Step { fault: last, group: index(&mut numbers, count), draw: numbers.draw() >> 16, after, state: None }
         };
         let mut steps: Vec<Step> = (0..faults).map(step).collect();
         if numbers.below(6) == 0 {
             // Full from the beginning: each AU that is freed is taken at once.
-            steps.insert(0, Step { fault: Fault::Full, group: index(&mut numbers, count), draw: 0, after: 40 });
+            steps.insert(
+                0,
+                Step { fault: Fault::Full, group: index(&mut numbers, count), draw: 0, after: 40, state: None },
+            );
         }
-        Self { seed, operations, groups, steps }
+        Self { seed, operations, has_small_limits: false, fails_midway: false, groups, steps }
+    }
+
+    /// It may have small limits, failures midway, wild clients, and steps of [`Fault::WIDE`].
+    fn widen(&mut self) {
+        let numbers = &mut Numbers::new(self.seed ^ 0x7769_6465);
+        self.has_small_limits = numbers.below(3) == 0;
+        self.fails_midway = numbers.below(2) == 0;
+        for (style, _) in self.groups.iter_mut().flat_map(|group| &mut group.clients) {
+            if numbers.below(3) == 0 {
+                *style = Style::Wild;
+            }
+        }
+        for step in &mut self.steps {
+            if numbers.below(6) == 0 {
+                step.fault = Fault::WIDE[index(numbers, Fault::WIDE.len())];
+            }
+            if numbers.below(AIMED) == 0 {
+                let states = coverage::allowed(step.fault);
+                step.state = Some(states[index(numbers, states.len())]);
+            }
+        }
     }
 
     /// Two of its misfortunes are this one, and meet a group with mirrors where there is one.
@@ -337,8 +392,11 @@ impl Plan {
             }
         }
         with(&|plan| plan.operations /= 2);
+        with(&|plan| plan.has_small_limits = false);
+        with(&|plan| plan.fails_midway = false);
         for step in 0..self.steps.len() {
             with(&|plan| plan.steps[step].after /= 2);
+            with(&|plan| plan.steps[step].state = None);
         }
         plans
     }
@@ -347,7 +405,12 @@ impl Plan {
     pub fn size(&self) -> u64 {
         let clients: usize = self.groups.iter().map(|group| group.clients.len()).sum();
         let waits: u64 = self.steps.iter().map(|step| step.after).sum();
-        self.operations + waits + 100 * (self.steps.len() + clients) as u64
+        self.operations
+            + waits
+            + 100 * (self.steps.len() + clients) as u64
+            + self.steps.iter().filter(|step| step.state.is_some()).count() as u64
+            + u64::from(self.has_small_limits)
+            + u64::from(self.fails_midway)
     }
 }
 
@@ -373,11 +436,21 @@ const REDUNDANCY: [(Redundancy, &str); 3] =
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {}\noperations {}", self.seed, self.operations)?;
+        if self.has_small_limits {
+            writeln!(f, "limits small")?;
+        }
+        if self.fails_midway {
+            writeln!(f, "failures midway")?;
+        }
         for group in &self.groups {
             writeln!(f, "{group}")?;
         }
-        for Step { fault, group, draw, after } in &self.steps {
-            writeln!(f, "fault {} group {group} draw {draw} after {after}", fault.name())?;
+        for Step { fault, group, draw, after, state } in &self.steps {
+            write!(f, "fault {} group {group} draw {draw} after {after}", fault.name())?;
+            match state {
+                Some(state) => writeln!(f, " while {}", state.name())?,
+                None => writeln!(f)?,
+            }
         }
         Ok(())
     }
@@ -387,7 +460,14 @@ impl FromStr for Plan {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut plan = Self { seed: 0, operations: 600, groups: Vec::new(), steps: Vec::new() };
+        let mut plan = Self {
+            seed: 0,
+            operations: 600,
+            has_small_limits: false,
+            fails_midway: false,
+            groups: Vec::new(),
+            steps: Vec::new(),
+        };
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -395,6 +475,14 @@ impl FromStr for Plan {
                 [] => Some(()),
                 ["seed", seed] => seed.parse().ok().map(|seed| plan.seed = seed),
                 ["operations", count] => count.parse().ok().map(|count| plan.operations = count),
+                ["limits", "small"] => {
+                    plan.has_small_limits = true;
+                    Some(())
+                }
+                ["failures", "midway"] => {
+                    plan.fails_midway = true;
+                    Some(())
+                }
                 ["group", rest @ ..] => shape(rest).map(|shape| plan.groups.push(shape)),
                 ["fault", rest @ ..] => step(rest).map(|step| plan.steps.push(step)),
                 _ => None,
@@ -434,9 +522,14 @@ fn shape(words: &[&str]) -> Option<Shape> {
 }
 
 fn step(words: &[&str]) -> Option<Step> {
-    let [name, "group", group, "draw", draw, "after", after] = words else { return None };
+    let [name, "group", group, "draw", draw, "after", after, rest @ ..] = words else { return None };
     let fault = Fault::ALL.iter().find(|(_, known, _)| known == name)?.0;
-    Some(Step { fault, group: group.parse().ok()?, draw: draw.parse().ok()?, after: after.parse().ok()? })
+    let state = match rest {
+        [] => None,
+        ["while", state] => Some(State::ALL.into_iter().find(|known| known.name() == *state)?),
+        _ => return None,
+    };
+    Some(Step { fault, group: group.parse().ok()?, draw: draw.parse().ok()?, after: after.parse().ok()?, state })
 }
 
 #[cfg(test)]
@@ -445,8 +538,8 @@ mod tests {
 
     #[test]
     fn a_plan_is_what_its_text_says() {
-        for seed in 0..200 {
-            let plan = Plan::of_seed(seed, 600);
+        for (seed, is_wide) in (0..200).flat_map(|seed| [(seed, false), (seed, true)]) {
+            let plan = Recipe { operations: 600, fault: None, is_wide }.plan(seed);
             assert_eq!(plan.to_string().parse(), Ok(plan), "seed {seed}");
         }
     }
@@ -454,14 +547,14 @@ mod tests {
     #[test]
     fn a_plan_that_is_aimed_has_the_fault() {
         for seed in 0..50 {
-            let plan = Recipe { operations: 600, fault: Some(Fault::LostPair) }.plan(seed);
+            let plan = Recipe { operations: 600, fault: Some(Fault::LostPair), is_wide: false }.plan(seed);
             assert!(plan.steps.iter().any(|step| step.fault == Fault::LostPair), "{plan}");
             let is_met = |step: &Step| plan.groups[step.group].redundancy != Redundancy::External;
             let is_mirrored = plan.groups.iter().any(|group| group.redundancy != Redundancy::External);
             let aimed = plan.steps.iter().filter(|step| step.fault == Fault::LostPair);
             assert!(!is_mirrored || aimed.into_iter().any(is_met), "{plan}");
         }
-        assert_eq!(Recipe { operations: 600, fault: None }.plan(7), Plan::of_seed(7, 600));
+        assert_eq!(Recipe { operations: 600, fault: None, is_wide: false }.plan(7), Plan::of_seed(7, 600));
         assert!(Fault::named("lost-pears").expect_err("no such fault").contains("lost-pair"));
     }
 

@@ -15,12 +15,19 @@ pub enum Style {
     Small,
     /// Some of everything, and hardly ever a sync.
     Lazy,
+    /// What few programs do, and all at once.
+    Wild,
 }
 
 impl Style {
-    pub const ALL: [Self; 5] = [Self::Mixed, Self::Log, Self::Pages, Self::Small, Self::Lazy];
+    pub const ALL: [Self; 6] = [Self::Mixed, Self::Log, Self::Pages, Self::Small, Self::Lazy, Self::Wild];
     /// Those that keep the disks' caches empty.
     pub const BUSY: [Self; 4] = [Self::Mixed, Self::Log, Self::Pages, Self::Small];
+
+    /// Whether its names are looked at one by one, too.
+    pub fn is_wild(self) -> bool {
+        self == Self::Wild
+    }
 
     /// Files at a time.
     pub fn files(self) -> u64 {
@@ -28,6 +35,7 @@ impl Style {
             Self::Small => 30,
             Self::Log => 3,
             Self::Mixed | Self::Pages | Self::Lazy => 6,
+            Self::Wild => 8,
         }
     }
 
@@ -40,19 +48,20 @@ impl Style {
     }
 
     /// Weights of what it does, in the order of [`Act`].
-    fn weights(self) -> [u64; 14] {
+    fn weights(self) -> &'static [u64] {
         match self {
-            Self::Mixed => [8, 5, 4, 4, 3, 4, 5, 21, 20, 4, 8, 2, 14, 6],
-            Self::Log => [3, 2, 2, 2, 0, 3, 2, 60, 5, 0, 10, 0, 11, 2],
-            Self::Pages => [2, 1, 1, 2, 2, 2, 3, 5, 50, 6, 8, 6, 12, 12],
-            Self::Small => [28, 20, 8, 4, 2, 1, 0, 15, 8, 2, 4, 0, 8, 2],
-            Self::Lazy => [8, 6, 4, 5, 4, 6, 5, 21, 24, 5, 1, 0, 14, 8],
+            Self::Mixed => &[8, 5, 4, 4, 3, 4, 5, 21, 20, 4, 8, 2, 14, 6],
+            Self::Log => &[3, 2, 2, 2, 0, 3, 2, 60, 5, 0, 10, 0, 11, 2],
+            Self::Pages => &[2, 1, 1, 2, 2, 2, 3, 5, 50, 6, 8, 6, 12, 12],
+            Self::Small => &[28, 20, 8, 4, 2, 1, 0, 15, 8, 2, 4, 0, 8, 2],
+            Self::Lazy => &[8, 6, 4, 5, 4, 6, 5, 21, 24, 5, 1, 0, 14, 8],
+            Self::Wild => &[6, 4, 4, 3, 3, 3, 4, 6, 8, 4, 6, 2, 8, 4, 6, 6, 6, 8, 8, 10, 6],
         }
     }
 
     /// What it does next, by a number below a limit that is drawn.
     pub fn act(self, below: impl FnOnce(u64) -> u64) -> Act {
-        ACTS[weighted(&self.weights(), below)]
+        ACTS[weighted(self.weights(), below)]
     }
 }
 
@@ -73,9 +82,23 @@ pub enum Act {
     Checkpoint,
     Read,
     Together,
+    /// Two files change names.
+    Exchange,
+    /// Another name for a file.
+    Link,
+    /// Zeros are written without bytes.
+    Zero,
+    /// The file ends in the middle of a sector.
+    Cut,
+    /// A write that begins or ends in the middle of a sector.
+    Odd,
+    /// Something is written while it is punched, zeroed, or written by somebody else.
+    Race,
+    /// Something is written while the file is cut or removed.
+    WriteGone,
 }
 
-const ACTS: [Act; 14] = [
+const ACTS: [Act; 21] = [
     Act::Create,
     Act::Unlink,
     Act::Rename,
@@ -90,4 +113,11 @@ const ACTS: [Act; 14] = [
     Act::Checkpoint,
     Act::Read,
     Act::Together,
+    Act::Exchange,
+    Act::Link,
+    Act::Zero,
+    Act::Cut,
+    Act::Odd,
+    Act::Race,
+    Act::WriteGone,
 ];

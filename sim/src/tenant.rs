@@ -83,6 +83,8 @@ pub struct Tenant {
     pub lossy: bool,
     /// Engines that ended because their catalog had stopped, since all was well.
     stops: u32,
+    /// A rebalance had ended with an error and was told to go on.
+    goes_on: bool,
     /// A disk may have lost what a failed flush covered, and may still be read.
     pub forgetful: bool,
     /// A file of no client takes all space.
@@ -150,6 +152,7 @@ impl Tenant {
             overwritten: false,
             lossy: false,
             stops: 0,
+            goes_on: false,
             forgetful: false,
             full: false,
             beyond: false,

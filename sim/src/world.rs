@@ -34,6 +34,30 @@ pub struct Host {
     processes: AtomicU32,
 }
 
+/// One of [`WORDS_FAIL`] words that a process keeps for its successor is not kept, where things fail midway: there is no memory for it.
+const WORDS_FAIL: u64 = 300;
+
+/// Words of a process.
+struct Kept {
+    words: Arc<Words>,
+    host: Arc<Host>,
+    process: ProcessId,
+}
+
+impl Keepsake for Kept {
+    fn words(&self) -> io::Result<Vec<u64>> {
+        self.words.words()
+    }
+
+    fn store(&self, at: usize, word: u64) -> io::Result<()> {
+        let core = &self.host.core;
+        if !core.keeps_word(self.process) || core.fails_midway() && core.one_in(WORDS_FAIL) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.words.store(at, word)
+    }
+}
+
 /// Wall clock at the beginning of every history: some day in 2026, in nanoseconds.
 const BEGINNING: Timestamp = 1_790_000_000_000_000_000;
 
@@ -155,8 +179,8 @@ impl World for ProcessWorld {
         }
         // Few, so that histories come to where there is no room.
         let new = || Arc::new(Words::new(words.min(16)));
-        let kept = Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));
-        Ok(Some(kept))
+        let words = Arc::clone(lock(&self.host.keepsakes).entry(name.to_owned()).or_insert_with(new));
+        Ok(Some(Arc::new(Kept { words, host: Arc::clone(&self.host), process: self.process })))
     }
 
     fn recall(&self, name: &str) -> io::Result<Option<String>> {

@@ -12,13 +12,14 @@
 //! one that goes: all that were ever here lie in the same [`ROOM`] places, whichever threads read them.
 
 use super::ahead::Ahead;
+use crate::limits::Limit;
 use plinth_format::page::PAGE_SIZE;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Pages kept: 64 MiB, the catalog of some hundred thousand files.
 const ROOM: usize = 16_384;
-/// Pages that pass and may stay although there is no room.
-const PASSING: usize = ROOM / 4;
+/// How many of the places are used.
+const ROOM_USED: Limit = Limit::new(ROOM, 64);
 
 struct Page {
     bytes: Box<[u8]>,
@@ -98,9 +99,10 @@ impl Pages {
     fn evict(&mut self) -> Option<Box<[u8]>> {
         let mut room = None;
         let mut left = 2 * (self.passing.len() + self.used.len());
-        while self.cached.len() >= ROOM && left > 0 {
+        while self.cached.len() >= ROOM_USED.get() && left > 0 {
             left -= 1;
-            let passes = self.passing.len() > PASSING || self.used.is_empty();
+            // A quarter of the pages that stay may be such that pass.
+            let passes = self.passing.len() > ROOM_USED.get() / 4 || self.used.is_empty();
             let queue = if passes { &mut self.passing } else { &mut self.used };
             let Some(victim) = queue.pop_front() else { continue };
             // One that was cut off.

@@ -38,6 +38,7 @@ use super::{
 };
 use crate::{
     error::FileError,
+    limits::Limit,
     lock::Mutex,
     world::{World, wait_for},
 };
@@ -75,9 +76,9 @@ pub(super) enum Request {
 }
 
 /// Jobs in one commit: beyond this the first wait too long for the last.
-const JOBS_MAX: usize = 256;
+const JOBS_MAX: Limit = Limit::new(256, 3);
 /// A passive checkpoint is due when the log is this long: long enough to coalesce pages, short enough to be quick.
-const CHECKPOINT_BYTES: u64 = 8 << 20;
+const CHECKPOINT_BYTES: Limit = Limit::new(8 << 20, 64 << 10);
 /// How long a reader may hold its snapshot while the log is more than half full.
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
 /// To how much the log may grow, in bytes, where statements keep it from being restarted. All of it is in memory.
@@ -311,7 +312,7 @@ impl Writer {
         };
         // Whether the commit is a durable point is decided before it begins: SQLite wants to know.
         let mut batch = vec![first];
-        while batch.len() < JOBS_MAX {
+        while batch.len() < JOBS_MAX.get() {
             match self.queue.try_take() {
                 Some(other @ (Request::Checkpoint(_) | Request::Close(_) | Request::Tidy | Request::Quiet)) => {
                     self.queue.put_back(other);
@@ -530,7 +531,7 @@ impl Writer {
         if position < self.checkpointed {
             self.checkpointed = 0;
         }
-        let step = CHECKPOINT_BYTES.min(capacity / 4);
+        let step = (CHECKPOINT_BYTES.get() as u64).min(capacity / 4);
         if position > self.checkpointed + step {
             self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)")?;
             // The next commit restarts the log, unless a reader is in the way.

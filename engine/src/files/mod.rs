@@ -53,6 +53,7 @@ use crate::{
     extents::FileData,
     file_stats::PlaceOf,
     files::types::FileType,
+    limits::Limit,
     lock::{Mutex, MutexGuard},
     world::{Timestamp, World},
 };
@@ -72,11 +73,11 @@ use std::{
 /// request of its own, behind the end of a `close` that was under way.
 const PARTING: Duration = Duration::from_secs(1);
 /// Files kept in memory although nobody holds them.
-const FILES_MAX: usize = 50_000;
+const FILES_MAX: Limit = Limit::new(50_000, 4);
 /// Places of files that are found without a lock: more than are in use at a time, mostly.
 const RECENT: usize = 1024;
 /// Names kept in memory.
-const NAMES_MAX: usize = 100_000;
+const NAMES_MAX: Limit = Limit::new(100_000, 8);
 /// An access time is brought up to date when it is this old, or older than the last change (as `relatime`).
 const ACCESS_AGE: Timestamp = 24 * 3600 * 1_000_000_000;
 
@@ -575,7 +576,7 @@ impl Files {
         let node = file.node;
         self.hide(cache, node);
         cache.files.insert(node, file);
-        if cache.files.len() > FILES_MAX {
+        if cache.files.len() > FILES_MAX.get() {
             self.shrink(cache, node);
         }
     }
@@ -784,7 +785,7 @@ impl Cache {
             self.name_count += 1;
         }
         let mut tries = self.loaded.len();
-        while self.name_count > NAMES_MAX && tries > 0 {
+        while self.name_count > NAMES_MAX.get() && tries > 0 {
             tries -= 1;
             let Some(victim) = self.loaded.pop_front() else { break };
             if let Some(gone) = self.directories.remove(&victim) {

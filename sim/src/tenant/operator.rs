@@ -14,6 +14,9 @@ use std::{
     time::Duration,
 };
 
+/// Why a rebalance may end with an error although all disks are well: there is no room for what it is to do, or a dispute nobody has settled.
+const NO_ROOM: [&str; 5] = ["AUs too few", "no space left", "has room", "no room for it", "until that is settled"];
+
 const FILLER: &[u8] = b"filler";
 
 /// Values of 60 kB that the catalog gets at once: more than it has space for, if AUs are small.
@@ -83,13 +86,27 @@ impl Tenant {
     /// Says ONLINE ALL where a disk is offline. Whether all are ONLINE.
     pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
         let group = Arc::clone(self.group());
+        let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
+        let error = group.operations().into_iter().find_map(|one| one.error.filter(|_| one.state == "ERRS"));
+        let error = error.filter(|_| !away);
+        let gives_up = self.goes_on && error.is_some();
+        if let Some(error) = &error {
+            self.say(|| format!("the rebalance ended with errors: {error}"));
+            if gives_up && !NO_ROOM.iter().any(|reason| error.contains(reason)) {
+                return Err(format!("{}: all disks are well, and the rebalance ends again with: {error}", self.name));
+            }
+        }
+        if error.is_some() {
+            self.goes_on = !gives_up;
+        }
         let online = self.inside(async move {
-            let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
-            let stuck = group.operations().iter().any(|one| one.pass == "REBALANCE" && one.state == "ERRS");
-            if stuck && !away {
+            if gives_up {
                 // What is left on a disk that leaves finds no place, or mirrors that are wanted do not: all stays as it was.
                 group.undrop().await?;
                 return group.convert(Conversion(group.redundancy()), None).await.map(|()| false);
+            }
+            if error.is_some() {
+                return group.rebalance(None).await.map(|()| false);
             }
             if away {
                 group.online(Selection::All).await.map(|()| false)
@@ -99,7 +116,11 @@ impl Tenant {
                 Ok(!busy && group.members().iter().all(|(_, state)| *state == DiskState::Online))
             }
         });
-        Ok(online.await?.ok_or("the engine died by itself")?)
+        let online = online.await?.ok_or("the engine died by itself")?;
+        if matches!(online, Ok(true)) {
+            self.goes_on = false;
+        }
+        Ok(online)
     }
 
     /// The operator has everything checked and repaired.

@@ -1,0 +1,99 @@
+//! A group is brought into the state in which a step of the plan is to meet it.
+//!
+//! Steps come as they are drawn, and what a group is like then is what the steps before have left: some pairs of fault and state would come up
+//! once in thousands of histories. So a step may name its state. What takes time is made to take long, by disks that are slow, and it is waited
+//! for until it has begun.
+
+use crate::{
+    coverage::State,
+    history::{End, Failure, Story},
+    misfortune::pick,
+    plan::Fault,
+    tenant::{AT_ONCE, words},
+};
+use plinth_engine::{
+    admin::{Exchange, NewDisk},
+    testing::Numbers,
+};
+use plinth_format::layout::MIB;
+use std::{sync::Arc, time::Duration};
+
+/// How often, and after what time each, it is looked whether the state has come.
+const LOOKS: u32 = 100;
+const LOOK: Duration = Duration::from_millis(20);
+
+impl Story {
+    /// Brings a group into a state, as far as that can be: with one mirror nothing returns.
+    pub async fn bring_about(&mut self, g: usize, state: State, numbers: &mut Numbers) -> Result<(), Failure> {
+        if self.tenants[g].state() == state {
+            return Ok(());
+        }
+        self.tenants[g].make_whole().await?;
+        if self.tenants[g].full {
+            self.tenants[g].make_room().await?;
+        }
+        self.tenants[g].say(|| format!("it is to be {}", state.name()));
+        let is_external = self.tenants[g].is_external();
+        match state {
+            State::Whole => return Ok(()),
+            State::Full => return self.tenants[g].fill().await,
+            State::Degraded | State::Returning if is_external => return Ok(()),
+            State::Degraded => {
+                Box::pin(self.misfortune_of(Fault::GroupFails, g, numbers)).await?;
+                self.notice().await;
+            }
+            State::Returning => {
+                Box::pin(self.misfortune_of(Fault::GroupFails, g, numbers)).await?;
+                self.notice().await;
+                self.work(20 + numbers.below(60)).await?;
+                self.tenants[g].heal_all().await;
+                self.tenants[g].slow_down(Duration::from_millis(20 + numbers.below(200)));
+                let _ = self.tenants[g].ask_online().await?;
+            }
+            State::Recovering => {
+                self.work(20 + numbers.below(60)).await?;
+                self.down(g, End::Killed, AT_ONCE).await?;
+                let slow = Duration::from_millis(numbers.below(60));
+                self.tenants[g].disks.iter().for_each(|disk| disk.faults(|faults| faults.slow = slow));
+                self.up().await?;
+            }
+            State::Moving => self.move_slowly(g, numbers).await?,
+        }
+        for _ in 0..LOOKS {
+            if self.tenants[g].group.is_none() || self.tenants[g].state() == state {
+                break;
+            }
+            self.core.sleep(LOOK).await;
+        }
+        Ok(())
+    }
+
+    /// A slow disk comes, and gets its share.
+    async fn move_slowly(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let tenant = &mut self.tenants[g];
+        tenant.part_with_former();
+        let size = (48 * MIB).max(tenant.shape.au_size * 24) + numbers.below(20) * tenant.shape.au_size;
+        let groups = tenant.shape.data_groups();
+        let failure_group = pick(numbers, &groups).clone();
+        let (path, name) = tenant.new_device(&failure_group, size);
+        let slow = Duration::from_millis(20 + numbers.below(60));
+        let place = tenant.disks.iter().rev().find(|disk| tenant.path_of(disk) == path);
+        place.expect("made above").faults(|faults| faults.slow = slow);
+        let new = NewDisk {
+            path,
+            name: Some(name),
+            failure_group: Some(failure_group),
+            quorum: false,
+            size: None,
+            force: false,
+        };
+        let exchange = Exchange { add: vec![new], drop: Vec::new() };
+        let group = Arc::clone(tenant.group());
+        if let Some(Err(error)) =
+            tenant.inside(async move { Box::pin(group.exchange(exchange, Some(1))).await }).await?
+        {
+            tenant.say(|| format!("refused: {}", words(&error)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,422 @@
+//! What few programs do: several names for a file, ends in the middle of a sector, and several things at once to the same bytes.
+
+use super::{Client, FileError, Mood, Next, Result, mode_of, pattern};
+use crate::{
+    executor::lock,
+    history::Failure,
+    model::{Content, FileId, Names, SECTOR},
+};
+use plinth_engine::{
+    api::{Allocate, Changes, Node, ROOT, RenameMode},
+    session::Session,
+};
+use std::{ops::Range, sync::Arc};
+
+/// Names asked for that are not there, in one look.
+const ABSENT: u64 = 3;
+
+/// What meets a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rival {
+    Punch,
+    Zero,
+    Write,
+}
+
+fn zeros() -> Content {
+    Arc::new([0; SECTOR])
+}
+
+fn bytes_of(sectors: u64) -> u64 {
+    sectors * SECTOR as u64
+}
+
+impl Client {
+    /// Two files change names.
+    pub(super) async fn exchange_names(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
+        let at = usize::try_from(self.below(names.0.len() as u64)).expect("small");
+        let other = names.0.keys().nth(at).expect("there are so many").clone();
+        // Done twice it is undone.
+        if other == name || Mood::is(&self.mood.twice) {
+            return Ok(Next::GoOn);
+        }
+        self.core.tell(|| format!("client {}: exchange {name} and {other}", self.number));
+        let mut next = names.clone();
+        let (one, two) = (names.0[name], names.0[&other]);
+        next.0.insert(name.to_owned(), two);
+        next.0.insert(other.clone(), one);
+        self.model().begin(Some(next), None);
+        let (from, onto) = (self.full(name), self.full(&other));
+        let exchange = session.rename((ROOT, from.as_bytes()), (ROOT, onto.as_bytes()), RenameMode::Exchange);
+        self.end("exchange", exchange.await)
+    }
+
+    /// Another name for a file.
+    pub(super) async fn link(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
+        let to = format!("f{}", self.below(self.style.files() * 2));
+        if names.0.contains_key(&to) {
+            return Ok(Next::GoOn);
+        }
+        self.core.tell(|| format!("client {}: link {name} as {to}", self.number));
+        let mut next = names.clone();
+        next.0.insert(to.clone(), names.0[name]);
+        self.model().begin(Some(next), None);
+        let full = self.full(&to);
+        let link = || async {
+            let node = self.node(session, name).await?;
+            session.link(node, ROOT, full.as_bytes()).await.map(|_| ())
+        };
+        self.end("link", self.ask_for_change(link, |error| matches!(error, FileError::Exists)).await)
+    }
+
+    /// Zeros are written without bytes.
+    pub(super) async fn zero(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
+        let (file, size) = names.0[name];
+        let first = self.below(size / SECTOR as u64 + 2);
+        let count = (1 + self.below(600)).min(self.style.sectors().saturating_sub(first)).max(1);
+        let keep_size = self.one_in(2);
+        self.core.tell(|| format!("client {}: zero {count} sectors of {name} at {first}", self.number));
+        let end = bytes_of(first + count);
+        let size = if keep_size { size } else { size.max(end) };
+        let mut next = names.clone();
+        next.resize(file, size);
+        let gone = (first..(first + count).min(size.div_ceil(SECTOR as u64))).map(|sector| (sector, zeros())).collect();
+        let is_new = next != *names;
+        self.model().begin(is_new.then_some(next), Some((file, gone)));
+        let zero = || async {
+            let node = self.node(session, name).await?;
+            session.allocate(node, bytes_of(first), bytes_of(count), Allocate::ZeroRange { keep_size }, false).await
+        };
+        self.end("zero", self.ask_for_change(zero, |_| false).await)
+    }
+
+    /// The file ends in the middle of a sector.
+    pub(super) async fn cut(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
+        let (file, old) = names.0[name];
+        let limit = if self.one_in(2) { old + 1 } else { bytes_of(self.style.sectors()) };
+        let size = self.below(limit);
+        let last = size / SECTOR as u64;
+        if !self.model().is_certain(file, last) {
+            return Ok(Next::GoOn);
+        }
+        self.core.tell(|| format!("client {}: cut {name} from {old} to {size}", self.number));
+        let mut next = names.clone();
+        next.resize(file, size);
+        {
+            let mut model = self.model();
+            let gone = self.cut_off(&model.sector(file, last), size, old);
+            model.begin(Some(next), Some((file, gone)));
+        }
+        let cut = || async {
+            let node = self.node(session, name).await?;
+            session.change(node, Changes { size: Some(size), ..Changes::default() }).await.map(|_| ())
+        };
+        self.end("cut", self.ask_for_change(cut, |_| false).await)
+    }
+
+    /// What a file's sectors are when it is cut at a size: `last` was that in which it ends then.
+    fn cut_off(&self, last: &Content, size: u64, old: u64) -> Vec<(u64, Content)> {
+        let inside = usize::try_from(size % SECTOR as u64).expect("below a sector");
+        let number = size / SECTOR as u64;
+        let mut gone: Vec<_> =
+            (size.div_ceil(SECTOR as u64)..old.div_ceil(SECTOR as u64)).map(|sector| (sector, zeros())).collect();
+        if inside > 0 && number < old.div_ceil(SECTOR as u64) {
+            let mut content = **last;
+            content[inside..].fill(0);
+            gone.push((number, Arc::new(content)));
+        }
+        gone
+    }
+
+    /// A write that begins or ends in the middle of a sector, perhaps both in the same one.
+    pub(super) async fn write_oddly(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
+        let (file, size) = names.0[name];
+        let start = if self.one_in(3) { size } else { self.below(size + 1) };
+        let most = if self.one_in(2) { 64 } else { 20_000 };
+        let end = (start + 1 + self.below(most)).min(bytes_of(self.style.sectors()).max(start + 1));
+        let range = start / SECTOR as u64..end.div_ceil(SECTOR as u64);
+        let is_certain = |number| self.model().is_certain(file, number);
+        if !is_certain(range.start) || !is_certain(range.end - 1) {
+            return Ok(Next::GoOn);
+        }
+        let tag = lock(&self.numbers).draw();
+        self.core
+            .tell(|| format!("client {}: write bytes {start}..{end} of {name} (#{file}): {tag:016x}", self.number));
+        let (mut bytes, mut sectors) = (Vec::new(), Vec::new());
+        for number in range {
+            let mut content = *self.model().sector(file, number);
+            let inside =
+                |at: u64| usize::try_from(at.saturating_sub(bytes_of(number)).min(SECTOR as u64)).expect("small");
+            let (from, to) = (inside(start), inside(end));
+            pattern(tag, number, &mut content[from..to]);
+            bytes.extend_from_slice(&content[from..to]);
+            sectors.push((number, Arc::new(content)));
+        }
+        let mut next = names.clone();
+        next.resize(file, size.max(end));
+        self.model().begin((end > size).then_some(next), Some((file, sectors)));
+        let write = || async {
+            let node = self.node(session, name).await?;
+            session.write(node, start, &bytes, false).await
+        };
+        let written = self.ask_for_change(write, |_| false).await;
+        self.end_of_write(session, name, written).await
+    }
+
+    /// Something is written while it is punched, zeroed, or written by somebody else: each sector is one or the other.
+    pub(super) async fn race(
+        &self,
+        session: &Session,
+        name: &str,
+        file: FileId,
+        size: u64,
+    ) -> std::result::Result<Next, Failure> {
+        let end = size / SECTOR as u64;
+        let first = self.below(end.max(1));
+        let part = |from: u64| from..end.min(from + 1 + self.below(60));
+        let (one, other) = (part(first), part((first + self.below(20)).min(end.saturating_sub(1))));
+        if one.is_empty() || other.is_empty() {
+            return Ok(Next::GoOn);
+        }
+        let rival = [Rival::Punch, Rival::Zero, Rival::Write][usize::try_from(self.below(3)).expect("small")];
+        let node = match self.node(session, name).await {
+            Ok(node) => node,
+            Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
+            Err(error) if self.is_excused(&error) => return Ok(Next::GoOn),
+            Err(error) => return Err(format!("lookup of {name}: {error}")),
+        };
+        let tag = lock(&self.numbers).draw();
+        let tag_of_rival = lock(&self.numbers).draw();
+        self.core.tell(|| {
+            format!(
+                "client {}: write {one:?} of {name} (#{file}): {tag:016x}; beside {rival:?} of {other:?}",
+                self.number
+            )
+        });
+        let (bytes, sectors) = self.content(file, one.clone(), 0, tag);
+        let (bytes_of_rival, mut of_rival) = self.content(file, other.clone(), 0, tag_of_rival);
+        if rival != Rival::Write {
+            of_rival.iter_mut().for_each(|(_, content)| *content = zeros());
+        }
+        let (contested, mut all): (Vec<_>, Vec<_>) = of_rival.into_iter().partition(|(number, _)| one.contains(number));
+        all.extend(sectors);
+        // Whoever dies in that finds the one, the other, or what was there.
+        self.model().begin(None, Some((file, all.iter().chain(&contested).cloned().collect())));
+        let write = self.ask_for_change(|| session.write(node, bytes_of(one.start), &bytes, false), |_| false);
+        let meet = async {
+            let (at, length) = (bytes_of(other.start), bytes_of(other.end - other.start));
+            match rival {
+                Rival::Write => session.write(node, at, &bytes_of_rival, false).await,
+                Rival::Punch => session.allocate(node, at, length, Allocate::PunchHole, false).await,
+                Rival::Zero => session.allocate(node, at, length, Allocate::ZeroRange { keep_size: true }, false).await,
+            }
+        };
+        match futures::join!(write, meet) {
+            (Ok(()), Ok(())) => {
+                self.model().acknowledge_one_of(all, contested);
+                Ok(Next::GoOn)
+            }
+            (written, met) => {
+                let failed = written.and(met);
+                let next = self.end("writes that meet", failed)?;
+                if matches!(next, Next::Leave) {
+                    return Ok(Next::Leave);
+                }
+                let all = one.start.min(other.start)..one.end.max(other.end);
+                self.look_again(session, name, all.start, all.end - all.start).await
+            }
+        }
+    }
+
+    /// Something is written while the file is cut, or removed.
+    pub(super) async fn write_what_goes(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+    ) -> std::result::Result<Next, Failure> {
+        let (file, size) = names.0[name];
+        let end = size / SECTOR as u64;
+        let first = self.below(end.max(1));
+        let range = first..(first + 1 + self.below(200)).min(self.style.sectors());
+        if range.is_empty() {
+            return Ok(Next::GoOn);
+        }
+        let node = match self.node(session, name).await {
+            Ok(node) => node,
+            Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
+            Err(error) if self.is_excused(&error) => return Ok(Next::GoOn),
+            Err(error) => return Err(format!("lookup of {name}: {error}")),
+        };
+        let tag = lock(&self.numbers).draw();
+        let (bytes, sectors) = self.content(file, range.clone(), 0, tag);
+        if names.links(file) == 1 && self.one_in(2) {
+            self.core.tell(|| format!("client {}: write {range:?} of {name} (#{file}), which is removed", self.number));
+            let (mut next, mut longer) = (names.clone(), names.clone());
+            next.0.remove(name);
+            longer.resize(file, size.max(bytes_of(range.end)));
+            {
+                let mut model = self.model();
+                model.begin(Some(next), Some((file, sectors)));
+                model.may_also_be([longer]);
+            }
+            let full = self.full(name);
+            let write = session.write(node, bytes_of(range.start), &bytes, false);
+            return match futures::join!(write, session.unlink(ROOT, full.as_bytes())) {
+                (_, Err(error)) if self.is_excused(&error) && !self.is_sent_away(&error) => {
+                    self.end_as_seen(session, names, name, error).await
+                }
+                (_, removed) => self.end("unlink of what is written", removed),
+            };
+        }
+        self.write_what_is_cut(session, names, name, node, range, (bytes, sectors)).await
+    }
+
+    /// The file is cut where it is written, or before: either may come first.
+    async fn write_what_is_cut(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+        node: Node,
+        range: Range<u64>,
+        (bytes, sectors): (Vec<u8>, Vec<(u64, Content)>),
+    ) -> std::result::Result<Next, Failure> {
+        let (file, size) = names.0[name];
+        let cut = self.below(range.end.min(size / SECTOR as u64) + 1);
+        self.core
+            .tell(|| format!("client {}: write {range:?} of {name} (#{file}), which is cut at {cut}", self.number));
+        let named = |size: u64| {
+            let mut names = names.clone();
+            names.resize(file, size);
+            names
+        };
+        let first_written = named(bytes_of(cut));
+        let first_cut = named(bytes_of(cut.max(range.end)));
+        let end = size.div_ceil(SECTOR as u64).max(range.end);
+        let gone: Vec<_> = (cut..end).map(|sector| (sector, zeros())).collect();
+        {
+            let mut model = self.model();
+            model.begin(Some(first_written.clone()), Some((file, gone.iter().chain(&sectors).cloned().collect())));
+            // Before it is cut it is as long as what is written.
+            model.may_also_be([first_cut.clone(), named(size.max(bytes_of(range.end)))]);
+        }
+        let write = session.write(node, bytes_of(range.start), &bytes, false);
+        let change = session.change(node, Changes { size: Some(bytes_of(cut)), ..Changes::default() });
+        let both: Result<()> = match futures::join!(write, change) {
+            (Ok(()), Ok(_)) => Ok(()),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        if let Err(error) = both {
+            return if self.is_sent_away(&error) {
+                Ok(Next::Leave)
+            } else if matches!(error, FileError::NoSpace) || self.is_excused(&error) {
+                self.end_as_seen(session, names, name, error).await
+            } else {
+                Err(format!("write of what is cut: {error}"))
+            };
+        }
+        let there = match session.attributes(node).await {
+            Ok(attributes) => attributes.size,
+            Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
+            Err(error) => return Err(format!("size of {name}: {error}")),
+        };
+        let mut model = self.model();
+        let (between, names, content) = if there == bytes_of(cut) {
+            let kept = sectors.into_iter().filter(|(number, _)| *number < cut);
+            (named(size.max(bytes_of(range.end))), first_written, gone.into_iter().chain(kept).collect())
+        } else {
+            let cut_off = gone.into_iter().filter(|(number, _)| !range.contains(number));
+            (first_written, first_cut, cut_off.chain(sectors).collect())
+        };
+        if names.0[name].1 != there {
+            return Err(format!("{name} has {there} bytes after a write of {range:?} and a cut at {cut}"));
+        }
+        model.acknowledge_both(between, names, content);
+        Ok(Next::GoOn)
+    }
+
+    /// One of two that change a file's size has failed: it is as long as it is seen to be, and what was to be written is there or not.
+    async fn end_as_seen(
+        &self,
+        session: &Session,
+        names: &Names,
+        name: &str,
+        error: FileError,
+    ) -> std::result::Result<Next, Failure> {
+        self.core.tell(|| format!("client {}: write of what is cut: {error}", self.number));
+        let (file, _) = names.0[name];
+        // Seen, and committed: or another mount may show another.
+        let seen = async {
+            let node = self.node(session, name).await?;
+            let size = session.attributes(node).await?.size;
+            session.sync_directory(ROOT).await?;
+            Ok::<_, FileError>(size)
+        };
+        let Ok(size) = seen.await else { return Ok(Next::Leave) };
+        let mut next = names.clone();
+        next.resize(file, size);
+        self.model().refuse_but_are(next);
+        Ok(Next::GoOn)
+    }
+
+    /// Names that are not there are not found, and those that are lead to what was made.
+    pub(super) async fn verify_names(&self, session: &Session, names: &Names) -> std::result::Result<Next, Failure> {
+        if !self.style.is_wild() {
+            return Ok(Next::GoOn);
+        }
+        for _ in 0..ABSENT {
+            let name = format!("f{}", self.below(self.style.files() * 2));
+            if names.0.contains_key(&name) {
+                continue;
+            }
+            match self.node(session, &name).await {
+                Err(FileError::NotFound) => {}
+                Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
+                Err(error) if self.is_excused(&error) => {}
+                Err(error) => return Err(format!("lookup of {name}, which is not there: {error}")),
+                Ok(_) => return Err(format!("{name} is found, and was removed or never made")),
+            }
+        }
+        for (name, (file, _)) in &names.0 {
+            let found = async {
+                let node = self.node(session, name).await?;
+                session.attributes(node).await
+            };
+            match found.await {
+                Ok(found) if (found.mode, found.links as usize) != (mode_of(*file), names.links(*file)) => {
+                    let (mode, links) = (mode_of(*file), names.links(*file));
+                    return Err(format!(
+                        "{name} (#{file}) has mode {:o} and {} names, not {mode:o} and {links}",
+                        found.mode, found.links
+                    ));
+                }
+                Ok(_) => {}
+                Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
+                Err(error) if self.is_excused(&error) => {}
+                Err(error) => return Err(format!("attributes of {name}: {error}")),
+            }
+        }
+        Ok(Next::GoOn)
+    }
+}

@@ -1,0 +1,88 @@
+//! What an operator asks of a group besides: other sizes for its disks, a scrub, a rebalance that compacts, one that is paused; and the engine
+//! may die in that.
+
+use crate::{
+    disk::SimDisk,
+    history::{Failure, Story},
+    misfortune::pick,
+    tenant::words,
+};
+use plinth_engine::{
+    admin::{Order, Phases, Resize, Scope, ScrubOrder, ScrubPower, Selection},
+    testing::Numbers,
+};
+use std::sync::Arc;
+
+impl Story {
+    /// Up to two disks get another size, at most that of the device. What cannot be done is refused, and changes nothing.
+    pub async fn resize(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let tenant = &mut self.tenants[g];
+        tenant.part_with_former();
+        let mut resizes: Vec<Resize> = Vec::new();
+        for _ in 0..1 + numbers.below(2) {
+            let disk: &SimDisk = pick(numbers, &tenant.disks);
+            let which = Selection::Disks(vec![tenant.name_of(disk).to_owned()]);
+            if resizes.iter().any(|one| one.which == which) {
+                continue;
+            }
+            // A quarter of it goes at most, in any bytes, or what is gone comes back.
+            let size = match numbers.below(3) {
+                0 => None,
+                _ => Some(disk.size() - numbers.below(disk.size() / 4)),
+            };
+            resizes.push(Resize { which, size });
+        }
+        let power = Self::power(numbers);
+        tenant.say(|| format!("other sizes: {resizes:?}, power {power}"));
+        let group = Arc::clone(tenant.group());
+        let statement = async move { Box::pin(group.resize_disks(&resizes, Some(power))).await };
+        self.tell_engine(g, statement, numbers).await
+    }
+
+    /// Everything is read and compared, while clients work, and perhaps repaired.
+    pub async fn scrub(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let tenant = &self.tenants[g];
+        let power = *pick(numbers, &[ScrubPower::Auto, ScrubPower::High, ScrubPower::Max]);
+        let order = ScrubOrder { scope: Scope::All, repair: numbers.below(2) == 0, power, force: true };
+        tenant.say(|| format!("a scrub, {power:?}, repair {}", order.repair));
+        let group = Arc::clone(tenant.group());
+        self.tell_engine(g, async move { group.scrub(&order).await }, numbers).await
+    }
+
+    /// A rebalance that evens out, compacts, or only restores.
+    pub async fn compact(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let phases = Phases { balance: numbers.below(2) == 0, compact: Some(numbers.below(4) > 0) };
+        let order = Order { power: Some(Self::power(numbers)), phases: Some(phases) };
+        self.tenants[g].say(|| format!("a rebalance: {order:?}"));
+        let group = Arc::clone(self.tenants[g].group());
+        self.tell_engine(g, async move { group.rebalance(order).await }, numbers).await
+    }
+
+    /// Mirrors that are on the way stay where they are for a while.
+    pub async fn pause_movement(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        let power = |group: Arc<plinth_engine::group::Group>, power: u32| async move {
+            group.rebalance(Order { power: Some(power), phases: None }).await
+        };
+        let tenant = &self.tenants[g];
+        tenant.say(|| "movement is paused".to_owned());
+        let group = Arc::clone(tenant.group());
+        if let Some(Err(error)) = tenant.inside(power(group, 0)).await? {
+            tenant.say(|| format!("refused: {}", words(&error)));
+        }
+        self.exchange(g, numbers).await?;
+        self.work(numbers.below(40)).await?;
+        let tenant = &self.tenants[g];
+        tenant.say(|| "movement goes on".to_owned());
+        let group = Arc::clone(tenant.group());
+        let told = tenant.inside(power(group, Self::power(numbers))).await?;
+        if let Some(Err(error)) = told {
+            tenant.say(|| format!("refused: {}", words(&error)));
+        }
+        Ok(())
+    }
+
+    fn power(numbers: &mut Numbers) -> u32 {
+        let most = 1 << numbers.below(5);
+        u32::try_from(1 + numbers.below(most)).expect("small")
+    }
+}
