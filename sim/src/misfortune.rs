@@ -481,6 +481,8 @@ impl Story {
         }
         let disk = pick(numbers, &tenant.disks_of(&name)).clone();
         tenant.say(|| format!("{}: {}", disk.label(), fault.name()));
+        // What it did not keep of the engine's own metadata may be noticed when it is well again.
+        tenant.overwritten |= matches!(fault, Fault::WriteFails | Fault::ThinFull | Fault::FlushFails);
         let mut blocks = places(&disk, spared || fault == Fault::WriteFails, 400, numbers);
         // Without a page of the last mirror of the catalog there is no mount, and nobody promises one.
         if let (false, Fault::LatentSectors, Some(pages)) = (spared, fault, hostile::pages(&disk)) {

@@ -22,6 +22,7 @@ const RARE: &[Bug] = &[
     Bug::OldPlaceLeft,
     Bug::MovedPlaceReused,
     Bug::HoleDiscardedEarly,
+    Bug::SumsBeforeData,
 ];
 
 /// What the command line says of planted mistakes.

@@ -77,7 +77,7 @@ pub struct Tenant {
     pub ill: BTreeMap<String, Ill>,
     /// Bytes changed behind everybody's back, and nobody has looked since.
     pub silent: bool,
-    /// Somebody has overwritten what the engine wrote for itself, and it may not have looked since.
+    /// Somebody has overwritten what the engine wrote for itself, or a disk has not kept it, and it may not have looked since.
     pub overwritten: bool,
     /// A flush failed on a disk that had to stay: what was not synced may be as after a loss of power.
     pub lossy: bool,
