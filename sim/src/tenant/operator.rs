@@ -92,7 +92,9 @@ impl Tenant {
         let gives_up = self.goes_on && error.is_some();
         if let Some(error) = &error {
             self.say(|| format!("the rebalance ended with errors: {error}"));
-            if gives_up && !NO_ROOM.iter().any(|reason| error.contains(reason)) {
+            let has_no_room = self.full || error.ends_with("none can") || NO_ROOM.iter().any(|why| error.contains(why));
+            // What was lost for good cannot move either.
+            if gives_up && !has_no_room && !self.lossy {
                 return Err(format!("{}: all disks are well, and the rebalance ends again with: {error}", self.name));
             }
         }
