@@ -561,7 +561,7 @@ impl Group {
         let (found, next) = self.catalog.read(read).await?;
         let mut state = self.discards.state();
         if state.sweeps_told != told || state.sweep.is_none() {
-            // It began anew, or nobody wants it any more.
+            // The sweep was told to begin elsewhere, or was called off: what this step has read does not count.
             return Ok(());
         }
         state.sweep = next;

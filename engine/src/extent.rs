@@ -367,7 +367,7 @@ impl Extent {
         self.marks.has(piece)
     }
 
-    /// The blocks of `blocks` whose pieces hold data, run by run. Who has them held knows that they stay so.
+    /// Of some blocks, those in pieces that hold data, as runs. That stays so as long as the caller holds the range of these blocks.
     #[must_use]
     pub fn data_in(&self, blocks: &Range<usize>) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();

@@ -659,7 +659,7 @@ pub(crate) fn must_be_there(connection: &Connection, file: &File) -> Result<(), 
     if is_there { Ok(()) } else { Err(FileError::Stale(file.node)) }
 }
 
-/// Sets a file's space in its row and in memory. What was removed meanwhile gets none: nobody would give it back.
+/// Sets how much space a file takes, in its row and in memory. A file that was removed meanwhile gets none: nothing would ever free it.
 pub(crate) fn set_blocks(connection: &Connection, file: &File, blocks: u64) -> Result<(), FileError> {
     let is_there = connection
         .prepare_cached("UPDATE file SET blocks = ?2 WHERE number = ?1")?

@@ -252,7 +252,7 @@ impl Group {
         }
         let owner = Arc::clone(file);
         let commit = self.catalog.write(false, move |connection| {
-            // The slot of a file that was removed is somebody else's soon, who counts on it that nothing is there.
+            // The slot of a file that was removed goes to another small file, which takes it to be empty.
             must_be_there(connection, &owner)?;
             for (extent, pieces) in &marks {
                 extent::change_marks(connection, extent, |_, pending| {

@@ -45,6 +45,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug, Clone)]
 pub struct Numbers(u64);
 
+/// What is added for each number.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Numbers {
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -52,7 +55,7 @@ impl Numbers {
     }
 
     pub fn draw(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(STEP);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -65,9 +68,22 @@ impl Numbers {
     }
 
     pub fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.draw().to_le_bytes()[..chunk.len()]);
+        let (words, rest) = bytes.as_chunks_mut::<8>();
+        words.iter_mut().for_each(|word| *word = self.draw().to_le_bytes());
+        if !rest.is_empty() {
+            rest.copy_from_slice(&self.draw().to_le_bytes()[..rest.len()]);
         }
+    }
+
+    /// Fills `bytes` with what [`Self::fill`] would have put behind the first `start` bytes.
+    fn fill_from(&mut self, start: usize, bytes: &mut [u8]) {
+        let (words, inside) = (start as u64 / 8, start % 8);
+        self.0 = self.0.wrapping_add(words.wrapping_mul(STEP));
+        let (first, rest) = bytes.split_at_mut(((8 - inside) % 8).min(bytes.len()));
+        if !first.is_empty() {
+            first.copy_from_slice(&self.draw().to_le_bytes()[inside..inside + first.len()]);
+        }
+        self.fill(rest);
     }
 }
 
@@ -98,16 +114,22 @@ impl Image {
         Self { noise: Some(seed), ..Self::default() }
     }
 
-    fn untouched(&self, block: u64) -> Block {
-        let mut bytes = [0; BLOCK];
-        if let Some(seed) = self.noise {
-            Numbers::new(seed ^ block.wrapping_mul(0x2545_f491_4f6c_dd1d)).fill(&mut bytes);
+    /// Fills `into` with what is in a block, from byte `start` on, before anybody has written it.
+    fn read_untouched(&self, block: u64, start: usize, into: &mut [u8]) {
+        match self.noise {
+            Some(seed) => {
+                Numbers::new(seed ^ block.wrapping_mul(0x2545_f491_4f6c_dd1d)).fill_from(start, into);
+            }
+            None => into.fill(0),
         }
-        Arc::new(bytes)
     }
 
     fn durable_block(&self, block: u64) -> Block {
-        self.durable.get(&block).cloned().unwrap_or_else(|| self.untouched(block))
+        self.durable.get(&block).cloned().unwrap_or_else(|| {
+            let mut bytes = [0; BLOCK];
+            self.read_untouched(block, 0, &mut bytes);
+            Arc::new(bytes)
+        })
     }
 
     fn block(&self, block: u64) -> Block {
@@ -121,7 +143,7 @@ impl Image {
             let maps = [&self.cached, &self.ghosts, &self.durable];
             match maps.iter().find_map(|map| map.get(&block)) {
                 Some(bytes) => into[part].copy_from_slice(&bytes[inside]),
-                None => into[part].copy_from_slice(&self.untouched(block)[inside]),
+                None => self.read_untouched(block, inside.start, &mut into[part]),
             }
         });
     }
@@ -1003,6 +1025,19 @@ mod tests {
 
     fn io(disk: &dyn Disk, io: Io) -> Done {
         block_on(disk.submit(io))
+    }
+
+    #[test]
+    fn a_part_of_a_block_reads_as_in_the_whole() {
+        for image in [Image::zeroed(), Image::noisy(7)] {
+            let mut whole = vec![1; 3 * BLOCK];
+            image.read(5 * BLOCK as u64, &mut whole);
+            for (start, length) in [(0, 512), (512, 512), (3584, 1024), (4096, 4096), (3, 2), (5, 3), (11, 5000)] {
+                let mut part = vec![1; length];
+                image.read((5 * BLOCK + start) as u64, &mut part);
+                assert_eq!(part, whole[start..start + length], "{start} {length}");
+            }
+        }
     }
 
     #[test]

@@ -9,12 +9,9 @@ use crate::{
     history::{End, Failure, Story},
     misfortune::pick,
     plan::Fault,
-    tenant::{AT_ONCE, words},
+    tenant::AT_ONCE,
 };
-use plinth_engine::{
-    admin::{Exchange, NewDisk},
-    testing::Numbers,
-};
+use plinth_engine::{admin::Exchange, testing::Numbers};
 use plinth_format::layout::MIB;
 use std::{sync::Arc, time::Duration};
 
@@ -75,25 +72,11 @@ impl Story {
         let size = (48 * MIB).max(tenant.shape.au_size * 24) + numbers.below(20) * tenant.shape.au_size;
         let groups = tenant.shape.data_groups();
         let failure_group = pick(numbers, &groups).clone();
-        let (path, name) = tenant.new_device(&failure_group, size);
+        let new = tenant.new_disk(&failure_group, size);
         let slow = Duration::from_millis(20 + numbers.below(60));
-        let place = tenant.disks.iter().rev().find(|disk| tenant.path_of(disk) == path);
-        place.expect("made above").faults(|faults| faults.slow = slow);
-        let new = NewDisk {
-            path,
-            name: Some(name),
-            failure_group: Some(failure_group),
-            quorum: false,
-            size: None,
-            force: false,
-        };
+        tenant.disks.last().expect("made above").faults(|faults| faults.slow = slow);
         let exchange = Exchange { add: vec![new], drop: Vec::new() };
         let group = Arc::clone(tenant.group());
-        if let Some(Err(error)) =
-            tenant.inside(async move { Box::pin(group.exchange(exchange, Some(1))).await }).await?
-        {
-            tenant.say(|| format!("refused: {}", words(&error)));
-        }
-        Ok(())
+        tenant.order(async move { Box::pin(group.exchange(exchange, Some(1))).await }).await
     }
 }

@@ -5,7 +5,7 @@ mod wild;
 use crate::{
     executor::{Core, lock},
     history::Failure,
-    model::{Content, FileId, Model, Names, SECTOR, Seen, Turn},
+    model::{Content, FileId, Model, Names, SECTOR, Seen, Turn, zeros},
     style::{Act, Style},
 };
 use plinth_engine::{
@@ -403,8 +403,7 @@ impl Client {
         next.resize(file, size);
         {
             let mut model = self.model();
-            let zeros: Content = Arc::new([0; SECTOR]);
-            let gone = (sectors..old.div_ceil(SECTOR as u64)).map(|sector| (sector, Arc::clone(&zeros))).collect();
+            let gone = (sectors..old.div_ceil(SECTOR as u64)).map(|sector| (sector, zeros())).collect();
             model.begin(Some(next), Some((file, gone)));
         }
         let cut = || async {
@@ -424,8 +423,7 @@ impl Client {
         let first = self.below(size / SECTOR as u64 + 1);
         let count = 1 + self.below(600);
         self.core.tell(|| format!("client {}: punch {count} sectors of {name} at {first}", self.number));
-        let zeros: Content = Arc::new([0; SECTOR]);
-        let gone = (first..first + count).map(|sector| (sector, Arc::clone(&zeros))).collect();
+        let gone = (first..first + count).map(|sector| (sector, zeros())).collect();
         self.model().begin(None, Some((file, gone)));
         let punch = || async {
             let node = self.node(session, name).await?;
@@ -536,15 +534,14 @@ impl Client {
 
     /// What a write leaves in these sectors, but for the first `skip` bytes: as bytes, and sector by sector.
     fn content(&self, file: FileId, range: Range<u64>, skip: usize, tag: u64) -> (Vec<u8>, Vec<(u64, Content)>) {
-        let (mut bytes, mut sectors) = (Vec::new(), Vec::new());
-        let model = self.model();
-        for number in range.clone() {
-            let mut content = *model.sector(file, number);
+        let mut bytes = vec![0; usize::try_from(range.end - range.start).expect("small") * SECTOR];
+        for (number, content) in range.clone().zip(bytes.chunks_mut(SECTOR)) {
             let from = if number == range.start { skip } else { 0 };
+            content[..from].copy_from_slice(&self.model().sector(file, number)[..from]);
             pattern(tag, number, &mut content[from..]);
-            bytes.extend_from_slice(&content[from..]);
-            sectors.push((number, Arc::new(content)));
         }
+        let sectors = range.zip(Content::split(&bytes)).collect();
+        bytes.drain(..skip);
         (bytes, sectors)
     }
 
@@ -828,7 +825,7 @@ impl Client {
         let known: Vec<_> = blocks.filter(is_known).collect();
         let (name, file, block) = known.get(usize::try_from(self.below(known.len().max(1) as u64)).expect("small"))?;
         let sectors = block * BLOCK_SECTORS..(block + 1) * BLOCK_SECTORS;
-        let content = sectors.flat_map(|number| *model.sector(*file, number)).collect();
+        let content = sectors.flat_map(|number| model.sector(*file, number).to_vec()).collect();
         Some(((*name).clone(), *block, content))
     }
 
@@ -850,7 +847,7 @@ impl Client {
         if !sectors.clone().all(|number| model.is_certain(file, number)) {
             return Ok(None);
         }
-        Ok(Some(sectors.flat_map(|number| *model.sector(file, number)).collect()))
+        Ok(Some(sectors.flat_map(|number| model.sector(file, number).to_vec()).collect()))
     }
 
     /// The file that has a name.
@@ -869,8 +866,8 @@ impl Client {
     pub fn may_be(&self, name: &str, block: u64, old: &[u8]) {
         let mut model = self.model();
         let Some((file, _)) = model.names().0.get(name).copied() else { return };
-        for (number, content) in (block * BLOCK_SECTORS..).zip(old.as_chunks::<SECTOR>().0) {
-            model.may_be(file, number, Arc::new(*content));
+        for (number, content) in (block * BLOCK_SECTORS..).zip(Content::split(old)) {
+            model.may_be(file, number, content);
         }
     }
 

@@ -28,8 +28,7 @@ impl Story {
         let tenant = &mut self.tenants[g];
         tenant.part_with_former();
         let exchange = Exchange { drop: Self::leavers(tenant, numbers), add: Self::newcomers(tenant, numbers) };
-        let most = 1 << numbers.below(5);
-        let power = u32::try_from(1 + numbers.below(most)).expect("small");
+        let power = Self::power(numbers, 5);
         tenant.say(|| {
             let coming = exchange.add.iter().map(|disk| disk.path.clone()).collect::<Vec<_>>().join(", ");
             let going: Vec<String> = exchange.drop.iter().map(|one| format!("{:?}", one.which)).collect();
@@ -54,8 +53,7 @@ impl Story {
         let all = [Redundancy::External, Redundancy::Normal, Redundancy::High];
         // One that survives what is wrong already.
         let to = *pick(numbers, &all[tenant.count_ill().min(2)..]);
-        let most = 1 << numbers.below(4);
-        let power = u32::try_from(1 + numbers.below(most)).expect("small");
+        let power = Self::power(numbers, 4);
         tenant.say(|| format!("from {} to {to} redundancy, power {power}", tenant.shape.redundancy));
         // Nobody can count on more from now on, whether it comes to that or not; what it came to is asked for later.
         tenant.shape.redundancy = tenant.shape.redundancy.min(to);
@@ -81,10 +79,7 @@ impl Story {
             self.core.fuse(tenant.process(), Some(Fuse::Steps(numbers.below(3000))));
         }
         let group = Arc::clone(tenant.group());
-        let told = tenant.inside(async move { group.convert(Conversion(to), Some(8)).await }).await?;
-        if let Some(Err(error)) = told {
-            tenant.say(|| format!("refused: {}", words(&error)));
-        }
+        tenant.order(async move { group.convert(Conversion(to), Some(8)).await }).await?;
         if dies {
             self.core.sleep(Duration::from_millis(numbers.below(3000))).await;
             tenant.kill(AT_ONCE).await?;
@@ -152,15 +147,7 @@ impl Story {
             groups.push(format!("N{}", numbers.below(3)));
             let failure_group = pick(numbers, &groups).clone();
             let size = (48 * MIB).max(tenant.shape.au_size * 24) + numbers.below(80) * tenant.shape.au_size;
-            let (path, name) = tenant.new_device(&failure_group, size);
-            add.push(NewDisk {
-                path,
-                name: Some(name),
-                failure_group: Some(failure_group),
-                quorum: false,
-                size: None,
-                force: false,
-            });
+            add.push(tenant.new_disk(&failure_group, size));
         }
         add
     }

@@ -21,7 +21,7 @@ use std::{
 };
 
 /// Histories that one worker runs.
-const BATCH: u64 = 25;
+const BATCH: u64 = 5;
 
 /// Real time after which a history counts as one that never ends: some hundred times what the longest take.
 const SECONDS_MAX: u32 = 300;

@@ -5,7 +5,6 @@ use crate::{
     disk::SimDisk,
     history::{Failure, Story},
     misfortune::pick,
-    tenant::words,
 };
 use plinth_engine::{
     admin::{Order, Phases, Resize, Scope, ScrubOrder, ScrubPower, Selection},
@@ -32,7 +31,7 @@ impl Story {
             };
             resizes.push(Resize { which, size });
         }
-        let power = Self::power(numbers);
+        let power = Self::power(numbers, 5);
         tenant.say(|| format!("other sizes: {resizes:?}, power {power}"));
         let group = Arc::clone(tenant.group());
         let statement = async move { Box::pin(group.resize_disks(&resizes, Some(power))).await };
@@ -52,7 +51,7 @@ impl Story {
     /// A rebalance that evens out, compacts, or only restores.
     pub async fn compact(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let phases = Phases { balance: numbers.below(2) == 0, compact: Some(numbers.below(4) > 0) };
-        let order = Order { power: Some(Self::power(numbers)), phases: Some(phases) };
+        let order = Order { power: Some(Self::power(numbers, 5)), phases: Some(phases) };
         self.tenants[g].say(|| format!("a rebalance: {order:?}"));
         let group = Arc::clone(self.tenants[g].group());
         self.tell_engine(g, async move { group.rebalance(order).await }, numbers).await
@@ -66,23 +65,18 @@ impl Story {
         let tenant = &self.tenants[g];
         tenant.say(|| "movement is paused".to_owned());
         let group = Arc::clone(tenant.group());
-        if let Some(Err(error)) = tenant.inside(power(group, 0)).await? {
-            tenant.say(|| format!("refused: {}", words(&error)));
-        }
+        tenant.order(power(group, 0)).await?;
         self.exchange(g, numbers).await?;
         self.work(numbers.below(40)).await?;
         let tenant = &self.tenants[g];
         tenant.say(|| "movement goes on".to_owned());
         let group = Arc::clone(tenant.group());
-        let told = tenant.inside(power(group, Self::power(numbers))).await?;
-        if let Some(Err(error)) = told {
-            tenant.say(|| format!("refused: {}", words(&error)));
-        }
-        Ok(())
+        tenant.order(power(group, Self::power(numbers, 5))).await
     }
 
-    fn power(numbers: &mut Numbers) -> u32 {
-        let most = 1 << numbers.below(5);
+    /// The power of a rebalance, from 1 to 2 to the power of `limit - 1`; the less, the likelier.
+    pub fn power(numbers: &mut Numbers, limit: u64) -> u32 {
+        let most = 1 << numbers.below(limit);
         u32::try_from(1 + numbers.below(most)).expect("small")
     }
 }

@@ -21,7 +21,12 @@ use crate::{
     world::{Host, ProcessWorld},
 };
 use life::MOUNT_WAIT;
-use plinth_engine::{admin::AdminError, group::Group, session::Session, testing::Image};
+use plinth_engine::{
+    admin::{AdminError, NewDisk},
+    group::Group,
+    session::Session,
+    testing::Image,
+};
 use plinth_format::{Redundancy, membership::DiskState};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -242,7 +247,7 @@ impl Tenant {
     }
 
     /// Another device on the host, to be a member of a failure group under a name.
-    pub fn new_device(&mut self, failure_group: &str, size: u64) -> (String, String) {
+    pub fn new_disk(&mut self, failure_group: &str, size: u64) -> NewDisk {
         let number = self.devices;
         self.devices += 1;
         let disk = SimDisk::new(&self.core, &format!("{}-{number}", self.name), size, self.shape.sectors);
@@ -252,7 +257,14 @@ impl Tenant {
         self.paths.push(path.clone());
         self.names.push(name.clone());
         self.shape.disks.push((failure_group.to_owned(), size));
-        (path, name)
+        NewDisk {
+            path,
+            name: Some(name),
+            failure_group: Some(failure_group.to_owned()),
+            quorum: false,
+            size: None,
+            force: false,
+        }
     }
 
     /// A disk's name.
@@ -408,6 +420,17 @@ impl Tenant {
         let ended = inside(&self.core, self.process(), task).await;
         waited.store(false, Ordering::Relaxed);
         ended
+    }
+
+    /// Gives the engine an order, which it may refuse, or die in.
+    pub async fn order(
+        &self,
+        statement: impl Future<Output = Result<(), AdminError>> + Send + 'static,
+    ) -> Result<(), Failure> {
+        if let Some(Err(error)) = self.inside(statement).await? {
+            self.say(|| format!("refused: {}", words(&error)));
+        }
+        Ok(())
     }
 
     /// Clients look at everything, and go on.

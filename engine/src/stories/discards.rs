@@ -24,6 +24,16 @@ impl Lab {
         self.wait_for("the caretaker", || ticks() >= now + rounds);
     }
 
+    /// Two files, synced: `gone` of 8 MiB, and `table` of 2 MiB, whose node this is.
+    fn make_gone_and_table(&self) -> Node {
+        let (gone, table) = (self.create_file("gone"), self.create_file("table"));
+        self.write(gone, 0, &pattern(1, 8 << 20));
+        self.write(table, 0, &pattern(2, 2 << 20));
+        self.sync(gone);
+        self.sync(table);
+        table
+    }
+
     fn remove(&self, name: &str) {
         block_on(self.session().unlink(ROOT, name.as_bytes())).expect("it is removed");
     }
@@ -173,11 +183,7 @@ fn holes_and_slots_go_back() {
 fn what_one_engine_leaves_the_next_discards() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
-    let (gone, table) = (lab.create_file("gone"), lab.create_file("table"));
-    lab.write(gone, 0, &pattern(1, 8 << 20));
-    lab.write(table, 0, &pattern(2, 2 << 20));
-    lab.sync(gone);
-    lab.sync(table);
+    let table = lab.make_gone_and_table();
     lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.hang_discards = true));
     lab.remove("gone");
     block_on(lab.session().allocate(table, 0, 1 << 20, Allocate::PunchHole, false)).expect("it is punched");
@@ -216,11 +222,7 @@ fn what_was_freed_before_the_attribute_is_discarded_then() {
     block_on(lab.group().set_attribute("thin_provisioned", "false")).expect("it is set");
     lab.dismount();
     lab.mount();
-    let (gone, table) = (lab.create_file("gone"), lab.create_file("table"));
-    lab.write(gone, 0, &pattern(1, 8 << 20));
-    lab.write(table, 0, &pattern(2, 2 << 20));
-    lab.sync(gone);
-    lab.sync(table);
+    let table = lab.make_gone_and_table();
     let before = lab.discarded();
     lab.remove("gone");
     block_on(lab.session().allocate(table, PIECE, 4 * PIECE, Allocate::PunchHole, false)).expect("it is punched");
@@ -238,11 +240,7 @@ fn what_was_freed_before_the_attribute_is_discarded_then() {
 fn a_disk_that_was_away_discards_what_it_missed() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
-    let (gone, table) = (lab.create_file("gone"), lab.create_file("table"));
-    lab.write(gone, 0, &pattern(1, 8 << 20));
-    lab.write(table, 0, &pattern(2, 2 << 20));
-    lab.sync(gone);
-    lab.sync(table);
+    let table = lab.make_gone_and_table();
     block_on(lab.group().offline(Selection::FailureGroups(vec!["B".to_owned()]), None)).expect("it can be spared");
     let before = lab.discarded();
     lab.remove("gone");
@@ -300,11 +298,7 @@ fn a_disk_that_grows_discards_what_it_gets() {
 fn a_disk_that_fails_discards_is_told_again() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     lab.wait_until_all_is_discarded();
-    let (gone, table) = (lab.create_file("gone"), lab.create_file("table"));
-    lab.write(gone, 0, &pattern(1, 8 << 20));
-    lab.write(table, 0, &pattern(2, 2 << 20));
-    lab.sync(gone);
-    lab.sync(table);
+    let table = lab.make_gone_and_table();
     let before = lab.discarded();
     lab.disks[1].faults(|faults| faults.fail_discards = true);
     lab.remove("gone");

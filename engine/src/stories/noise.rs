@@ -51,8 +51,8 @@ fn noise_in_checksum_blocks() {
     }
 }
 
-/// Whoever waits to read some blocks, to compare them or to repair them may find a hole when he may: where a discard has left noise, which is
-/// nobody's data.
+/// A read, a check and a repair wait for blocks that somebody else holds. Meanwhile the blocks become a hole, and a discard leaves noise there.
+/// None of the three takes the noise for rotten data.
 #[test]
 fn what_became_a_hole_is_not_taken_for_rot() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);

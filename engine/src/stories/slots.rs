@@ -38,7 +38,7 @@ fn a_slot_is_nobodys_while_its_file_is_read() {
     assert_eq!(lab.read(other, 0, 8000), pattern(2, 8000));
 }
 
-/// Whoever still writes to a file that is gone gives it no space, in a slot or in extents: it would be nobody's.
+/// A write to a file that was removed gives it no space, neither a slot nor extents: nothing would ever free them.
 #[test]
 fn a_file_that_is_gone_gets_no_space() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);

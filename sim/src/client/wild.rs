@@ -4,13 +4,13 @@ use super::{Client, FileError, Mood, Next, Result, mode_of, pattern};
 use crate::{
     executor::lock,
     history::Failure,
-    model::{Content, FileId, Names, SECTOR},
+    model::{Content, FileId, Names, SECTOR, zeros},
 };
 use plinth_engine::{
     api::{Allocate, Changes, Node, ROOT, RenameMode},
     session::Session,
 };
-use std::{ops::Range, sync::Arc};
+use std::ops::Range;
 
 /// Names asked for that are not there, in one look.
 const ABSENT: u64 = 3;
@@ -21,10 +21,6 @@ enum Rival {
     Punch,
     Zero,
     Write,
-}
-
-fn zeros() -> Content {
-    Arc::new([0; SECTOR])
 }
 
 fn bytes_of(sectors: u64) -> u64 {
@@ -40,7 +36,7 @@ impl Client {
         name: &str,
     ) -> std::result::Result<Next, Failure> {
         let at = usize::try_from(self.below(names.0.len() as u64)).expect("small");
-        let other = names.0.keys().nth(at).expect("there are so many").clone();
+        let other = names.0.keys().nth(at).expect("below their number").clone();
         // Done twice it is undone.
         if other == name || Mood::is(&self.mood.twice) {
             return Ok(Next::GoOn);
@@ -136,9 +132,7 @@ impl Client {
         let mut gone: Vec<_> =
             (size.div_ceil(SECTOR as u64)..old.div_ceil(SECTOR as u64)).map(|sector| (sector, zeros())).collect();
         if inside > 0 && number < old.div_ceil(SECTOR as u64) {
-            let mut content = **last;
-            content[inside..].fill(0);
-            gone.push((number, Arc::new(content)));
+            gone.push((number, last.cut_at(inside)));
         }
         gone
     }
@@ -162,25 +156,41 @@ impl Client {
         let tag = lock(&self.numbers).draw();
         self.core
             .tell(|| format!("client {}: write bytes {start}..{end} of {name} (#{file}): {tag:016x}", self.number));
-        let (mut bytes, mut sectors) = (Vec::new(), Vec::new());
-        for number in range {
-            let mut content = *self.model().sector(file, number);
+        let begin = bytes_of(range.start);
+        let mut bytes = Vec::new();
+        for number in range.clone() {
+            let mut content = self.model().sector(file, number).to_vec();
             let inside =
                 |at: u64| usize::try_from(at.saturating_sub(bytes_of(number)).min(SECTOR as u64)).expect("small");
-            let (from, to) = (inside(start), inside(end));
-            pattern(tag, number, &mut content[from..to]);
-            bytes.extend_from_slice(&content[from..to]);
-            sectors.push((number, Arc::new(content)));
+            pattern(tag, number, &mut content[inside(start)..inside(end)]);
+            bytes.extend(content);
         }
+        let sectors = range.zip(Content::split(&bytes)).collect();
+        let inside = |at: u64| usize::try_from(at - begin).expect("small");
+        let bytes = &bytes[inside(start)..inside(end)];
         let mut next = names.clone();
         next.resize(file, size.max(end));
         self.model().begin((end > size).then_some(next), Some((file, sectors)));
         let write = || async {
             let node = self.node(session, name).await?;
-            session.write(node, start, &bytes, false).await
+            session.write(node, start, bytes, false).await
         };
         let written = self.ask_for_change(write, |_| false).await;
         self.end_of_write(session, name, written).await
+    }
+
+    /// The node of a file, or what comes next because it cannot be found now.
+    async fn find(
+        &self,
+        session: &Session,
+        name: &str,
+    ) -> std::result::Result<std::result::Result<Node, Next>, Failure> {
+        match self.node(session, name).await {
+            Ok(node) => Ok(Ok(node)),
+            Err(error) if self.is_sent_away(&error) => Ok(Err(Next::Leave)),
+            Err(error) if self.is_excused(&error) => Ok(Err(Next::GoOn)),
+            Err(error) => Err(format!("lookup of {name}: {error}")),
+        }
     }
 
     /// Something is written while it is punched, zeroed, or written by somebody else: each sector is one or the other.
@@ -199,11 +209,9 @@ impl Client {
             return Ok(Next::GoOn);
         }
         let rival = [Rival::Punch, Rival::Zero, Rival::Write][usize::try_from(self.below(3)).expect("small")];
-        let node = match self.node(session, name).await {
+        let node = match self.find(session, name).await? {
             Ok(node) => node,
-            Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
-            Err(error) if self.is_excused(&error) => return Ok(Next::GoOn),
-            Err(error) => return Err(format!("lookup of {name}: {error}")),
+            Err(next) => return Ok(next),
         };
         let tag = lock(&self.numbers).draw();
         let tag_of_rival = lock(&self.numbers).draw();
@@ -262,11 +270,9 @@ impl Client {
         if range.is_empty() {
             return Ok(Next::GoOn);
         }
-        let node = match self.node(session, name).await {
+        let node = match self.find(session, name).await? {
             Ok(node) => node,
-            Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
-            Err(error) if self.is_excused(&error) => return Ok(Next::GoOn),
-            Err(error) => return Err(format!("lookup of {name}: {error}")),
+            Err(next) => return Ok(next),
         };
         let tag = lock(&self.numbers).draw();
         let (bytes, sectors) = self.content(file, range.clone(), 0, tag);

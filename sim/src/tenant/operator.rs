@@ -3,7 +3,7 @@
 use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, Tenant, words};
 use crate::{client::Client, history::Failure};
 use plinth_engine::{
-    admin::{AdminError, Conversion, Report, Selection},
+    admin::{AdminError, Conversion, Operation, Report, Selection},
     api::{Allocate, Caller, NewFile, ROOT, SetXattr},
     error::FileError,
     session::Session,
@@ -87,8 +87,8 @@ impl Tenant {
     pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
         let group = Arc::clone(self.group());
         let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
-        let error = group.operations().into_iter().find_map(|one| one.error.filter(|_| one.state == "ERRS"));
-        let error = error.filter(|_| !away);
+        let is_stuck = |one: &Operation| !away && one.pass == "REBALANCE" && one.state == "ERRS";
+        let error = group.operations().into_iter().find(is_stuck).map(|one| one.error.unwrap_or_default());
         let gives_up = self.goes_on && error.is_some();
         if let Some(error) = &error {
             self.say(|| format!("the rebalance ended with errors: {error}"));
