@@ -39,6 +39,7 @@ mod gate;
 
 pub use gate::Gate;
 
+use crate::reached::{self, Mark};
 use crate::{
     buffer::{Buffer, Slice},
     counters::IoClient,
@@ -197,6 +198,7 @@ impl Table {
         }
         self.opened += 1;
         if may_grow && self.opened.is_multiple_of(BURST) && self.scale < SCALE_BURST {
+            reached::at(Mark::RegionGrown);
             self.scale += 1;
         }
         let region = self.region_around(extent);
@@ -396,6 +398,7 @@ impl Group {
                 }
             }
             if full {
+                reached::at(Mark::RegionTaken);
                 if !self.close_regions(BATCH, None).await? {
                     // Every region is in use: one of them ends soon.
                     self.world.sleep(Duration::from_millis(1)).await;
@@ -609,6 +612,7 @@ impl Group {
             if self.doubt.count() == failures {
                 break;
             }
+            reached::at(Mark::ReleaseRepeated);
         }
         for extent in extents() {
             extent.are_sums_stored(|| self.zones_of(&extent));

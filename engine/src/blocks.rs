@@ -28,6 +28,7 @@ mod zones;
 
 pub(crate) use read::{Answer, Asked, Order};
 
+use crate::reached::{self, Mark};
 use crate::{
     activity::Active,
     buffer::{Buffer, Slice},
@@ -189,6 +190,12 @@ impl Group {
             };
             let (case, winner) = evidence.judge();
             guessed |= case == Case::Lowest;
+            match case {
+                Case::Rivals => reached::at(Mark::PairsInDispute),
+                Case::Lowest => reached::at(Mark::LowestTaken),
+                Case::BadChecksum => reached::at(Mark::ChecksumRefuted),
+                _ => {}
+            }
             if case == Case::Rivals {
                 rivals.push(index);
             }

@@ -3,6 +3,7 @@
 //! The disk is written with the others from before the copy begins, so that a piece, once copied, stays right. Each piece is held
 //! while it is copied, read from a current mirror, and checked: what has rotted is not spread.
 
+use crate::reached::{self, Mark};
 use crate::{
     activity::Active,
     blocks::{BLOCKS_PER_PIECE, Order},
@@ -96,6 +97,7 @@ impl Group {
         mirror: Mirror,
         block: usize,
     ) -> Result<u64, FileError> {
+        reached::at(Mark::BlockLostInCopy);
         let offset = Self::offset(member, mirror, block);
         self.write_copy(extent, member, offset, self.lost_block(member, offset).share()).await
     }

@@ -28,6 +28,7 @@
 //!
 //! A disk that fails one is given no other for some time, twice as long each time. Then all that it may hold is swept.
 
+use crate::reached::{self, Mark};
 #[cfg(any(test, feature = "testing"))]
 use crate::space::AuState;
 use crate::{
@@ -191,6 +192,7 @@ impl Discards {
             let noted = state.fresh.entry(extent).or_default();
             (0..pieces).for_each(|piece| noted.add(piece));
         } else {
+            reached::at(Mark::SweepFromNote);
             let from = state.sweep.map_or(extent, |next| next.min(extent));
             state.sweep_from(from);
         }
@@ -266,6 +268,7 @@ impl Discards {
         };
         let due = state.refused.iter_mut().filter(is_due).map(|(_, refused)| refused.until = None).count();
         if due > 0 {
+            reached::at(Mark::DiscardRefused);
             state.sweep_from(0);
         }
     }
@@ -678,6 +681,7 @@ async fn wait_for_end(
             && let Some(be_late) = be_late.take()
         {
             be_late();
+            reached::at(Mark::DiscardLate);
         }
     }
 }
@@ -710,6 +714,7 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
     let held = extent.ranges.try_hold(blocks, true);
     if held.is_none() && !careless {
         // Somebody is at work there.
+        reached::at(Mark::DiscardMetWriter);
         group.discards.note(extent.id, pieces);
         return;
     }
@@ -721,6 +726,7 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
     let marked = if careless { Bits::default() } else { extent.state().marked() };
     if !careless && extent.losses() != losses {
         // What has lost its mark since is perhaps not durable.
+        reached::at(Mark::DiscardMetLoss);
         group.discards.note(extent.id, pieces);
         return;
     }

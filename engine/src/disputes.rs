@@ -16,6 +16,7 @@
 //!
 //! What is here in memory is only who was told already.
 
+use crate::reached::{self, Mark};
 use crate::{
     error::FileError,
     event::Severity,
@@ -233,6 +234,7 @@ impl Group {
                 }
             }
             if !own.is_empty() {
+                reached::at(Mark::ZoneKept);
                 kept.own.push((mirror.disk, own));
                 kept.agree = false;
             }

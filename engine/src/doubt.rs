@@ -24,6 +24,7 @@
 //!
 //! What a write pays is some loads, and two stores when the era has changed.
 
+use crate::reached::{self, Mark};
 use crate::{
     blocks::{BLOCKS_PER_PIECE, Order},
     counters::IoClient,
@@ -258,6 +259,7 @@ impl Group {
                 None => self.repair(extent, blocks.clone(), &active).await?,
             };
             self.write_blocks(extent, blocks.start, buffer.share(), false, &active).await?;
+            reached::at(Mark::DoubtWritten);
             extent.state().doubted.remove(*piece);
         }
         Ok(())

@@ -27,6 +27,7 @@ mod marks;
 mod places;
 mod sums;
 
+use crate::reached::{self, Mark};
 use crate::{
     activity::Gate,
     bits::Bits,
@@ -339,6 +340,7 @@ impl Extent {
         let mut places = self.places.lock();
         let arrives = places.arriving && places.guest == Some(guest);
         if arrives {
+            reached::at(Mark::GuestTurnedAway);
             places.guest = None;
         }
         arrives
@@ -404,6 +406,7 @@ impl Extent {
             if self.is_data(&blocks) {
                 return Some((held, run));
             }
+            reached::at(Mark::HoleMet);
             within.start = run.start;
         }
     }

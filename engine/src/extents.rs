@@ -13,6 +13,7 @@
 //! The layout is read-locked by reads and writes of the file, and write-locked by what
 //! changes it: allocation, promotion, truncation, holes.
 
+use crate::reached::{self, Mark};
 use crate::{
     coming::Release,
     doubt::{Doubt, Unsynced},
@@ -631,6 +632,7 @@ impl Group {
         match written {
             Ok(((), commit)) => {
                 self.note_places(&fresh);
+                reached::at(Mark::SlotGrown);
                 layout.extents.insert(0, fresh);
                 layout.slot = None;
                 if planted::has(Bug::SlotReusedEarly) {

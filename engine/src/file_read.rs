@@ -7,6 +7,7 @@
 //! calls inside calls had each read move six times its size. What a read in the steady state does not come to (layouts to be loaded, holes,
 //! several extents, ranges that are written, mirrors that fail, repairs) is in memory of its own, allocated when it comes to that (`Box::pin`).
 
+use crate::reached::{self, Mark};
 use crate::{
     blocks::{Answer, Asked, Order},
     buffer::{Buffer, Slice},
@@ -167,6 +168,7 @@ impl Group {
         answer: Answer,
     ) -> Result<Option<Buffer>> {
         if let Some(read) = self.ask_others(asked, answer).await? {
+            reached::at(Mark::ReadElsewhere);
             if read.wrong && !self.is_disputed(extent, &blocks) {
                 self.repairs.add(extent, blocks);
             }
@@ -180,6 +182,7 @@ impl Group {
         if !extent.is_data(&blocks) {
             return Ok(None);
         }
+        reached::at(Mark::ReadRepaired);
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
         self.repair(extent, blocks, &active).await.map(Some)

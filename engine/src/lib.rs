@@ -97,6 +97,10 @@ mod preferred;
 mod progress;
 mod query;
 mod ranges;
+#[cfg(feature = "testing")]
+pub mod reached;
+#[cfg(not(feature = "testing"))]
+mod reached;
 mod read_policy;
 mod rebalance;
 mod reclaim;

@@ -21,6 +21,7 @@
 //! A disk that fails on the way ends the move, and nothing else. When the old mirror's disk fails the move goes on: the extent is read from the
 //! others, and has all its mirrors again when it is done.
 
+use crate::reached::{self, Mark};
 use crate::{
     admin::Report,
     catalog::CommitNumber,
@@ -124,6 +125,7 @@ impl Group {
             self.check_data(extent, false, &mut left).await?;
             if let Some(problem) = left.problems.into_iter().next() {
                 let disk = self.members.get(&from).map_or_else(|| from.to_string(), |member| member.name().to_string());
+                reached::at(Mark::MirrorNotTaken);
                 return Err(FileError::NotMended { disk, problem: problem.text });
             }
         }
@@ -138,6 +140,7 @@ impl Group {
         match self.change_places(extent, Change::Remove { from }, one_is_current).await? {
             Some(changed) => {
                 self.leave(extent, changed);
+                reached::at(Mark::MirrorTaken);
                 Ok(true)
             }
             None => Ok(false),
@@ -178,6 +181,7 @@ impl Group {
             // The catalog stopped before the commit was on the disks: what the next mount finds is not known.
             return arrived.map(|_| None);
         }
+        reached::at(Mark::MoveNotMade);
         extent.dismiss(guest);
         // Who still writes there has ended when the range was held.
         drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
@@ -193,7 +197,10 @@ impl Group {
                 self.note_freed(commit, Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() });
             }
             // Who has read its row before shall find it in memory, with all its mirrors.
-            None => self.extents.have_moved(extent),
+            None => {
+                reached::at(Mark::MirrorMade);
+                self.extents.have_moved(extent);
+            }
         }
     }
 

@@ -39,6 +39,7 @@
 //!   1. Nothing older is written over anything newer: who writes again holds what excludes who writes anew.
 //!   2. A look that finds nothing holds nobody up: it takes the voters' turn only to note what was written last.
 
+use crate::reached::{self, Mark};
 use crate::{
     admin::Problem,
     blocks::BLOCKS_PER_PIECE,
@@ -275,6 +276,7 @@ impl Group {
 
     /// Writes header copies again, and reads them back.
     async fn write_header_again(&self, member: &Arc<Member>, wrong: WrongHeader) -> Result<(), String> {
+        reached::at(Mark::HeaderWrittenAgain);
         match wrong {
             WrongHeader::Copies(header, places) => write_header(member, &header, &places).await?,
             WrongHeader::Lost(header) => put_header(member, &header, &header.layout.header_places()).await?,
@@ -402,6 +404,7 @@ impl Group {
         let mut failed = None;
         let mut left = Vec::new();
         if look.repair {
+            reached::at(Mark::ZoneWrittenAgain);
             // As when the region closes; and then once more.
             extent.soil();
             let write = async {

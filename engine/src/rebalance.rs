@@ -21,6 +21,7 @@
 //! A rebalance ends: each pass moves something, or finds out that nothing can be moved, and says why; and when what is left is of files that came and
 //! went meanwhile, that is enough.
 
+use crate::reached::{self, Mark};
 use crate::{
     admin::{AdminError, Code, Operation, Order, Phases},
     attributes,
@@ -334,6 +335,7 @@ impl Group {
                 }
                 Err(Stuck::Because(reason)) => {
                     progress.state = "ERRS";
+                    reached::at(Mark::RebalanceStuck);
                     progress.error = Some(reason.clone());
                     format!("rebalance stops: {reason}. ALTER DISKGROUP {} REBALANCE goes on", self.name)
                 }
@@ -407,6 +409,9 @@ impl Group {
                 passes += 1;
                 // That there is room now says nothing yet.
                 in_vain = if moved == 0 || makes_room { in_vain + 1 } else { 0 };
+                if makes_room && moved > 0 {
+                    reached::at(Mark::RoomMade);
+                }
                 if in_vain >= TRIES && moved == 0 {
                     self.let_go_of_leaving().await?;
                     let reason = trouble.map(|error| error.to_string());
@@ -725,6 +730,7 @@ impl Group {
         self.rebalance.progress(|progress| progress.work = progress.so_far + work);
         self.tell(Severity::Note, None, format!("rebalance, compact: {work} mirrors at most to move"));
         let focus = Focus::Compact(limits);
+        reached::at(Mark::Compacted);
         self.rebalance.enter(focus.stage(), self.world.monotonic(), work);
         let (moved, trouble) = self.carry_out(plan, focus, asked, power).await?;
         self.rebalance.enter(None, self.world.monotonic(), 0);

@@ -15,6 +15,7 @@
 //! A request that finds no space makes pending frees durable before it says so, and waits for what is about to be freed (`coming.rs`):
 //! jobs that remove a large file, another one's reclaiming, a front end that lets go of a file that was removed just now.
 
+use crate::reached::{self, Mark};
 use crate::{
     catalog::CommitNumber,
     coming::{Coming, Release},
@@ -286,6 +287,7 @@ impl Group {
         loop {
             let changed = coming.listen();
             let gained = self.reclaim(true).await?;
+            reached::at(Mark::SpaceAwaited);
             if gained || coming.freed() != seen {
                 return Ok(true);
             }
@@ -405,6 +407,7 @@ impl Group {
             gained |= !left.units.is_empty();
         }
         if !still.is_empty() {
+            reached::at(Mark::StuckExtent);
             self.freeing.pending.lock().stuck.extend(still);
         }
         for FreedSlot { extent, piece, .. } in slots {
@@ -443,6 +446,7 @@ impl Group {
         if !self.slots().remove_extent(id) {
             return Ok(());
         }
+        reached::at(Mark::SharedExtentGone);
         let extents = Arc::clone(&self.extents);
         let _release = self.freeing.begin();
         let (freed, commit) = self

@@ -5,6 +5,7 @@
 //! the background; until then their regions stay listed, so a crash during recovery
 //! loses nothing of it.
 
+use crate::reached::{self, Mark};
 use crate::{
     error::FileError,
     event::Severity,
@@ -85,6 +86,7 @@ impl Group {
             return Ok(());
         }
         // In memory of its own (`file_read.rs`).
+        reached::at(Mark::RecoveredOnDemand);
         Box::pin(self.recover_suspect(extent)).await
     }
 

@@ -13,6 +13,7 @@
 //! next mount goes on from there, also where all of it was stale at first. Every region that was active then is stale for it as well.
 //! A dismount before 5 leaves it SYNCING.
 
+use crate::reached::{self, Mark};
 use crate::{
     admin::{AdminError, Code, Operation, Selection},
     choose::{self, Standing},
@@ -334,6 +335,7 @@ impl Group {
             if let Some(progress) = self.resyncs.lock().get_mut(&member.number) {
                 progress.state = "WAIT";
             }
+            reached::at(Mark::ResyncPaused);
             let text = format!("resync of disk {} pauses: the disk group is being dismounted", member.name());
             self.tell(Severity::Note, Some(member.number), text);
             return;

@@ -17,6 +17,7 @@ mod places;
 
 pub(crate) use places::{next_disk, runs_of};
 
+use crate::reached::{self, Mark};
 use crate::{
     buffer::{Buffer, Slice},
     catalog::store::{CatalogFile, FileName, Store, StoreError},
@@ -379,6 +380,7 @@ impl Store for DiskStore {
                 let (newer, older): (Vec<_>, Vec<_>) = good.into_iter().partition(|(age, ..)| *age == newest);
                 wrong.extend(older.iter().map(|(_, mirror, _)| *mirror));
                 let (.., right) = newer.into_iter().next().expect("one has this age");
+                reached::at(Mark::PageMended);
                 return Ok(self.mend(file, &wrong, offset, right));
             }
             if silent.is_empty() || self.voters.is_closing() {

@@ -4,6 +4,7 @@
 //! than is promised to survive, the group is made whole first; so what is counted is what was met.
 
 use crate::plan::Fault;
+use plinth_engine::reached::{self, Mark};
 use std::{collections::BTreeMap, fmt};
 
 /// How a group is.
@@ -85,33 +86,60 @@ pub fn allowed(fault: Fault) -> &'static [State] {
 
 /// What was met how often.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Coverage(BTreeMap<(Fault, State), u64>);
+pub struct Coverage {
+    pairs: BTreeMap<(Fault, State), u64>,
+    /// Branches of the engine (its `reached.rs`), by their names.
+    branches: BTreeMap<&'static str, u64>,
+}
+
+/// In the place of a state: it is a branch that was taken.
+const TAKEN: &str = "taken";
 
 impl Coverage {
     pub fn met(&mut self, fault: Fault, state: State) {
-        *self.0.entry((fault, state)).or_default() += 1;
+        *self.pairs.entry((fault, state)).or_default() += 1;
     }
 
     pub fn add(&mut self, other: &Self) {
-        for (pair, count) in &other.0 {
-            *self.0.entry(*pair).or_default() += count;
+        for (pair, count) in &other.pairs {
+            *self.pairs.entry(*pair).or_default() += count;
         }
+        for (branch, count) in &other.branches {
+            *self.branches.entry(branch).or_default() += count;
+        }
+    }
+
+    /// Adds the branches that the engine has taken since this was asked last.
+    pub fn add_branches(&mut self) {
+        for (mark, count) in reached::take() {
+            *self.branches.entry(mark.name()).or_default() += count;
+        }
+    }
+
+    /// Branches taken, of how many.
+    pub fn branches(&self) -> (usize, usize) {
+        (self.branches.len(), Mark::ALL.len())
+    }
+
+    /// Branches that were never taken.
+    pub fn branches_missing(&self) -> Vec<&'static str> {
+        Mark::ALL.iter().map(|mark| mark.name()).filter(|name| !self.branches.contains_key(name)).collect()
     }
 
     /// Pairs met.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.pairs.len()
     }
 
     /// Faults met, whatever the state.
     pub fn faults(&self) -> u64 {
-        self.0.values().sum()
+        self.pairs.values().sum()
     }
 
     /// How often each fault was met.
     pub fn by_fault(&self) -> BTreeMap<&'static str, u64> {
         let mut counts = BTreeMap::new();
-        for ((fault, _), count) in &self.0 {
+        for ((fault, _), count) in &self.pairs {
             *counts.entry(fault.name()).or_default() += count;
         }
         counts
@@ -123,7 +151,7 @@ impl Coverage {
         let moves = drawn.clone().any(|fault| matches!(fault, Fault::DisksExchanged | Fault::RedundancyConverted));
         let all = drawn.flat_map(|fault| allowed(fault).iter().map(move |state| (fault, *state)));
         all.filter(|(_, state)| moves || *state != State::Moving)
-            .filter(|pair| !self.0.contains_key(pair))
+            .filter(|pair| !self.pairs.contains_key(pair))
             .map(|(fault, state)| format!("{} while {}", fault.name(), state.name()))
             .collect()
     }
@@ -134,10 +162,15 @@ impl Coverage {
         for word in text.split_whitespace() {
             let mut parts = word.split(':');
             let (Some(fault), Some(state), Some(count)) = (parts.next(), parts.next(), parts.next()) else { continue };
+            if state == TAKEN {
+                let mark = Mark::ALL.iter().find(|mark| mark.name() == fault);
+                coverage.branches.extend(mark.zip(count.parse().ok()).map(|(mark, count)| (mark.name(), count)));
+                continue;
+            }
             let fault = Fault::ALL.iter().find(|(_, name, _)| *name == fault);
             let state = State::ALL.into_iter().find(|known| known.name() == state);
             if let (Some((fault, ..)), Some(state), Ok(count)) = (fault, state, count.parse()) {
-                coverage.0.insert((*fault, state), count);
+                coverage.pairs.insert((*fault, state), count);
             }
         }
         coverage
@@ -146,8 +179,9 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<String> =
-            self.0.iter().map(|((fault, state), count)| format!("{}:{}:{count}", fault.name(), state.name())).collect();
-        f.write_str(&words.join(" "))
+        let pairs =
+            self.pairs.iter().map(|((fault, state), count)| format!("{}:{}:{count}", fault.name(), state.name()));
+        let branches = self.branches.iter().map(|(name, count)| format!("{name}:{TAKEN}:{count}"));
+        f.write_str(&pairs.chain(branches).collect::<Vec<_>>().join(" "))
     }
 }

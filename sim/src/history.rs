@@ -64,10 +64,12 @@ pub fn run(plan: &Plan, tell: bool) -> Outcome {
             Some(format!("panic: {}", text.unwrap_or_default()))
         }
     };
+    let mut coverage = lock(&counts.coverage).clone();
+    coverage.add_branches();
     let outcome = Outcome {
         hash: core.hash(),
         operations: *lock(&counts.operations),
-        coverage: lock(&counts.coverage).clone(),
+        coverage,
         story: core.story(),
         lasted: core.now(),
         steps: core.steps(),

@@ -183,6 +183,10 @@ fn report(total: &Total) {
     let missing = total.coverage.missing();
     let rest = if missing.is_empty() { "none is missing".to_owned() } else { format!("never: {}", missing.join(", ")) };
     println!("{} pairs of fault and state were met; {rest}", total.coverage.count());
+    let (taken, all) = total.coverage.branches();
+    let missing = total.coverage.branches_missing();
+    let rest = if missing.is_empty() { "none is missing".to_owned() } else { format!("never: {}", missing.join(", ")) };
+    println!("{taken} of {all} marked branches of the engine were taken; {rest}");
     for (seed, failure) in &total.failures {
         println!("FAILED seed {seed}: {failure}");
     }

@@ -22,6 +22,7 @@
 //!   3. A size is stored before its file: nobody finds a file with another one's size.
 
 use super::{File, Result, Stored};
+use crate::reached::{self, Mark};
 use crate::{
     file_io::FILE_SIZE_MAX,
     lock::Mutex,
@@ -131,6 +132,9 @@ impl Sizes {
             for (node, size) in self.kept() {
                 restored += update.execute([node.cast_signed(), size.cast_signed()])?;
             }
+            if restored > 0 {
+                reached::at(Mark::SizeRestored);
+            }
         }
         let insert = "INSERT OR REPLACE INTO counter (name, value) VALUES (?1, ?2)";
         connection.prepare_cached(insert)?.execute(params![COUNTER, self.token.cast_signed()])?;
@@ -185,7 +189,10 @@ impl Sizes {
                 return false;
             }
         } else {
-            let Some(place) = self.free.lock().pop() else { return false };
+            let Some(place) = self.free.lock().pop() else {
+                reached::at(Mark::SizeWithoutRoom);
+                return false;
+            };
             let stored = words.store(at(place) + 1, end).and_then(|()| words.store(at(place), file.node));
             if stored.is_err() {
                 self.free.lock().push(place);
@@ -193,6 +200,7 @@ impl Sizes {
             }
             file.kept.0.store(place, SeqCst);
         }
+        reached::at(Mark::SizeKept);
         // A commit under way may have made it longer already.
         attributes.size = attributes.size.max(end);
         file.is_sure(end);

@@ -136,7 +136,9 @@ impl DiskStore {
     pub fn rebuild(&self) -> Result<(), StoreError> {
         wait_for(&*self.world, async {
             for file in [CatalogFile::Database, CatalogFile::Wal] {
-                while self.build_one(file).await? {}
+                while self.build_one(file).await? {
+                    crate::reached::at(crate::reached::Mark::CatalogRebuilt);
+                }
             }
             // What there is no room for now is kept when it is freed.
             self.reserve();

@@ -5,6 +5,7 @@
 //! A kind of which not every disk has the newest record, as far as is known, is left out: who sees to that is at work.
 
 use super::{LogState, Voters};
+use crate::reached::{self, Mark};
 use crate::{
     counters::IoClient,
     event::Severity,
@@ -269,6 +270,9 @@ impl Voters {
 
     /// Writes records again, for who has the turn, and for logs the log's writer. Returns the disks that did not take them.
     async fn write_again(&self, known: &Known, wrong: &[WrongRecord]) -> BTreeMap<DiskNumber, String> {
+        if !wrong.is_empty() {
+            reached::at(Mark::RecordWrittenAgain);
+        }
         let mut failed = BTreeMap::new();
         for kind in Kind::ALL {
             let of = |is_newest: bool| {
