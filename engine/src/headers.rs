@@ -12,8 +12,12 @@
 //!   4. Write the copies of the header, one after the other.
 //!   5. Write records to the first area and the one that the header names, and nowhere else.
 //!
+//! Two middle areas may overlap, where both are in the same AU: then the second cannot be had beside the first. So before all else such a
+//! disk gets a header, in the places of the one before, that names its first area only ([`replace_header`]).
+//!
 //! A crash before 4 leaves a header that does not name the new area, so nobody reads it. A crash in 4 leaves some copies that name the
-//! one and some that name the other: both have every record. A header of a disk of before, which has one area, is renewed so at its
+//! one and some that name the other: both have every record. Nobody writes to an area any more when it was left ([`put_header`] waits
+//! for who still does): its AU is a file's soon, or the other area's. A header of a disk of before, which has one area, is renewed so at its
 //! next mount or return (`Group::repair_header`).
 
 use crate::{buffer::Buffer, counters::IoClient, create::write_header, flight::Settled, member::Member};
@@ -27,7 +31,27 @@ use plinth_format::{
     stamp::Stamp,
 };
 
-/// Writes a header to `places`, after the record areas that it names have what they must have.
+/// Writes the header that comes after `best`, which may name another middle area, to `places`.
+///
+/// # Errors
+/// As [`put_header`].
+pub(crate) async fn replace_header(
+    member: &Member,
+    best: &DiskHeader,
+    next: DiskHeader,
+    places: &[u64],
+) -> Result<(), String> {
+    let mut sequence = best.sequence + 1;
+    let [old, new] = [best, &next].map(|header| header.middle_area.then(|| header.layout.middle_area()));
+    if old.zip(new).is_some_and(|(old, new)| old != new && old.overlaps(&new)) {
+        let without = DiskHeader { sequence, middle_area: false, ..best.clone() };
+        put_header(member, &without, &best.layout.header_places()).await?;
+        sequence += 1;
+    }
+    put_header(member, &DiskHeader { sequence, ..next }, places).await
+}
+
+/// Writes a header to `places`, after the record areas that it names have what they must have. They overlap none that the disk has now.
 ///
 /// # Errors
 /// Why the disk did not take it. Then records go to the areas of both headers.
@@ -48,6 +72,7 @@ pub(crate) async fn put_header(member: &Member, header: &DiskHeader, places: &[u
     }
     write_header(member, header, places).await?;
     member.set_areas(wanted);
+    member.records_settled().await;
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use crate::{
     flight::{Flight, Settled},
     health::Health,
     in_flight::InFlight,
-    lock::{AsyncMutex, Mutex},
+    lock::{AsyncMutex, AsyncMutexGuard, Mutex},
     members::Members,
     own_metadata::WrongLooks,
     planted::{self, Bug},
@@ -65,6 +65,8 @@ pub struct Member {
     areas: ArcSwap<Vec<RecordArea>>,
     /// Those of them that do not have all records yet.
     coming: ArcSwap<Vec<RecordArea>>,
+    /// Who writes a record to its areas has it.
+    recording: AsyncMutex<()>,
     disk: ArcSwapOption<Arc<dyn Disk>>,
     state: AtomicU8,
     /// How often it went offline.
@@ -127,6 +129,7 @@ impl Member {
             layout: ArcSwap::from_pointee(layout),
             areas: ArcSwap::from_pointee(vec![FIRST_AREA, layout.middle_area()]),
             coming: ArcSwap::default(),
+            recording: AsyncMutex::new(()),
             disk: ArcSwapOption::from_pointee(disk),
             state: AtomicU8::new(entry.state as u8),
             losses: AtomicU64::new(0),
@@ -227,6 +230,16 @@ impl Member {
         self.coming.store(Arc::new(areas.to_vec()));
         let all = self.areas().iter().chain(areas).copied().collect();
         self.areas.store(Arc::new(all));
+    }
+
+    /// Whoever writes a record has this from before he asks for the areas until it is there.
+    pub(crate) async fn record(&self) -> AsyncMutexGuard<'_, ()> {
+        self.recording.lock().await
+    }
+
+    /// Waits until nobody writes to areas that it had before [`Self::set_areas`].
+    pub(crate) async fn records_settled(&self) {
+        drop(self.record().await);
     }
 
     /// The areas that have all records.

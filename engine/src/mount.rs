@@ -37,7 +37,7 @@ use crate::{
     files::{Files, sizes::Sizes},
     flight::Settled,
     group::{Group, Parts},
-    headers::put_header,
+    headers::{put_header, replace_header},
     identify,
     lock::Mutex,
     look::{self, Seen, Silent},
@@ -739,13 +739,14 @@ impl Group {
             return Ok(());
         }
         if is_outdated || planted::has(Bug::HeadersTogether) {
-            let mut renewed = DiskHeader { sequence: best.sequence + 1, ..best };
+            let mut renewed = best.clone();
             if is_outdated {
                 (renewed.name, renewed.layout) = (member.name().to_string(), member.layout());
                 renewed.redundancy = self.redundancy();
                 renewed.middle_area = true;
             }
-            return put_header(member, &renewed, &renewed.layout.header_places()).await;
+            let places = renewed.layout.header_places();
+            return replace_header(member, &best, renewed, &places).await;
         }
         write_header(member, &best, &wrong).await?;
         let text = repaired_header(&member.name(), &member.path(), &wrong);

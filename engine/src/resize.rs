@@ -10,6 +10,7 @@
 //! A crash leaves a target on record, and the rebalance that goes on does the rest. Until 3 is on record the places of both layouts are in
 //! nobody's AUs, so either may have the header copies: 3 writes them first, and who gives a disk yet another target puts them back.
 
+use crate::reached::{self, Mark};
 use crate::{
     admin::{AdminError, Code, Estimate, Order, Resize, Selection},
     balance::{Plan, TooSmall},
@@ -18,7 +19,7 @@ use crate::{
     event::Severity,
     explain,
     group::Group,
-    headers::put_header,
+    headers::replace_header,
     member::Member,
     voters::{Refusal, find},
 };
@@ -209,10 +210,10 @@ impl Group {
         if best.layout == layout && best.middle_area {
             return write_header(member, &best, &wrong).await;
         }
-        let moved = DiskHeader { sequence: best.sequence + 1, layout, middle_area: true, ..best };
+        let moved = DiskHeader { layout, middle_area: true, ..best.clone() };
         // The first place comes last: while another one cannot be written it says what was.
         let [first, middle, end, spare] = layout.header_places();
-        put_header(member, &moved, &[middle, end, spare, first]).await
+        replace_header(member, &best, moved, &[middle, end, spare, first]).await
     }
 
     /// Bars what a disk is to give up; what the placement knows of its size is not so any more.
@@ -290,6 +291,7 @@ impl Group {
         self.wipe_copies(member, before, layout).await;
         member.set_layout(layout);
         self.space().cut(number, layout);
+        reached::at(Mark::ResizeFinished);
         self.forget_placement();
         let what = if target < before.size() { ": what lies behind them can be taken away" } else { "" };
         self.tell(Severity::Note, Some(number), format!("disk {} has {target} bytes now{what}", member.name()));
@@ -298,8 +300,10 @@ impl Group {
 
     /// Wipes header copies where a new layout has none: who finds no newer one would believe them. Nobody has these AUs yet.
     async fn wipe_copies(&self, member: &Arc<Member>, before: Layout, layout: Layout) {
-        let places = layout.header_places();
-        for place in before.header_places().into_iter().filter(|place| !places.contains(place)) {
+        let (places, area) = (layout.header_places(), layout.middle_area());
+        // What is in a slot of a record now was wiped before.
+        let is_left = |place: &u64| !places.contains(place) && !area.has_any_of(*place, BLOCK_SIZE);
+        for place in before.header_places().into_iter().filter(is_left) {
             let zeros = crate::buffer::Buffer::zeroed(BLOCK_SIZE).share();
             // One that stays is older than those that were just written. None may land on what somebody writes there later.
             let mut flight = member.start_write(place, zeros).of(crate::counters::IoClient::Records);

@@ -785,6 +785,7 @@ impl Voters {
         let mut failed = BTreeMap::new();
         let members: Vec<_> = targets.iter().filter_map(|disk| self.members.get(disk)).collect();
         let writes = members.iter().map(|member| async {
+            let _recording = member.record().await;
             let mut areas = member.areas();
             loop {
                 if member.is_hung() {

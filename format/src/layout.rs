@@ -31,6 +31,18 @@ impl RecordArea {
         let memberships = self.memberships.map(|place| (place, MEMBERSHIP_SLOT));
         stamps.into_iter().chain(activity).chain(memberships)
     }
+
+    /// Whether a slot has any of so many bytes at `place`.
+    #[must_use]
+    pub fn has_any_of(&self, place: u64, length: usize) -> bool {
+        self.slots().any(|(slot, bytes)| slot < place + length as u64 && place < slot + bytes as u64)
+    }
+
+    /// Whether a slot of one and a slot of the other have bytes in common.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        other.slots().any(|(place, length)| self.has_any_of(place, length))
+    }
 }
 
 /// Bytes of a slot.

@@ -5,7 +5,11 @@ use crate::{
     admin::{AdminError, Order, Phases, Resize},
     extent::Mirror,
 };
-use plinth_format::Layout;
+use plinth_format::{
+    Layout,
+    layout::{MEMBERSHIP_SLOT, RecordArea},
+    membership::Membership,
+};
 
 impl Lab {
     pub(super) fn resize(&self, disk: Option<&str>, size: Option<u64>) -> Result<(), AdminError> {
@@ -42,6 +46,25 @@ impl Lab {
         (0..20).for_each(|number| self.write(self.create_file(&format!("small{number}")), 0, &pattern(number, 5000)));
         self.sync(node);
         block_on(self.session().unlink(ROOT, b"filler")).expect("removed");
+    }
+
+    /// Every record area that a disk's header names has the newest membership, or the one before it.
+    fn areas_have_records(&self) {
+        for disk in &self.disks {
+            let header =
+                block_on(crate::identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
+            let newest = |area: &RecordArea| {
+                let found = area.memberships.iter().filter_map(|place| {
+                    Membership::decode(&disk.peek(*place, MEMBERSHIP_SLOT), *place)
+                        .ok()
+                        .map(|(_, found)| found.generation)
+                });
+                found.max().unwrap_or(0)
+            };
+            let all: Vec<u64> = header.best.record_areas().iter().map(newest).collect();
+            let last = all.iter().max().expect("one area at least");
+            assert!(all.iter().all(|found| found + 1 >= *last), "{all:?} of {:?}", header.best);
+        }
     }
 
     /// The AUs of all extents' mirrors.
@@ -103,6 +126,54 @@ fn a_check_beside_a_resize_misses_nothing() {
     assert!(report.is_good(), "{:?}", report.problems);
     member.set_areas(before.to_vec());
     lab.check();
+}
+
+/// In the AU of the middle header copy the records of both sizes overlap, or the header copy of the one is where the other has a record. The
+/// records are whole afterwards, wherever the power goes.
+#[test]
+fn record_areas_that_overlap() {
+    let middle = |size| Layout::new(size, MIB).expect("large enough").middle_area();
+    let (less, more) = (64 * MIB, 65 * MIB);
+    assert!(middle(less) != middle(more) && middle(less).overlaps(&middle(more)));
+    let order = |size, power| {
+        let one = Resize { which: Selection::All, size: Some(size) };
+        move |lab: &Lab| block_on(lab.group().resize_disks(std::slice::from_ref(&one), Some(power))).expect("it may be")
+    };
+    let lab = Lab::of_size(Redundancy::External, 72 * MIB, &["A"], Some(more));
+    for size in [less, more, less] {
+        order(size, 4)(&lab);
+        lab.rebalanced();
+        for place in middle(size).memberships {
+            let found = Membership::decode(&lab.disks[0].peek(place, MEMBERSHIP_SLOT), place);
+            assert!(found.is_ok(), "at {place}: {found:?}");
+        }
+        lab.check();
+    }
+    for cut in (0..40).step_by(3) {
+        let mut lab = Lab::of_size(Redundancy::External, 72 * MIB, &["A"], Some(more));
+        for size in [less, more] {
+            order(size, 0)(&lab);
+            let fuse = crate::testing::Fuse::new(4 + cut);
+            lab.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
+            let group = Arc::clone(lab.group());
+            let goes_on = std::thread::spawn(move || drop(block_on(group.rebalance(Some(4)))));
+            let is_done = |lab: &Lab| {
+                let membership = lab.group().voters.current();
+                membership.disks.iter().all(|disk| disk.size == size && disk.target.is_none())
+            };
+            lab.wait_for("the power or the end", || fuse.is_blown() || is_done(&lab));
+            lab.cut_power(cut);
+            lab.disks.iter().for_each(|disk| disk.put_fuse(&crate::testing::Fuse::new(1 << 40)));
+            lab.areas_have_records();
+            lab.mount();
+            // It waits for ever if the engine has died meanwhile.
+            drop(goes_on);
+            block_on(lab.group().rebalance(Some(4))).expect("it goes on");
+            lab.wait_for("the end", || is_done(&lab) && lab.nothing_moves());
+            assert_eq!(lab.sizes(), [size]);
+            lab.check();
+        }
+    }
 }
 
 /// More of the devices is used, and what is there spreads over it.
