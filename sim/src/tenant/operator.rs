@@ -3,7 +3,7 @@
 use super::{AT_ONCE, ERRORS_ARRIVE, PATIENCE, Tenant, words};
 use crate::{client::Client, history::Failure};
 use plinth_engine::{
-    admin::{AdminError, Conversion, Operation, Report, Selection},
+    admin::{AdminError, Conversion, Operation, Report, Resize, Selection},
     api::{Allocate, Caller, NewFile, ROOT, SetXattr},
     error::FileError,
     session::Session,
@@ -105,6 +105,8 @@ impl Tenant {
             if gives_up {
                 // What is left on a disk that leaves finds no place, or mirrors that are wanted do not: all stays as it was.
                 group.undrop().await?;
+                // Nor is a disk made smaller than what is on it by now.
+                group.resize_disks(&[Resize { which: Selection::All, size: None }], None).await?;
                 return group.convert(Conversion(group.redundancy()), None).await.map(|()| false);
             }
             if error.is_some() {
@@ -173,11 +175,19 @@ impl Tenant {
     }
 
     /// All unused space has been given back to thin devices. Clients must be idle, and no other work under way.
-    pub async fn check_lent(&self) -> Result<(), Failure> {
+    pub async fn check_lent(&mut self) -> Result<(), Failure> {
         if self.group().owes_discards() {
             return Ok(());
         }
-        self.until("the discards", |tenant| tenant.group().is_all_discarded()).await?;
+        // A disk that has failed too often goes away later than that.
+        let is_away = |tenant: &Self| tenant.group().members().iter().any(|(_, state)| *state == DiskState::Offline);
+        let is_done = |tenant: &Self| tenant.group().is_all_discarded();
+        while !is_done(self) {
+            self.until("the discards", |tenant| is_done(tenant) || is_away(tenant)).await?;
+            if is_away(self) {
+                self.bring_online().await?;
+            }
+        }
         let group = Arc::clone(self.group());
         let unused = self.inside(async move { group.unused().await }).await?.ok_or("the engine died by itself")?;
         let unused = unused.map_err(|error| format!("{}: what is free: {error}", self.name))?;
