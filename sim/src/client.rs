@@ -63,6 +63,8 @@ impl Mood {
 /// See the module's description.
 pub struct Client {
     core: Arc<Core>,
+    /// The group's name.
+    group: Box<str>,
     number: u64,
     style: Style,
     mood: Arc<Mood>,
@@ -78,9 +80,10 @@ const CALLER: Caller = Caller { uid: 0, gid: 0 };
 type Result<T> = std::result::Result<T, FileError>;
 
 impl Client {
-    pub fn new(core: &Arc<Core>, number: u64, style: Style, seed: u64, mood: &Arc<Mood>) -> Arc<Self> {
+    pub fn new(core: &Arc<Core>, group: &str, number: u64, style: Style, seed: u64, mood: &Arc<Mood>) -> Arc<Self> {
         Arc::new(Self {
             core: Arc::clone(core),
+            group: group.into(),
             number,
             style,
             mood: Arc::clone(mood),
@@ -311,7 +314,9 @@ impl Client {
         if names.0.contains_key(&name) {
             return Ok(Next::GoOn);
         }
-        self.core.tell(|| format!("client {}: create {name}", self.number));
+        // Its two names would be in each other's way when it is asked for twice.
+        let is_striped = self.style.is_wild() && self.one_in(4) && !Mood::is(&self.mood.twice);
+        self.core.tell(|| format!("client {}: create {name}{}", self.number, if is_striped { ", striped" } else { "" }));
         let mut next = names.clone();
         let file = {
             let mut model = self.model();
@@ -321,6 +326,9 @@ impl Client {
             file
         };
         let full = self.full(&name);
+        if is_striped {
+            return self.create_striped(session, file, &full).await;
+        }
         let make = || async {
             let made = session.create(ROOT, full.as_bytes(), NewFile::Regular, mode_of(file), CALLER).await?;
             self.model().is_called(file, made.node);

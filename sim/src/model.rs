@@ -20,7 +20,7 @@
 
 use plinth_engine::api::Node;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock},
 };
 
@@ -150,12 +150,16 @@ pub struct Model {
     names: Vec<(Turn, Names)>,
     /// What the group calls a file, where an acknowledgement said it: names and sizes alone may be those of another one.
     nodes: BTreeMap<FileId, Node>,
+    /// Files that the system has named.
+    named_by_system: BTreeSet<FileId>,
     /// The operation under way.
     under_way: Option<Names>,
     /// What it may leave as well, or on the way.
     also: Vec<Names>,
     sectors: BTreeMap<FileId, BTreeMap<u64, Sector>>,
     writing: Option<(FileId, Vec<(u64, Content)>)>,
+    /// Where that file ended before, in bytes.
+    end: u64,
     /// When each file, its name and its size were changed last.
     touched: BTreeMap<FileId, Turn>,
     /// How long each file was since its size was last durable.
@@ -190,10 +194,12 @@ impl Default for Model {
             next_file: 1,
             names: vec![(0, Names::default())],
             nodes: BTreeMap::new(),
+            named_by_system: BTreeSet::new(),
             under_way: None,
             also: Vec::new(),
             sectors: BTreeMap::new(),
             writing: None,
+            end: 0,
             touched: BTreeMap::new(),
             lengths: BTreeMap::new(),
             unverified: false,
@@ -219,6 +225,15 @@ impl Model {
         self.nodes.insert(file, node);
     }
 
+    /// The system may have given it one, too.
+    pub fn has_more_names(&mut self, file: FileId) {
+        self.named_by_system.insert(file);
+    }
+
+    pub fn may_have_more_names(&self, file: FileId) -> bool {
+        self.named_by_system.contains(&file)
+    }
+
     fn known(&self, file: FileId, number: u64) -> Option<&Sector> {
         self.sectors.get(&file)?.get(&number)
     }
@@ -238,6 +253,8 @@ impl Model {
     pub fn begin(&mut self, names: Option<Names>, sectors: Option<(FileId, Vec<(u64, Content)>)>) {
         assert!(self.under_way.is_none() && self.writing.is_none(), "one thing at a time");
         self.turn += 1;
+        let size_of = |file: &FileId| self.names().0.values().find(|(other, _)| other == file).map(|(_, size)| *size);
+        self.end = sectors.as_ref().and_then(|(file, _)| size_of(file)).unwrap_or(0);
         self.under_way = names;
         self.writing = sectors;
     }
@@ -308,8 +325,14 @@ impl Model {
     fn leave_writing_in_doubt(&mut self) {
         let turn = self.turn;
         if let Some((file, sectors)) = self.writing.take() {
+            let end = self.end;
             for (number, content) in sectors {
                 let sector = self.entry(file, number);
+                // What was to be behind the end of the file is zeros, if the file gets longer by something else.
+                let inside = usize::try_from(end.saturating_sub(number * SECTOR as u64)).unwrap_or(SECTOR);
+                if (1..SECTOR).contains(&inside) {
+                    sector.maybe.push(content.cut_at(inside));
+                }
                 sector.maybe.push(content);
                 sector.failed = turn;
                 sector.read = None;
@@ -584,7 +607,11 @@ fn keep_from<T>(states: &mut Vec<(Turn, T)>, turn: Turn) {
 }
 
 fn wrong(number: u64, bytes: &[u8], possible: &[&Content]) -> Wrong {
-    let known: Vec<String> = possible.iter().map(|content| show(&content[..])).collect();
+    let known = |content: &&Content| {
+        let same = bytes.iter().zip(content.iter()).take_while(|(one, other)| one == other).count();
+        format!("{} (the same up to byte {same})", show(content))
+    };
+    let known: Vec<String> = possible.iter().map(known).collect();
     format!("sector {number} reads {}; possible were {}", show(bytes), known.join(", "))
 }
 

@@ -1,13 +1,15 @@
 //! What few programs do: several names for a file, ends in the middle of a sector, and several things at once to the same bytes.
 
-use super::{Client, FileError, Mood, Next, Result, mode_of, pattern};
+use super::{CALLER, Client, FileError, Mood, Next, Result, mode_of, pattern};
 use crate::{
     executor::lock,
     history::Failure,
     model::{Content, FileId, Names, SECTOR, zeros},
 };
 use plinth_engine::{
+    admin::Code,
     api::{Allocate, Changes, Node, ROOT, RenameMode},
+    files::orders::NewSystemFile,
     session::Session,
 };
 use std::ops::Range;
@@ -28,6 +30,47 @@ fn bytes_of(sectors: u64) -> u64 {
 }
 
 impl Client {
+    /// A file that is striped finely and has more mirrors than others, where the group can have them.
+    pub(super) async fn create_striped(
+        &self,
+        session: &Session,
+        file: FileId,
+        full: &str,
+    ) -> std::result::Result<Next, Failure> {
+        let new = NewSystemFile {
+            template: Some("CONTROLFILE".to_owned()),
+            alias: Some(format!("+{}/{full}", self.group)),
+            ..NewSystemFile::default()
+        };
+        self.model().has_more_names(file);
+        let made = match session.create_system(new, b"", mode_of(file), CALLER).await {
+            Err(FileError::Order(error)) if error.code == Code::NotEnoughFailureGroups => {
+                self.model().refuse();
+                return Ok(Next::GoOn);
+            }
+            made => made,
+        };
+        let path = made.as_ref().map(|(_, path)| path.clone()).unwrap_or_default();
+        if let Ok((made, _)) = &made {
+            self.model().is_called(file, made.node);
+        }
+        let next = self.end("create", made.map(|_| ()))?;
+        // The name that the system gave it keeps nothing when the other one goes. It stays where that cannot be done now.
+        let mut parts: Vec<&str> = path.split('/').skip(1).collect();
+        if let Some(last) = parts.pop() {
+            let mut directory = Ok(ROOT);
+            for part in parts {
+                if let Ok(at) = directory {
+                    directory = session.lookup(at, part.as_bytes()).await.map(|found| found.node);
+                }
+            }
+            if let Ok(at) = directory {
+                let _ = session.unlink(at, last.as_bytes()).await;
+            }
+        }
+        Ok(next)
+    }
+
     /// Two files change names.
     pub(super) async fn exchange_names(
         &self,
@@ -386,6 +429,13 @@ impl Client {
         Ok(Next::GoOn)
     }
 
+    /// Whether a file may have so many names, those that clients do not know of among them.
+    fn has_links(&self, names: &Names, file: FileId, links: u32) -> bool {
+        let known = names.links(file);
+        let most = known + usize::from(self.model().may_have_more_names(file));
+        (known..=most).contains(&(links as usize))
+    }
+
     /// Names that are not there are not found, and those that are lead to what was made.
     pub(super) async fn verify_names(&self, session: &Session, names: &Names) -> std::result::Result<Next, Failure> {
         if !self.style.is_wild() {
@@ -410,7 +460,7 @@ impl Client {
                 session.attributes(node).await
             };
             match found.await {
-                Ok(found) if (found.mode, found.links as usize) != (mode_of(*file), names.links(*file)) => {
+                Ok(found) if found.mode != mode_of(*file) || !self.has_links(names, *file, found.links) => {
                     let (mode, links) = (mode_of(*file), names.links(*file));
                     return Err(format!(
                         "{name} (#{file}) has mode {:o} and {} names, not {mode:o} and {links}",
