@@ -244,7 +244,10 @@ impl Discards {
     fn note_end(&self, disk: DiskNumber, now: Duration, is_good: bool) {
         let mut state = self.state();
         if is_good {
-            state.refused.remove(&disk);
+            // One that was begun before another one failed says nothing.
+            if state.refused.get(&disk).is_some_and(|refused| refused.until.is_none()) {
+                state.refused.remove(&disk);
+            }
             return;
         }
         let refused = state.refused.entry(disk).or_insert(Refused { until: None, rest: REFUSED });

@@ -614,6 +614,8 @@ impl Group {
         let written =
             self.catalog
                 .write(false, move |connection| {
+                    // The slot of a file that was removed may be another file's.
+                    must_be_there(connection, &owner)?;
                     extent::insert(connection, &row)?;
                     if held {
                         extent::change_marks(connection, &row, |written, pending| {

@@ -41,6 +41,7 @@ pub(crate) async fn replace_header(
     next: DiskHeader,
     places: &[u64],
 ) -> Result<(), String> {
+    keep_to_areas(member, best).await;
     let mut sequence = best.sequence + 1;
     let [old, new] = [best, &next].map(|header| header.middle_area.then(|| header.layout.middle_area()));
     if old.zip(new).is_some_and(|(old, new)| old != new && old.overlaps(&new)) {
@@ -49,6 +50,16 @@ pub(crate) async fn replace_header(
         sequence += 1;
     }
     put_header(member, &DiskHeader { sequence, ..next }, places).await
+}
+
+/// Records go to the areas that its header names, and nowhere else: an attempt to give it another header may have failed half way, and the
+/// new area would be a file's soon.
+pub(crate) async fn keep_to_areas(member: &Member, header: &DiskHeader) {
+    let areas = header.record_areas();
+    if *member.areas() != areas {
+        member.set_areas(areas);
+        member.records_settled().await;
+    }
 }
 
 /// Writes a header to `places`, after the record areas that it names have what they must have. They overlap none that the disk has now.
@@ -76,8 +87,7 @@ pub(crate) async fn put_header(member: &Member, header: &DiskHeader, places: &[u
     Ok(())
 }
 
-/// Step 3. Nobody is kept from writing records meanwhile: who does, reads back what was written, in both areas; and here a slot
-/// whose record has become another one is copied again.
+/// Step 3. Whoever writes a record meanwhile, to both areas, waits for no more than one slot to be copied.
 async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
     for slot in [0, 1] {
         let copies = [
@@ -86,16 +96,10 @@ async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
             (FIRST_AREA.memberships[slot], to.memberships[slot], MEMBERSHIP_SLOT),
         ];
         for (from, to, length) in copies {
-            let mut copied = None;
-            loop {
-                let found = read(member, from, length).await;
-                if copied.as_ref() == Some(&found) {
-                    break;
-                }
-                if let Some(record) = found.as_deref().and_then(|bytes| moved(member, bytes, from, to)) {
-                    write(member, to, record).await?;
-                }
-                copied = Some(found);
+            let _recording = member.record().await;
+            let found = read(member, from, length).await;
+            if let Some(record) = found.as_deref().and_then(|bytes| moved(member, bytes, from, to)) {
+                write(member, to, record).await?;
             }
         }
     }

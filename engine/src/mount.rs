@@ -720,6 +720,9 @@ impl Group {
         if header.redundancy != self.redundancy() {
             return Some(format!("says that the group is of {} redundancy", header.redundancy));
         }
+        if !header.middle_area {
+            return Some("says that its records are in one place only".to_owned());
+        }
         let size = header.layout.size();
         let target = self.voters.current().disk(member.number).and_then(|entry| entry.target);
         let is_right = size == member.layout().size() || Some(size) == target;
@@ -734,7 +737,7 @@ impl Group {
             let header = self.header_from_memory(member);
             return put_header(member, &header, &header.layout.header_places()).await;
         };
-        let is_outdated = self.outdated(member, &best).is_some() || !best.middle_area;
+        let is_outdated = self.outdated(member, &best).is_some();
         if wrong.is_empty() && !is_outdated {
             return Ok(());
         }

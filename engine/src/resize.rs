@@ -19,7 +19,7 @@ use crate::{
     event::Severity,
     explain,
     group::Group,
-    headers::replace_header,
+    headers::{keep_to_areas, replace_header},
     member::Member,
     voters::{Refusal, find},
 };
@@ -208,6 +208,7 @@ impl Group {
             (best, places)
         });
         if best.layout == layout && best.middle_area {
+            keep_to_areas(member, &best).await;
             return write_header(member, &best, &wrong).await;
         }
         let moved = DiskHeader { layout, middle_area: true, ..best.clone() };

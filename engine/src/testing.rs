@@ -291,6 +291,8 @@ pub struct Faults {
     pub flushes_lost: u32,
     /// Byte ranges in which reads fail.
     pub bad: Vec<std::ops::Range<u64>>,
+    /// Byte ranges in which writes fail.
+    pub worn: Vec<std::ops::Range<u64>>,
     /// As `bad`, until they are written.
     pub latent: Vec<std::ops::Range<u64>>,
     /// Every I/O fails after this many more.
@@ -529,7 +531,11 @@ impl MemoryDisk {
                 medium.image.give_up_cache();
                 true
             }
-            Io::Write { durably, .. } => medium.faults.fail_writes || *durably && medium.faults.fail_flushes,
+            Io::Write { offset, data, durably } => {
+                let end = *offset + data.len() as u64;
+                let worn = medium.faults.worn.iter().any(|worn| worn.start < end && *offset < worn.end);
+                medium.faults.fail_writes || worn || *durably && medium.faults.fail_flushes
+            }
             Io::Flush => medium.faults.fail_flushes,
             Io::Discard { .. } => medium.faults.fail_discards,
         };

@@ -316,7 +316,8 @@ impl Client {
         }
         // Its two names would be in each other's way when it is asked for twice.
         let is_striped = self.style.is_wild() && self.one_in(4) && !Mood::is(&self.mood.twice);
-        self.core.tell(|| format!("client {}: create {name}{}", self.number, if is_striped { ", striped" } else { "" }));
+        self.core
+            .tell(|| format!("client {}: create {name}{}", self.number, if is_striped { ", striped" } else { "" }));
         let mut next = names.clone();
         let file = {
             let mut model = self.model();

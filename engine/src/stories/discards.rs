@@ -8,7 +8,7 @@ use plinth_format::DiskNumber;
 const PIECE: u64 = 64 << 10;
 
 impl Lab {
-    fn wait_until_all_is_discarded(&self) {
+    pub(super) fn wait_until_all_is_discarded(&self) {
         self.wait_for("the discards", || self.group().is_all_discarded());
     }
 

@@ -128,6 +128,29 @@ fn a_check_beside_a_resize_misses_nothing() {
     lab.check();
 }
 
+/// The header of another size cannot be written, and the size is taken back: records go nowhere but where the header says, as what was to be
+/// the place of records is a file's then.
+#[test]
+fn a_resize_that_fails_leaves_no_records_behind() {
+    let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
+    let member = Arc::clone(lab.group().members.values().next().expect("one"));
+    let before = member.areas();
+    let less = Layout::new(48 * MIB, MIB).expect("large enough");
+    let middle = less.header_places()[1];
+    lab.disks[0].faults(|faults| faults.worn.push(middle..middle + 4096));
+    lab.resize(None, Some(48 * MIB)).expect("it may be");
+    lab.wait_for("the error", || lab.rebalance().state == "ERRS");
+    lab.resize(None, Some(64 * MIB)).expect("it stays as it is");
+    assert_eq!(member.areas(), before);
+    lab.disks[0].heal();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 50 << 20));
+    lab.sync(node);
+    block_on(lab.group().voters.restamp(false));
+    assert!(lab.read(node, 0, 50 << 20) == pattern(1, 50 << 20));
+    lab.check();
+}
+
 /// In the AU of the middle header copy the records of both sizes overlap, or the header copy of the one is where the other has a record. The
 /// records are whole afterwards, wherever the power goes.
 #[test]

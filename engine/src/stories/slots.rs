@@ -53,8 +53,13 @@ fn a_file_that_is_gone_gets_no_space() {
         }
         let file = block_on(group.files.get(node)).expect("it is there");
         block_on(lab.session().unlink(ROOT, name.as_bytes())).expect("it is removed");
+        // One of them has its slot now.
+        let others: Vec<Node> = (0..20).map(|other| lab.create_file(&format!("{name}{other}"))).collect();
+        lab.wait_until_all_is_discarded();
+        others.iter().for_each(|other| lab.write(*other, 0, &pattern(3, 9000)));
         let late = block_on(group.write_file(now, &file, at, &Source::from(&[7; 100][..]), false, false));
         assert!(matches!(late, Err(FileError::Stale(_))), "{name}: {late:?}");
+        assert!(others.iter().all(|other| lab.read(*other, 0, 9000) == pattern(3, 9000)), "{name}");
         let reserve = Allocate::Reserve { keep_size: true };
         assert!(block_on(lab.session().allocate(node, at, 3 << 20, reserve, false)).is_err());
     }

@@ -254,7 +254,8 @@ impl Voters {
             match member.start_read(place, kind.length()).of(IoClient::Records).settle().await {
                 Settled::Ok(Some(bytes)) => {
                     let mine = Envelope { group: self.group, disk: member.id(), place };
-                    if known.is_right(kind, is_newest, mine, &bytes) {
+                    // A disk that is resized may have left the area meanwhile.
+                    if known.is_right(kind, is_newest, mine, &bytes) || !kind.places(member).contains(&(turn, place)) {
                         continue;
                     }
                     wrong.places.push(place);
