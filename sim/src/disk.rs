@@ -33,10 +33,11 @@ use std::{
 pub struct Faults {
     /// Every I/O fails.
     pub gone: bool,
-    /// So many more reads, writes or flushes fail.
+    /// So many more reads, writes, flushes or discards fail.
     pub failing_reads: u32,
     pub failing_writes: u32,
     pub failing_flushes: u32,
+    pub failing_discards: u32,
     /// I/O is taken and does not end until the disk is healed.
     pub hang: bool,
     /// Each I/O takes up to so much longer.
@@ -434,7 +435,7 @@ impl SimDisk {
                     || *durably && some_left(&mut faults.failing_flushes)
             }
             Io::Flush => some_left(&mut faults.failing_flushes),
-            Io::Discard { .. } => false,
+            Io::Discard { .. } => some_left(&mut faults.failing_discards),
         };
         fails.then(eio)
     }

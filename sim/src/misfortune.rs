@@ -502,7 +502,7 @@ impl Story {
         disk.faults(|faults| match fault {
             Fault::ReadFails => faults.failing_reads = failing,
             Fault::WriteFails if always => faults.worn.extend(blocks),
-            Fault::WriteFails => faults.failing_writes = failing,
+            Fault::WriteFails => (faults.failing_writes, faults.failing_discards) = (failing, failing % 4),
             Fault::FlushFails => faults.failing_flushes = 1,
             Fault::ThinFull => faults.thin = Some(thin),
             _ => faults.latent.extend(blocks),
