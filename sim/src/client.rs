@@ -7,6 +7,7 @@ use crate::{
     history::Failure,
     model::{Content, FileId, Model, Names, SECTOR, Seen, Turn, zeros},
     style::{Act, Style},
+    world::Host,
 };
 use plinth_engine::{
     api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode},
@@ -63,6 +64,7 @@ impl Mood {
 /// See the module's description.
 pub struct Client {
     core: Arc<Core>,
+    host: Arc<Host>,
     /// The group's name.
     group: Box<str>,
     number: u64,
@@ -80,9 +82,16 @@ const CALLER: Caller = Caller { uid: 0, gid: 0 };
 type Result<T> = std::result::Result<T, FileError>;
 
 impl Client {
-    pub fn new(core: &Arc<Core>, group: &str, number: u64, style: Style, seed: u64, mood: &Arc<Mood>) -> Arc<Self> {
+    pub fn new(
+        (core, host): (&Arc<Core>, &Arc<Host>),
+        group: &str,
+        number: u64,
+        (style, seed): (Style, u64),
+        mood: &Arc<Mood>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             core: Arc::clone(core),
+            host: Arc::clone(host),
             group: group.into(),
             number,
             style,

@@ -138,8 +138,7 @@ impl Tenant {
         }
         let mood = Arc::new(Mood::default());
         let clients = shape.clients.iter().zip(0..);
-        let clients =
-            clients.map(|((style, seed), number)| Client::new(core, name, number, *style, *seed, &mood)).collect();
+        let clients = clients.map(|(style, number)| Client::new((core, host), name, number, *style, &mood)).collect();
         Self {
             core: Arc::clone(core),
             host: Arc::clone(host),

@@ -120,6 +120,17 @@ impl Host {
         lock(&self.notes).clear();
     }
 
+    /// The wall clock.
+    pub fn now(&self) -> Timestamp {
+        let since = i64::try_from(self.core.now().as_nanos()).expect("histories are short");
+        BEGINNING + since + self.shift()
+    }
+
+    /// How far the wall clock was moved, in nanoseconds.
+    pub fn shift(&self) -> i64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
     /// Moves the wall clock, in nanoseconds.
     pub fn move_clock(&self, by: i64) {
         self.clock.fetch_add(by, Ordering::Relaxed);
@@ -153,8 +164,7 @@ impl ProcessWorld {
 
 impl World for ProcessWorld {
     fn now(&self) -> Timestamp {
-        let since = i64::try_from(self.host.core.now().as_nanos()).expect("histories are short");
-        BEGINNING + since + self.host.clock.load(Ordering::Relaxed)
+        self.host.now()
     }
 
     fn monotonic(&self) -> Duration {

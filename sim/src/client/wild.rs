@@ -11,6 +11,7 @@ use plinth_engine::{
     api::{Allocate, Changes, Node, ROOT, RenameMode},
     files::orders::NewSystemFile,
     session::Session,
+    world::Timestamp,
 };
 use std::ops::Range;
 
@@ -218,8 +219,36 @@ impl Client {
             let node = self.node(session, name).await?;
             session.write(node, start, bytes, false).await
         };
+        let (began, shift) = (self.host.now(), self.host.shift());
         let written = self.ask_for_change(write, |_| false).await;
-        self.end_of_write(session, name, written).await
+        let is_dated = written.is_ok() && self.host.shift() == shift;
+        match self.end_of_write(session, name, written).await? {
+            Next::GoOn if is_dated => self.verify_times(session, name, began).await,
+            next => Ok(next),
+        }
+    }
+
+    /// A file that was written since says so.
+    async fn verify_times(
+        &self,
+        session: &Session,
+        name: &str,
+        since: Timestamp,
+    ) -> std::result::Result<Next, Failure> {
+        let found = async {
+            let node = self.node(session, name).await?;
+            session.attributes(node).await
+        };
+        match found.await {
+            Ok(found) if found.modified < since || found.changed < since => Err(format!(
+                "{name} was written at {since}, and is said to be modified at {} and changed at {}",
+                found.modified, found.changed
+            )),
+            Ok(_) => Ok(Next::GoOn),
+            Err(error) if self.is_sent_away(&error) => Ok(Next::Leave),
+            Err(error) if self.is_excused(&error) => Ok(Next::GoOn),
+            Err(error) => Err(format!("attributes of {name}: {error}")),
+        }
     }
 
     /// The node of a file, or what comes next because it cannot be found now.
