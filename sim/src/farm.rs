@@ -126,6 +126,7 @@ fn batch(first: u64, end: u64, orders: &Orders, total: &Mutex<Total>) -> std::io
     while from < end {
         let (seeds, operations) = (format!("{from}..{end}"), orders.recipe.operations.to_string());
         let mut words = vec!["--seeds", &seeds, "--operations", &operations];
+        words.extend(orders.recipe.is_wide.then_some("--wide"));
         words.extend(orders.recipe.fault.iter().flat_map(|fault| ["--fault", fault.name()]));
         let words: Vec<_> = words.into_iter().map(OsStr::new).collect();
         let (status, text) = worker(&words, planted())?;
