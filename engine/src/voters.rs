@@ -385,11 +385,12 @@ impl Voters {
         let targets = BTreeSet::from([member.number]);
         for slot in [0, 1] {
             let memberships = |area: &RecordArea| area.memberships[slot];
-            let mut failed =
-                self.write_records(&targets, memberships, false, Copies::All, |_, _| vec![0; MEMBERSHIP_SLOT]).await;
+            let mut failed = self
+                .write_records(&targets, memberships, false, Copies::All, |_, _| Some(vec![0; MEMBERSHIP_SLOT]))
+                .await;
             let stamps = |area: &RecordArea| area.stamps[slot];
             failed.append(
-                &mut self.write_records(&targets, stamps, false, Copies::All, |_, _| vec![0; BLOCK_SIZE]).await,
+                &mut self.write_records(&targets, stamps, false, Copies::All, |_, _| Some(vec![0; BLOCK_SIZE])).await,
             );
             if let Some(reason) = failed.remove(&member.number) {
                 return Err(Refusal::Other(reason));
@@ -700,7 +701,8 @@ impl Voters {
         targets: &BTreeSet<DiskNumber>,
     ) -> BTreeMap<DiskNumber, String> {
         let slot = usize::from(log.sequence % 2 == 1);
-        let record = |member: &Member, place| log.encode(Envelope { group: self.group, disk: member.id(), place });
+        let record =
+            |member: &Member, place| Some(log.encode(Envelope { group: self.group, disk: member.id(), place }));
         self.write_records(targets, |area| area.activity[slot], true, Copies::One, record).await
     }
 
@@ -710,7 +712,8 @@ impl Voters {
         self.log.lock().joining.clear();
         for slot in [0, 1] {
             let place = |area: &RecordArea| area.activity[slot];
-            let failed = self.write_records(disks, place, false, Copies::All, |_, _| vec![0; ACTIVITY_SLOT]).await;
+            let failed =
+                self.write_records(disks, place, false, Copies::All, |_, _| Some(vec![0; ACTIVITY_SLOT])).await;
             if !failed.is_empty() {
                 return failed;
             }
@@ -746,41 +749,52 @@ impl Voters {
     ) -> BTreeMap<DiskNumber, String> {
         let slot = usize::from(next.generation % 2 == 1);
         let place = |area: &RecordArea| area.memberships[slot];
-        let torn = self.torn_at(slot, targets).await;
-        let mut failed = self.write_records(&torn, place, false, Copies::All, |_, _| vec![0; MEMBERSHIP_SLOT]).await;
-        let wiped = targets.iter().copied().filter(|disk| !failed.contains_key(disk)).collect();
-        let record = |member: &Member, place| next.encode(Envelope { group: self.group, disk: member.id(), place });
-        failed.append(&mut self.write_records(&wiped, place, false, Copies::One, record).await);
+        let unwiped = self.wipe_torn(slot, targets).await;
+        let record = |member: &Member, place| {
+            let is_left_out = unwiped.contains_key(&(member.number, place));
+            (!is_left_out).then(|| next.encode(Envelope { group: self.group, disk: member.id(), place }))
+        };
+        let failed = self.write_records(targets, place, false, Copies::One, record).await;
+        for ((disk, place), reason) in unwiped {
+            if let Some(member) = self.members.get(&disk).filter(|_| !failed.contains_key(&disk)) {
+                self.tell_of_lost_copies(member, &[(place, reason)]);
+            }
+        }
         failed
     }
 
-    /// The targets with something in a membership slot that is no record. Sectors of one that was begun may be among it, and the next
-    /// one may have the others: cut short, it would leave that one whole, which nobody knew of (`choose.rs`, rule 5).
-    async fn torn_at(&self, slot: usize, targets: &BTreeSet<DiskNumber>) -> BTreeSet<DiskNumber> {
+    /// Wipes what is in a membership slot of a target and is no record. Sectors of one that was begun may be among it, and the next
+    /// one may have the others: cut short, it would leave that one whole, which nobody knew of (`choose.rs`, rule 5). A record in the same
+    /// slot of the disk's other area stays: it may be the newest that there is. Returns the places that cannot be wiped, and why.
+    async fn wipe_torn(&self, slot: usize, targets: &BTreeSet<DiskNumber>) -> BTreeMap<(DiskNumber, u64), String> {
         let members = targets.iter().filter_map(|disk| self.members.get(disk)).filter(|member| !member.is_hung());
-        let looks = members.map(|member| async move {
+        let wipes = members.map(|member| async move {
+            let _recording = member.record().await;
+            let mut unwiped = Vec::new();
             for place in member.areas().iter().map(|area| area.memberships[slot]) {
                 let slot = member.start_read(place, MEMBERSHIP_SLOT).of(IoClient::Records).settle().await;
                 let Settled::Ok(Some(bytes)) = slot else { continue };
                 if Membership::decode(&bytes, place).is_err() && bytes.iter().any(|byte| *byte != 0) {
-                    return Some(member.number);
+                    let zeros = Buffer::zeroed(MEMBERSHIP_SLOT).share();
+                    let failed = self.write_record(member, &[(place, zeros)], false, Copies::All).await;
+                    unwiped.extend(failed.map(|reason| ((member.number, place), reason)));
                 }
             }
-            None
+            unwiped
         });
-        futures::future::join_all(looks).await.into_iter().flatten().collect()
+        futures::future::join_all(wipes).await.into_iter().flatten().collect()
     }
 
     /// Writes a record to each target, in all its areas, flushes and reads it back; returns those that failed and why. `place` is where
     /// the record is in an area. `in_one_trip`: that record is made durable by its write, and what was written before it stays as it is.
-    /// `how`: how many areas must hold it.
+    /// `how`: how many areas must hold it. Nothing is written in a place that has no `record`.
     pub(crate) async fn write_records(
         &self,
         targets: &BTreeSet<DiskNumber>,
         place: impl Fn(&RecordArea) -> u64,
         in_one_trip: bool,
         how: Copies,
-        record: impl Fn(&Member, u64) -> Vec<u8>,
+        record: impl Fn(&Member, u64) -> Option<Vec<u8>>,
     ) -> BTreeMap<DiskNumber, String> {
         let mut failed = BTreeMap::new();
         let members: Vec<_> = targets.iter().filter_map(|disk| self.members.get(disk)).collect();
@@ -794,8 +808,11 @@ impl Voters {
                 let copies: Vec<(u64, Slice)> = areas
                     .iter()
                     .map(&place)
-                    .map(|place| (place, Buffer::copy_of(&record(member, place)).share()))
+                    .filter_map(|place| Some((place, Buffer::copy_of(&record(member, place)?).share())))
                     .collect();
+                if copies.is_empty() {
+                    return Some("what is left of another record cannot be wiped".to_owned());
+                }
                 if let Some(reason) = self.write_record(member, &copies, in_one_trip, how).await {
                     return Some(reason);
                 }
@@ -918,8 +935,9 @@ impl Voters {
     async fn put_stamp(&self, disks: &BTreeSet<DiskNumber>, counter: u64, clean: bool) -> BTreeMap<DiskNumber, String> {
         let stamp = Stamp { counter, written: self.world.now(), membership: self.current().id, clean };
         let slot = usize::from(counter % 2 == 1);
-        let record =
-            |member: &Member, place| stamp.encode(Envelope { group: self.group, disk: member.id(), place }).to_vec();
+        let record = |member: &Member, place| {
+            Some(stamp.encode(Envelope { group: self.group, disk: member.id(), place }).to_vec())
+        };
         self.write_records(disks, |area| area.stamps[slot], false, Copies::One, record).await
     }
 

@@ -365,6 +365,35 @@ fn a_disk_that_takes_no_records_goes_offline() {
     assert!(lab.is_offline(1));
 }
 
+/// One copy of the only voter's newest membership is torn, and written again; its place cannot be written, or the power goes in between. The
+/// other copy is all that says how the group is, and stays.
+#[test]
+fn the_good_copy_stays_while_the_other_is_written_again() {
+    for cut in 0..14 {
+        let mut lab = Lab::new(Redundancy::External, SIZE, &["A"]);
+        let before = lab.group().voters.current();
+        let place = layout().middle_area().memberships[usize::from(before.generation % 2 == 1)];
+        lab.overwrite(0, &[place], 4096, true);
+        if cut == 0 {
+            lab.disks[0].faults(|faults| faults.worn.push(place..place + 4096));
+        }
+        let fuse = crate::testing::Fuse::new(if cut == 0 { 1 << 40 } else { cut - 1 });
+        lab.disks[0].put_fuse(&fuse);
+        let group = Arc::clone(lab.group());
+        let looking = std::thread::spawn(move || {
+            block_on(group.look_at_own_metadata(&Part::All, Look::PASSING));
+        });
+        lab.wait_for("the power or the end", || fuse.is_blown() || looking.is_finished());
+        // It waits for ever if the power goes.
+        drop(looking);
+        lab.cut_power(cut);
+        lab.disks[0].put_fuse(&crate::testing::Fuse::new(1 << 40));
+        lab.mount();
+        let membership = lab.group().voters.current();
+        assert!(membership.generation > before.generation, "cut {cut}: {} is lost", before.generation);
+    }
+}
+
 /// Records are written anew all the time, by all that writes them: nothing that is under way is taken for damage, and nothing is written back.
 #[test]
 fn what_is_being_written_is_no_damage() {
