@@ -507,6 +507,7 @@ impl Story {
             Fault::ThinFull => faults.thin = Some(thin),
             _ => faults.latent.extend(blocks),
         });
+        tenant.has_failed = true;
         tenant.ill.entry(name).or_insert(Ill::Doubtful);
         if fault == Fault::FlushFails {
             self.tenants[g].forgetful = true;
@@ -586,6 +587,11 @@ impl Story {
 
     /// Bytes change, or do not change, behind everybody's back, on one disk.
     async fn silent(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
+        if self.tenants[g].has_failed && self.tenants[g].state() == State::Whole {
+            // One that was not spared when it failed goes now, if it goes.
+            self.core.sleep(ERRORS_ARRIVE).await;
+            self.tenants[g].bring_online().await?;
+        }
         let name = self.victim(g, numbers).await;
         let disk = pick(numbers, &self.tenants[g].disks_of(&name)).clone();
         self.tenants[g].say(|| format!("{}: {}", disk.label(), fault.name()));

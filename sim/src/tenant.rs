@@ -92,6 +92,8 @@ pub struct Tenant {
     goes_on: bool,
     /// A disk may have lost what a failed flush covered, and may still be read.
     pub forgetful: bool,
+    /// I/O has failed: a disk may go offline for that as soon as it can be spared, long after it is well.
+    pub has_failed: bool,
     /// A file of no client takes all space.
     pub full: bool,
     /// More is out of sight than may be lost.
@@ -159,6 +161,7 @@ impl Tenant {
             stops: 0,
             goes_on: false,
             forgetful: false,
+            has_failed: false,
             full: false,
             beyond: false,
             undo: Vec::new(),
