@@ -168,7 +168,7 @@ impl Entry {
 
     /// To Closing, unless somebody writes there.
     fn begin_closing(&mut self) -> bool {
-        let is_closed = self.gate.close();
+        let is_closed = self.gate.close() || planted::has(Bug::RegionTakenFromWriter);
         if is_closed {
             self.phase = Phase::Closing;
         }
@@ -326,7 +326,8 @@ impl Activity {
         let mut idle: Vec<_> = table
             .regions
             .iter()
-            .filter(|(_, entry)| matches!(entry.phase, Phase::Open | Phase::Found) && !entry.gate.is_used())
+            .filter(|(_, entry)| matches!(entry.phase, Phase::Open | Phase::Found))
+            .filter(|(_, entry)| !entry.gate.is_used() || planted::has(Bug::RegionTakenFromWriter))
             .filter(|(_, entry)| idle_since.is_none_or(|since| entry.gate.last_used() <= since))
             .map(|(first, entry)| (entry.gate.last_used(), *first, entry.count))
             .collect();
@@ -654,6 +655,7 @@ impl Group {
         let mirrors: Vec<(&Arc<Member>, u64, Slice)> = self
             .mirrors(extent)
             .filter(|(_, member)| member.is_writable())
+            .filter(|(_, member)| !planted::has(Bug::SyncingWithoutSums) || member.is_readable())
             .map(|(mirror, member)| {
                 let own = kept.patch(mirror.disk, &block).map(|own| Buffer::copy_of(&own).share());
                 (member, member.layout().sums_of(mirror.au).0, own.unwrap_or_else(|| block.clone()))

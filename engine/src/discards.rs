@@ -191,7 +191,7 @@ impl Discards {
         if state.fresh.len() + state.ripe.len() < NOTED_MAX.get() {
             let noted = state.fresh.entry(extent).or_default();
             (0..pieces).for_each(|piece| noted.add(piece));
-        } else {
+        } else if !planted::has(Bug::StainedNotNoted) {
             reached::at(Mark::SweepFromNote);
             let from = state.sweep.map_or(extent, |next| next.min(extent));
             state.sweep_from(from);
@@ -718,7 +718,9 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
     if held.is_none() && !careless {
         // Somebody is at work there.
         reached::at(Mark::DiscardMetWriter);
-        group.discards.note(extent.id, pieces);
+        if !planted::has(Bug::HoleInUseForgotten) {
+            group.discards.note(extent.id, pieces);
+        }
         return;
     }
     if extent.is_buried() {

@@ -83,7 +83,7 @@ impl FileData {
     }
 
     pub fn has_clean_tail(&self) -> bool {
-        self.tail_is_clean.load(Ordering::Acquire)
+        self.tail_is_clean.load(Ordering::Acquire) || planted::has(Bug::TailBelievedClean)
     }
 
     /// Whether what is written to it now may be missing after the next mount, and what seems to be a hole may be none. To be asked by who has the

@@ -46,6 +46,7 @@ use crate::{
     part::Part,
     part_blocks::PartBlocks,
     placement::Placements,
+    planted::{self, Bug},
     progress::Progress,
     rebalance::{self, Rebalance},
     reclaim::Freeing,
@@ -526,7 +527,8 @@ impl Group {
             .extents
             .all()
             .into_iter()
-            .filter(|extent| extent.has_sums() && !extent.is_dirty() && !self.activity.has(extent.id))
+            .filter(|extent| extent.has_sums())
+            .filter(|extent| planted::has(Bug::DirtySumsDropped) || !extent.is_dirty() && !self.activity.has(extent.id))
             .map(|extent| (extent.last_used.load(Ordering::Relaxed), extent))
             .collect();
         let excess = (cached.len() * size).saturating_sub(SUMS_MAX.get()) / size;

@@ -27,6 +27,7 @@
 //! While a disk is resized (`resize.rs`) it has AUs that hold data now and will not. These are *barred*: what is free there is not
 //! allocated, nor counted.
 
+use crate::planted::{self, Bug};
 use plinth_format::{DiskNumber, Layout};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -649,6 +650,9 @@ impl DiskSpace {
         for step in 0..=words {
             let word = (start + step) % words;
             let mut taken = self.taken(word);
+            if planted::has(Bug::BarredUnitTaken) {
+                taken = self.low[word] | self.high[word];
+            }
             if step == 0 {
                 taken |= bit - 1;
             }

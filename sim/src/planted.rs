@@ -12,7 +12,8 @@ use std::{
 };
 
 /// Mistakes that take more luck than 2,000 histories have: a window of a few I/Os, in which one particular other thing has to happen.
-/// They are hunted when they are named. So are those that were not hunted yet.
+/// They are hunted when they are named. So are those that were not hunted yet, and those that only wide histories can have: other sizes of
+/// disks, limits that are reached.
 const RARE: &[Bug] = &[
     Bug::ResyncOvertakesWriter,
     Bug::SlotReusedEarly,
@@ -23,6 +24,11 @@ const RARE: &[Bug] = &[
     Bug::MovedPlaceReused,
     Bug::HoleDiscardedEarly,
     Bug::SumsBeforeData,
+    Bug::BarredUnitTaken,
+    Bug::RecordsNotCopied,
+    Bug::LeftAreaWritten,
+    Bug::DirtySumsDropped,
+    Bug::StainedNotNoted,
 ];
 
 /// What the command line says of planted mistakes.
