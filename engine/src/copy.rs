@@ -52,8 +52,8 @@ impl Group {
             let here = self.copy_pieces(extent, member, mirror, run.clone()).await?;
             copied.bytes += here.bytes;
             copied.lost |= here.lost;
-            let skips = planted::has(Bug::MoveSkipsBehindHole) && gate.is_some();
-            piece = if skips { run.start + STEP } else { run.end };
+            let skips = planted::has(Bug::MoveSkipsBehindStep) && gate.is_some();
+            piece = run.end + usize::from(skips);
         }
         Ok(copied)
     }
