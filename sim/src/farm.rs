@@ -124,12 +124,7 @@ pub fn run_all(first: u64, end: u64, orders: &Orders) -> std::io::Result<Total> 
 fn batch(first: u64, end: u64, orders: &Orders, total: &Mutex<Total>) -> std::io::Result<()> {
     let mut from = first;
     while from < end {
-        let (seeds, operations) = (format!("{from}..{end}"), orders.recipe.operations.to_string());
-        let mut words = vec!["--seeds", &seeds, "--operations", &operations];
-        words.extend(orders.recipe.is_wide.then_some("--wide"));
-        words.extend(orders.recipe.fault.iter().flat_map(|fault| ["--fault", fault.name()]));
-        let words: Vec<_> = words.into_iter().map(OsStr::new).collect();
-        let (status, text) = worker(&words, planted())?;
+        let (status, text) = histories(from, end, orders.recipe, planted())?;
         let mut total = lock(total);
         for line in text.lines() {
             let Some((seed, result)) = parse(line) else { continue };
@@ -187,12 +182,19 @@ pub fn fails(plan: &Plan, scratch: &Path) -> std::io::Result<Option<String>> {
 ///
 /// # Panics
 /// If the worker cannot be started.
-pub fn history(seed: u64, bug: Option<Bug>, operations: u64) -> Option<String> {
-    let seeds = format!("{seed}..{}", seed + 1);
-    let operations = operations.to_string();
-    let orders = ["--seeds", &seeds, "--operations", &operations].map(OsStr::new);
-    let (status, text) = worker(&orders, bug).expect("a worker can be started");
+pub fn history(seed: u64, bug: Option<Bug>, recipe: Recipe) -> Option<String> {
+    let (status, text) = histories(seed, seed + 1, recipe, bug).expect("a worker can be started");
     failure_of(status, &text)
+}
+
+/// Runs the histories of some seeds in a worker: how it ended, and what it printed.
+fn histories(first: u64, end: u64, recipe: Recipe, bug: Option<Bug>) -> std::io::Result<(ExitStatus, String)> {
+    let (seeds, operations) = (format!("{first}..{end}"), recipe.operations.to_string());
+    let mut words = vec!["--seeds", &seeds, "--operations", &operations];
+    words.extend(recipe.is_wide.then_some("--wide"));
+    words.extend(recipe.fault.iter().flat_map(|fault| ["--fault", fault.name()]));
+    let words: Vec<_> = words.into_iter().map(OsStr::new).collect();
+    worker(&words, bug)
 }
 
 /// How the history failed of which a worker printed the line first.

@@ -78,7 +78,7 @@ fn range(text: &str) -> Option<(u64, u64)> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-    if let Some(ended) = arguments.planted.run(jobs, arguments.operations) {
+    if let Some(ended) = arguments.planted.run(jobs, arguments.recipe()) {
         return ended;
     }
     match go(&arguments) {

@@ -3,7 +3,7 @@
 //! Histories are tried from seed 0 on, each in a process of its own, several at a time; the count is the first seed that
 //! fails, whoever was quicker. That seed is then told once more without the mistake: it must come to a good end.
 
-use crate::{executor::lock, farm};
+use crate::{executor::lock, farm, plan::Recipe};
 use clap::Args;
 use plinth_engine::planted::{self, Bug};
 use std::{
@@ -12,8 +12,7 @@ use std::{
 };
 
 /// Mistakes that take more luck than 2,000 histories have: a window of a few I/Os, in which one particular other thing has to happen.
-/// They are hunted when they are named. So are those that were not hunted yet, and those that only wide histories can have: other sizes of
-/// disks, limits that are reached.
+/// They are hunted when they are named. So are those that were not hunted yet.
 const RARE: &[Bug] = &[
     Bug::ResyncOvertakesWriter,
     Bug::SlotReusedEarly,
@@ -24,19 +23,33 @@ const RARE: &[Bug] = &[
     Bug::MovedPlaceReused,
     Bug::HoleDiscardedEarly,
     Bug::SumsBeforeData,
+];
+
+/// Those that are hunted in wide histories, of which some have what they need: other sizes of disks, limits that are reached.
+const WIDE: &[Bug] = &[
+    Bug::MoveSkipsBehindStep,
+    Bug::MovedMirrorCounted,
     Bug::BarredUnitTaken,
     Bug::RecordsNotCopied,
     Bug::LeftAreaWritten,
+    Bug::ResyncEndsAfterBatch,
+    Bug::SyncingWithoutSums,
+    Bug::RegionTakenFromWriter,
     Bug::DirtySumsDropped,
     Bug::StainedNotNoted,
+    Bug::HoleInUseForgotten,
+    Bug::LaterGrowthNotKept,
+    Bug::TailBelievedClean,
+    Bug::FailedCatalogMirrorKept,
+    Bug::LogEmptiedEarly,
 ];
 
 /// What the command line says of planted mistakes.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct Arguments {
-    /// Plants mistakes, one after the other, and says how many histories it takes to find each: all but the rarest, one by its name, or
-    /// `list`.
+    /// Plants mistakes, one after the other, and says how many histories it takes to find each: all but the rarest, with `--wide` those
+    /// that take such histories, one by its name, or `list`.
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "all")]
     planted: Option<String>,
     /// Histories after which a planted mistake counts as not found.
@@ -54,14 +67,15 @@ fn find(name: &str) -> Result<Bug, String> {
 
 impl Arguments {
     /// Plants what `--bug` names; does what `--planted` asks for, if it was given.
-    pub fn run(&self, jobs: usize, operations: u64) -> Option<ExitCode> {
+    pub fn run(&self, jobs: usize, recipe: Recipe) -> Option<ExitCode> {
         planted::plant(self.bug);
         let bugs = match self.planted.as_deref()? {
             "list" => {
                 Bug::ALL.iter().for_each(|bug| println!("{:<34} {}", bug.name(), bug.what()));
                 return Some(ExitCode::SUCCESS);
             }
-            "all" => Bug::ALL.iter().filter(|bug| !RARE.contains(bug)).copied().collect(),
+            "all" if recipe.is_wide => WIDE.to_vec(),
+            "all" => Bug::ALL.iter().filter(|bug| !RARE.contains(bug) && !WIDE.contains(bug)).copied().collect(),
             name => match find(name) {
                 Ok(bug) => vec![bug],
                 Err(error) => {
@@ -70,7 +84,7 @@ impl Arguments {
                 }
             },
         };
-        let hunts = hunt(&bugs, self.histories, jobs, operations);
+        let hunts = hunt(&bugs, self.histories, jobs, recipe);
         println!("| bug | what it is | histories needed | what was reported |\n| --- | --- | ---: | --- |");
         hunts.iter().for_each(|hunt| println!("{}", hunt.row(self.histories)));
         let found = hunts.iter().filter(|hunt| hunt.found.is_some() && hunt.innocent.is_none()).count();
@@ -122,7 +136,7 @@ impl Hunt {
 }
 
 /// Tries the seeds of all hunts, `jobs` at a time.
-fn hunt(bugs: &[Bug], most: u64, jobs: usize, operations: u64) -> Vec<Hunt> {
+fn hunt(bugs: &[Bug], most: u64, jobs: usize, recipe: Recipe) -> Vec<Hunt> {
     let new = |bug: &Bug| Hunt { bug: *bug, next: 0, under_way: 0, found: None, innocent: None };
     let hunts = Mutex::new(bugs.iter().map(new).collect::<Vec<_>>());
     std::thread::scope(|scope| {
@@ -140,8 +154,8 @@ fn hunt(bugs: &[Bug], most: u64, jobs: usize, operations: u64) -> Vec<Hunt> {
                         hunt.under_way += 1;
                         (index, hunt.bug, hunt.next - 1)
                     };
-                    let failure = farm::history(seed, Some(bug), operations);
-                    let innocent = failure.as_ref().and_then(|_| farm::history(seed, None, operations));
+                    let failure = farm::history(seed, Some(bug), recipe);
+                    let innocent = failure.as_ref().and_then(|_| farm::history(seed, None, recipe));
                     let hunt = &mut lock(&hunts)[index];
                     hunt.under_way -= 1;
                     if let Some(failure) = failure
