@@ -222,7 +222,10 @@ impl Member {
     /// What its header says of where its records are, or is about to say.
     pub fn set_areas(&self, areas: Vec<RecordArea>) {
         self.areas.store(Arc::new(areas));
-        self.coming.store(Arc::default());
+        // Nearly always there are none.
+        if !self.coming.load().is_empty() {
+            self.coming.store(Arc::default());
+        }
     }
 
     /// Records are written to these areas too, from now on. What was written before is not there until [`Self::set_areas`].
