@@ -23,8 +23,11 @@ use std::{
 /// Histories that one worker runs.
 const BATCH: u64 = 5;
 
-/// Real time after which a history counts as one that never ends: some hundred times what the longest take.
-const SECONDS_MAX: u32 = 300;
+/// Processor time after which a history counts as one that never ends: some hundred times what the longest take.
+const SECONDS_MAX: u32 = 120;
+
+/// Real time after which one counts as stuck, on a host where others leave it little.
+const REAL_SECONDS_MAX: u32 = 1800;
 
 /// Events at the end of a history that failed.
 const EVENTS_SHOWN: usize = 40;
@@ -68,17 +71,21 @@ pub fn work(first: u64, end: u64, recipe: Recipe) {
 
 /// Runs a history that ends the process if it takes too long: a task that never gives way never meets a limit of steps.
 pub fn in_time<T>(history: impl FnOnce() -> T) -> T {
-    alarm(SECONDS_MAX);
+    alarm(SECONDS_MAX, REAL_SECONDS_MAX);
     let result = history();
-    alarm(0);
+    alarm(0, 0);
     result
 }
 
-fn alarm(seconds: u32) {
-    // SAFETY: takes a number; nobody else uses the process's alarm.
+/// Ends the process after so many seconds of processor time, or of real time; 0: not any more.
+fn alarm(processor: u32, real: u32) {
+    let second = |seconds: u32| libc::timeval { tv_sec: seconds.into(), tv_usec: 0 };
+    let timer = libc::itimerval { it_interval: second(0), it_value: second(processor) };
+    // SAFETY: takes a number, and reads a struct that outlives the call; nobody else uses the process's alarms.
     #[allow(unsafe_code)]
     unsafe {
-        libc::alarm(seconds);
+        libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut());
+        libc::alarm(real);
     }
 }
 
