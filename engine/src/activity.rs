@@ -39,7 +39,6 @@ mod gate;
 
 pub use gate::Gate;
 
-use crate::reached::{self, Mark};
 use crate::{
     buffer::{Buffer, Slice},
     counters::IoClient,
@@ -52,6 +51,7 @@ use crate::{
     lock::{AsyncMutex, AsyncMutexGuard, Mutex, MutexGuard},
     member::Member,
     planted::{self, Bug},
+    reached::{self, Mark},
     stale,
     troubles::Trouble,
     voters::Refusal,

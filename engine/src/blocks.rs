@@ -28,7 +28,6 @@ mod zones;
 
 pub(crate) use read::{Answer, Asked, Order};
 
-use crate::reached::{self, Mark};
 use crate::{
     activity::Active,
     buffer::{Buffer, Slice},
@@ -41,6 +40,7 @@ use crate::{
     group::Group,
     member::Member,
     planted::{self, Bug},
+    reached::{self, Mark},
     troubles::Trouble,
 };
 use cases::{Case, Evidence, Reason};

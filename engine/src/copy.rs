@@ -3,7 +3,6 @@
 //! The disk is written with the others from before the copy begins, so that a piece, once copied, stays right. Each piece is held
 //! while it is copied, read from a current mirror, and checked: what has rotted is not spread.
 
-use crate::reached::{self, Mark};
 use crate::{
     activity::Active,
     blocks::{BLOCKS_PER_PIECE, Order},
@@ -15,6 +14,7 @@ use crate::{
     group::Group,
     member::Member,
     planted::{self, Bug},
+    reached::{self, Mark},
 };
 use std::{ops::Range, sync::Arc};
 use tokio::sync::Semaphore;

@@ -28,7 +28,6 @@
 //!
 //! A disk that fails one is given no other for some time, twice as long each time. Then all that it may hold is swept.
 
-use crate::reached::{self, Mark};
 #[cfg(any(test, feature = "testing"))]
 use crate::space::AuState;
 use crate::{
@@ -44,6 +43,7 @@ use crate::{
     lock::{Mutex, MutexGuard},
     member::{Member, TICK_MS},
     planted::{self, Bug},
+    reached::{self, Mark},
     world::Task,
 };
 use futures::{

@@ -16,7 +16,6 @@
 //!
 //! What is here in memory is only who was told already.
 
-use crate::reached::{self, Mark};
 use crate::{
     error::FileError,
     event::Severity,
@@ -25,6 +24,7 @@ use crate::{
     limits::Limit,
     lock::Mutex,
     member::Member,
+    reached::{self, Mark},
 };
 use plinth_format::{
     BLOCK_SIZE, DiskNumber,

@@ -24,7 +24,6 @@
 //!
 //! What a write pays is some loads, and two stores when the era has changed.
 
-use crate::reached::{self, Mark};
 use crate::{
     blocks::{BLOCKS_PER_PIECE, Order},
     counters::IoClient,
@@ -36,6 +35,7 @@ use crate::{
     limits::Limit,
     lock::{Mutex, MutexGuard},
     member::Member,
+    reached::{self, Mark},
 };
 use std::sync::{
     Arc,

@@ -27,7 +27,6 @@ mod marks;
 mod places;
 mod sums;
 
-use crate::reached::{self, Mark};
 use crate::{
     activity::Gate,
     bits::Bits,
@@ -35,6 +34,7 @@ use crate::{
     lock::{Mutex, MutexGuard},
     planted::{self, Bug},
     ranges::{RangeGuard, Ranges},
+    reached::{self, Mark},
     stale::EVERYTHING,
 };
 use arc_swap::{ArcSwapOption, Guard};

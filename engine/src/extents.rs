@@ -13,7 +13,6 @@
 //! The layout is read-locked by reads and writes of the file, and write-locked by what
 //! changes it: allocation, promotion, truncation, holes.
 
-use crate::reached::{self, Mark};
 use crate::{
     coming::Release,
     doubt::{Doubt, Unsynced},
@@ -26,6 +25,7 @@ use crate::{
     habit::Habit,
     latch::{Latch, ReadGuard},
     planted::{self, Bug},
+    reached::{self, Mark},
     reclaim::ALLOCATED_AT_ONCE,
     reclaim::Freeing,
     stripes::Stripes,

@@ -7,7 +7,6 @@
 //! calls inside calls had each read move six times its size. What a read in the steady state does not come to (layouts to be loaded, holes,
 //! several extents, ranges that are written, mirrors that fail, repairs) is in memory of its own, allocated when it comes to that (`Box::pin`).
 
-use crate::reached::{self, Mark};
 use crate::{
     blocks::{Answer, Asked, Order},
     buffer::{Buffer, Slice},
@@ -19,6 +18,7 @@ use crate::{
     files::File,
     group::Group,
     ranges::RangeGuard,
+    reached::{self, Mark},
     transfer::Found,
 };
 use plinth_format::{BLOCK_SIZE, layout::PIECE_SIZE};

@@ -16,9 +16,12 @@
 //! disk gets a header, in the places of the one before, that names its first area only ([`replace_header`]).
 //!
 //! A crash before 4 leaves a header that does not name the new area, so nobody reads it. A crash in 4 leaves some copies that name the
-//! one and some that name the other: both have every record. Nobody writes to an area any more when it was left ([`put_header`] waits
-//! for who still does): its AU is a file's soon, or the other area's. A header of a disk of before, which has one area, is renewed so at its
-//! next mount or return (`Group::repair_header`).
+//! one and some that name the other: both have every record.
+//!
+//! After 5 the space of the area that was left may be given to a file, or is part of the new area. So [`put_header`] returns only when no write
+//! to the old area is under way any more.
+//!
+//! Disks of earlier versions have one area. Their headers are renewed in these steps at the next mount or return (`Group::repair_header`).
 
 use crate::{
     buffer::Buffer,
@@ -59,8 +62,8 @@ pub(crate) async fn replace_header(
     put_header(member, &DiskHeader { sequence, ..next }, places).await
 }
 
-/// Records go to the areas that its header names, and nowhere else: an attempt to give it another header may have failed half way, and the
-/// new area would be a file's soon.
+/// From now on the disk's records are written to the areas that its header names, and nowhere else. They may have been written to one more, if
+/// an earlier attempt to give the disk another header failed half way; the space of that one may be given to a file.
 pub(crate) async fn keep_to_areas(member: &Member, header: &DiskHeader) {
     let areas = header.record_areas();
     if *member.areas() != areas {

@@ -81,6 +81,7 @@ mod mirror_sets;
 mod mount;
 mod move_waits;
 mod mover;
+mod named;
 mod originals;
 pub mod overlay;
 mod own_metadata;

@@ -65,7 +65,7 @@ pub struct Member {
     areas: ArcSwap<Vec<RecordArea>>,
     /// Those of them that do not have all records yet.
     coming: ArcSwap<Vec<RecordArea>>,
-    /// Who writes a record to its areas has it.
+    /// Held while a record is written to the disk's areas.
     recording: AsyncMutex<()>,
     disk: ArcSwapOption<Arc<dyn Disk>>,
     state: AtomicU8,
@@ -235,12 +235,12 @@ impl Member {
         self.areas.store(Arc::new(all));
     }
 
-    /// Whoever writes a record has this from before he asks for the areas until it is there.
+    /// To be held by whoever writes a record, from before he reads [`Self::areas`] until the record is on the disk.
     pub(crate) async fn record(&self) -> AsyncMutexGuard<'_, ()> {
         self.recording.lock().await
     }
 
-    /// Waits until nobody writes to areas that it had before [`Self::set_areas`].
+    /// Waits for all writes of records that began before the last [`Self::set_areas`], and may go to other areas.
     pub(crate) async fn records_settled(&self) {
         drop(self.record().await);
     }

@@ -21,7 +21,6 @@
 //! A disk that fails on the way ends the move, and nothing else. When the old mirror's disk fails the move goes on: the extent is read from the
 //! others, and has all its mirrors again when it is done.
 
-use crate::reached::{self, Mark};
 use crate::{
     admin::Report,
     catalog::CommitNumber,
@@ -33,6 +32,7 @@ use crate::{
     group::Group,
     member::Member,
     planted::{self, Bug},
+    reached::{self, Mark},
     space::Space,
 };
 use plinth_format::DiskNumber;

@@ -39,7 +39,6 @@
 //!   1. Nothing older is written over anything newer: who writes again holds what excludes who writes anew.
 //!   2. A look that finds nothing holds nobody up: it takes the voters' turn only to note what was written last.
 
-use crate::reached::{self, Mark};
 use crate::{
     admin::Problem,
     blocks::BLOCKS_PER_PIECE,
@@ -55,6 +54,7 @@ use crate::{
     member::Member,
     part::Part,
     planted::{self, Bug},
+    reached::{self, Mark},
     troubles::Trouble,
     voters::{Refusal, WrongRecord},
     world::Disk,

@@ -5,81 +5,54 @@
 //!
 //! Only with the feature `testing`: without it [`at`] is nothing.
 
+use crate::named::named;
 #[cfg(feature = "testing")]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-macro_rules! marks {
-    ($($mark:ident $name:literal $what:literal)*) => {
-        /// A branch.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Mark {
-            $(#[doc = $what] $mark,)*
-        }
-
-        #[cfg(feature = "testing")]
-        impl Mark {
-            pub const ALL: &'static [Self] = &[$(Self::$mark,)*];
-
-            /// Its name, as the table of the simulator has it.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$mark => $name,)*
-                }
-            }
-
-            /// What is done there.
-            #[must_use]
-            pub fn what(self) -> &'static str {
-                match self {
-                    $(Self::$mark => $what,)*
-                }
-            }
-        }
-    };
-}
-
-marks! {
-    RegionTaken "region-taken" "a region is closed because its slot in the activity log is needed"
-    RegionGrown "region-grown" "regions get larger because many are opened"
-    ReleaseRepeated "release-repeated" "the checksums of a release are written again, as a flush failed meanwhile"
-    GuestTurnedAway "guest-turned-away" "a mirror that moves stays where it is, as a write failed in its new place"
-    MoveNotMade "move-not-made" "a mirror was copied, and its row is left as it was"
-    BlockLostInCopy "block-lost-in-copy" "a block that no mirror has is marked lost in a copy"
-    HoleMet "hole-met" "who waited for data finds a hole"
-    ReadElsewhere "read-elsewhere" "a read that went wrong is answered by another mirror"
-    ReadRepaired "read-repaired" "a read that no mirror could answer compares all of them"
-    PairsInDispute "pairs-in-dispute" "two mirrors differ, and each is right by its own checksum"
-    LowestTaken "lowest-taken" "of mirrors of which nothing is known the lowest is taken"
-    ChecksumRefuted "checksum-refuted" "mirrors prove a checksum wrong"
-    ZoneKept "zone-kept" "a checksum block keeps what it has of blocks that nobody has written"
-    DoubtWritten "doubt-written" "what a failed flush may have lost is written again"
-    HeaderWrittenAgain "header-written-again" "a header that somebody has overwritten is written again"
-    RecordWrittenAgain "record-written-again" "a record that somebody has overwritten is written again"
-    ZoneWrittenAgain "zone-written-again" "a checksum block that somebody has overwritten is written again"
-    DiscardLate "discard-late" "a discard takes longer than its disk may be silent"
-    DiscardRefused "discard-refused" "a disk that failed a discard is asked again"
-    DiscardMetWriter "discard-met-writer" "a hole is not discarded, as somebody is at work there"
-    DiscardMetLoss "discard-met-loss" "a hole is not discarded, as marks were lost meanwhile"
-    SweepFromNote "sweep-from-note" "so much is to be discarded that a sweep finds it"
-    SlotGrown "slot-grown" "a small file grows out of its slot"
-    SharedExtentGone "shared-extent-gone" "the last small file of an extent goes"
-    SizeKept "size-kept" "a size is kept for the successor"
-    SizeWithoutRoom "size-without-room" "no more sizes can be kept"
-    SizeRestored "size-restored" "a mount finds a size that was kept"
-    MirrorMade "mirror-made" "an extent gets one mirror more"
-    MirrorTaken "mirror-taken" "an extent gets one mirror less"
-    MirrorNotTaken "mirror-not-taken" "a mirror is not taken, as it may be the only good one"
-    RoomMade "room-made" "mirrors move to make room for others"
-    RebalanceStuck "rebalance-stuck" "a rebalance ends with an error"
-    ResizeFinished "resize-finished" "a disk has its new size"
-    Compacted "compacted" "what lies at the end of a disk moves to its beginning"
-    ResyncPaused "resync-paused" "a resync pauses as the group is dismounted"
-    RecoveredOnDemand "recovered-on-demand" "who needs an extent does not wait until recovery comes to it"
-    SpaceAwaited "space-awaited" "who finds no space waits for what is being freed"
-    StuckExtent "stuck-extent" "an extent is not free yet, as I/O of who had it does not end"
-    CatalogRebuilt "catalog-rebuilt" "a mirror of the catalog is built"
-    PageMended "page-mended" "a page of the catalog is read from another mirror"
+named! {
+    /// A branch.
+    Mark {
+        RegionTaken "region-taken" "a region is closed because its slot in the activity log is needed"
+        RegionGrown "region-grown" "regions get larger because many are opened"
+        ReleaseRepeated "release-repeated" "the checksums of a release are written again, as a flush failed meanwhile"
+        GuestTurnedAway "guest-turned-away" "a mirror that moves stays where it is, as a write failed in its new place"
+        MoveNotMade "move-not-made" "a mirror was copied, and its row is left as it was"
+        BlockLostInCopy "block-lost-in-copy" "a block that no mirror has is marked lost in a copy"
+        HoleMet "hole-met" "who waited for data finds a hole"
+        ReadElsewhere "read-elsewhere" "a read that went wrong is answered by another mirror"
+        ReadRepaired "read-repaired" "a read that no mirror could answer compares all of them"
+        PairsInDispute "pairs-in-dispute" "two mirrors differ, and each is right by its own checksum"
+        LowestTaken "lowest-taken" "of mirrors of which nothing is known the lowest is taken"
+        ChecksumRefuted "checksum-refuted" "mirrors prove a checksum wrong"
+        ZoneKept "zone-kept" "a checksum block keeps what it has of blocks that nobody has written"
+        DoubtWritten "doubt-written" "what a failed flush may have lost is written again"
+        HeaderWrittenAgain "header-written-again" "a header that somebody has overwritten is written again"
+        RecordWrittenAgain "record-written-again" "a record that somebody has overwritten is written again"
+        ZoneWrittenAgain "zone-written-again" "a checksum block that somebody has overwritten is written again"
+        DiscardLate "discard-late" "a discard takes longer than its disk may be silent"
+        DiscardRefused "discard-refused" "a disk that failed a discard is asked again"
+        DiscardMetWriter "discard-met-writer" "a hole is not discarded, as somebody is at work there"
+        DiscardMetLoss "discard-met-loss" "a hole is not discarded, as marks were lost meanwhile"
+        SweepFromNote "sweep-from-note" "so much is to be discarded that a sweep finds it"
+        SlotGrown "slot-grown" "a small file grows out of its slot"
+        SharedExtentGone "shared-extent-gone" "the last small file of an extent goes"
+        SizeKept "size-kept" "a size is kept for the successor"
+        SizeWithoutRoom "size-without-room" "no more sizes can be kept"
+        SizeRestored "size-restored" "a mount finds a size that was kept"
+        MirrorMade "mirror-made" "an extent gets one mirror more"
+        MirrorTaken "mirror-taken" "an extent gets one mirror less"
+        MirrorNotTaken "mirror-not-taken" "a mirror is not taken, as it may be the only good one"
+        RoomMade "room-made" "mirrors move to make room for others"
+        RebalanceStuck "rebalance-stuck" "a rebalance ends with an error"
+        ResizeFinished "resize-finished" "a disk has its new size"
+        Compacted "compacted" "what lies at the end of a disk moves to its beginning"
+        ResyncPaused "resync-paused" "a resync pauses as the group is dismounted"
+        RecoveredOnDemand "recovered-on-demand" "who needs an extent does not wait until recovery comes to it"
+        SpaceAwaited "space-awaited" "who finds no space waits for what is being freed"
+        StuckExtent "stuck-extent" "an extent is not free yet, as I/O of who had it does not end"
+        CatalogRebuilt "catalog-rebuilt" "a mirror of the catalog is built"
+        PageMended "page-mended" "a page of the catalog is read from another mirror"
+    }
 }
 
 /// Counts that this branch was taken.

@@ -21,7 +21,6 @@
 //! A rebalance ends: each pass moves something, or finds out that nothing can be moved, and says why; and when what is left is of files that came and
 //! went meanwhile, that is enough.
 
-use crate::reached::{self, Mark};
 use crate::{
     admin::{AdminError, Code, Operation, Order, Phases},
     attributes,
@@ -34,6 +33,7 @@ use crate::{
     member::Member,
     mirror_sets::mirrors_wanted,
     progress::Progress,
+    reached::{self, Mark},
     resize::Resized,
     store,
 };

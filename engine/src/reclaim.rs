@@ -15,7 +15,6 @@
 //! A request that finds no space makes pending frees durable before it says so, and waits for what is about to be freed (`coming.rs`):
 //! jobs that remove a large file, another one's reclaiming, a front end that lets go of a file that was removed just now.
 
-use crate::reached::{self, Mark};
 use crate::{
     catalog::CommitNumber,
     coming::{Coming, Release},
@@ -28,6 +27,7 @@ use crate::{
     mirror_sets::{MirrorSets, mirrors_wanted},
     placement::{Mirror, Placement},
     planted::{self, Bug},
+    reached::{self, Mark},
     slots::Slots,
     space::{InHand, Space},
 };

@@ -5,13 +5,13 @@
 //! the background; until then their regions stay listed, so a crash during recovery
 //! loses nothing of it.
 
-use crate::reached::{self, Mark};
 use crate::{
     error::FileError,
     event::Severity,
     extent::Extent,
     group::Group,
     lock::{Mutex, MutexGuard},
+    reached::{self, Mark},
 };
 use plinth_format::activity::Region;
 use std::{

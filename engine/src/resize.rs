@@ -10,7 +10,6 @@
 //! A crash leaves a target on record, and the rebalance that goes on does the rest. Until 3 is on record the places of both layouts are in
 //! nobody's AUs, so either may have the header copies: 3 writes them first, and who gives a disk yet another target puts them back.
 
-use crate::reached::{self, Mark};
 use crate::{
     admin::{AdminError, Code, Estimate, Order, Resize, Selection},
     balance::{Plan, TooSmall},
@@ -21,6 +20,7 @@ use crate::{
     group::Group,
     headers::{keep_to_areas, replace_header},
     member::Member,
+    reached::{self, Mark},
     voters::{Refusal, find},
 };
 use plinth_format::{

@@ -13,7 +13,6 @@
 //! next mount goes on from there, also where all of it was stale at first. Every region that was active then is stale for it as well.
 //! A dismount before 5 leaves it SYNCING.
 
-use crate::reached::{self, Mark};
 use crate::{
     admin::{AdminError, Code, Operation, Selection},
     choose::{self, Standing},
@@ -30,6 +29,7 @@ use crate::{
     part::Part,
     planted::{self, Bug},
     progress::Progress,
+    reached::{self, Mark},
     rebalance::POWER_MAX,
     stale::{self, EVERYTHING},
     voters::{Refusal, find},

@@ -17,7 +17,6 @@ mod places;
 
 pub(crate) use places::{next_disk, runs_of};
 
-use crate::reached::{self, Mark};
 use crate::{
     buffer::{Buffer, Slice},
     catalog::store::{CatalogFile, FileName, Store, StoreError},
@@ -27,6 +26,7 @@ use crate::{
     member::Member,
     members::Members,
     planted::{self, Bug},
+    reached::{self, Mark},
     space::{InHand, Space},
     voters::{Refusal, Voters},
     world::{World, wait_for},

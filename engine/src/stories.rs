@@ -39,7 +39,7 @@ use crate::{
     error::FileError,
     group::Group,
     session::Session,
-    testing::{MemoryDisk, Numbers, TestWorld, block_on, new_group},
+    testing::{Fuse, MemoryDisk, Numbers, TestWorld, block_on, new_group},
     world::World,
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
@@ -147,6 +147,17 @@ impl Lab {
         let group = self.group.take().expect("mounted");
         self.disks.iter().for_each(MemoryDisk::kill_users);
         group.abandon();
+    }
+
+    /// After so many changes to its disks the engine is dead, or the power is gone.
+    fn light_fuse(&self, changes: u64) -> Fuse {
+        let fuse = Fuse::new(changes);
+        self.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
+        fuse
+    }
+
+    fn no_fuse(&self) {
+        self.light_fuse(1 << 40);
     }
 
     /// Cuts the host's power.

@@ -385,13 +385,9 @@ impl Voters {
         let targets = BTreeSet::from([member.number]);
         for slot in [0, 1] {
             let memberships = |area: &RecordArea| area.memberships[slot];
-            let mut failed = self
-                .write_records(&targets, memberships, false, Copies::All, |_, _| Some(vec![0; MEMBERSHIP_SLOT]))
-                .await;
+            let mut failed = self.wipe(&targets, memberships, MEMBERSHIP_SLOT).await;
             let stamps = |area: &RecordArea| area.stamps[slot];
-            failed.append(
-                &mut self.write_records(&targets, stamps, false, Copies::All, |_, _| Some(vec![0; BLOCK_SIZE])).await,
-            );
+            failed.append(&mut self.wipe(&targets, stamps, BLOCK_SIZE).await);
             if let Some(reason) = failed.remove(&member.number) {
                 return Err(Refusal::Other(reason));
             }
@@ -712,8 +708,7 @@ impl Voters {
         self.log.lock().joining.clear();
         for slot in [0, 1] {
             let place = |area: &RecordArea| area.activity[slot];
-            let failed =
-                self.write_records(disks, place, false, Copies::All, |_, _| Some(vec![0; ACTIVITY_SLOT])).await;
+            let failed = self.wipe(disks, place, ACTIVITY_SLOT).await;
             if !failed.is_empty() {
                 return failed;
             }
@@ -763,9 +758,20 @@ impl Voters {
         failed
     }
 
-    /// Wipes what is in a membership slot of a target and is no record. Sectors of one that was begun may be among it, and the next
-    /// one may have the others: cut short, it would leave that one whole, which nobody knew of (`choose.rs`, rule 5). A record in the same
-    /// slot of the disk's other area stays: it may be the newest that there is. Returns the places that cannot be wiped, and why.
+    /// Wipes a slot in all areas of each target; returns those that failed and why.
+    async fn wipe(
+        &self,
+        targets: &BTreeSet<DiskNumber>,
+        place: impl Fn(&RecordArea) -> u64,
+        length: usize,
+    ) -> BTreeMap<DiskNumber, String> {
+        self.write_records(targets, place, false, Copies::All, |_, _| Some(vec![0; length])).await
+    }
+
+    /// Wipes what is in a membership slot of a target and is no record: a write that was cut short has left some sectors of a record there. If
+    /// the next write to the slot were cut short too, the sectors of both could make up a whole record of which nobody knows
+    /// (`choose.rs`, rule 5). A record in the same slot of the disk's other area is not touched, as it may be the newest that there is.
+    /// Returns the places that cannot be wiped, and why.
     async fn wipe_torn(&self, slot: usize, targets: &BTreeSet<DiskNumber>) -> BTreeMap<(DiskNumber, u64), String> {
         let members = targets.iter().filter_map(|disk| self.members.get(disk)).filter(|member| !member.is_hung());
         let wipes = members.map(|member| async move {

@@ -32,7 +32,7 @@ impl RecordArea {
         stamps.into_iter().chain(activity).chain(memberships)
     }
 
-    /// Whether a slot has any of so many bytes at `place`.
+    /// Whether any slot overlaps the `length` bytes from offset `place` on.
     #[must_use]
     pub fn has_any_of(&self, place: u64, length: usize) -> bool {
         self.slots().any(|(slot, bytes)| slot < place + length as u64 && place < slot + bytes as u64)

@@ -10,7 +10,7 @@ use crate::{
     world::Host,
 };
 use plinth_engine::{
-    api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode},
+    api::{Allocate, Attributes, Caller, Changes, NewFile, Node, ROOT, RenameMode},
     error::FileError,
     session::Session,
     testing::Numbers,
@@ -225,6 +225,11 @@ impl Client {
 
     async fn node(&self, session: &Session, name: &str) -> Result<Node> {
         session.lookup(ROOT, self.full(name).as_bytes()).await.map(|attributes| attributes.node)
+    }
+
+    async fn attributes(&self, session: &Session, name: &str) -> Result<Attributes> {
+        let node = self.node(session, name).await?;
+        session.attributes(node).await
     }
 
     /// A buffer for so many sectors, and how much of it was read.
@@ -635,11 +640,7 @@ impl Client {
     /// Whether a file is as large as the operation under way would leave it.
     async fn has_next_size(&self, session: &Session, name: &str) -> bool {
         let wanted = self.model().next_names().and_then(|names| names.0.get(name).map(|(_, size)| *size));
-        let found = async {
-            let node = self.node(session, name).await?;
-            session.attributes(node).await
-        };
-        wanted.is_some() && found.await.ok().map(|attributes| attributes.size) == wanted
+        wanted.is_some() && self.attributes(session, name).await.ok().map(|attributes| attributes.size) == wanted
     }
 
     /// Some pages, then a sync.

@@ -81,7 +81,7 @@ pub fn in_time<T>(history: impl FnOnce() -> T) -> T {
 fn alarm(processor: u32, real: u32) {
     let second = |seconds: u32| libc::timeval { tv_sec: seconds.into(), tv_usec: 0 };
     let timer = libc::itimerval { it_interval: second(0), it_value: second(processor) };
-    // SAFETY: takes a number, and reads a struct that outlives the call; nobody else uses the process's alarms.
+    // SAFETY: `setitimer` reads a struct that outlives the call, `alarm` takes a number; nobody else uses the process's alarms.
     #[allow(unsafe_code)]
     unsafe {
         libc::setitimer(libc::ITIMER_PROF, &raw const timer, std::ptr::null_mut());

@@ -22,11 +22,11 @@
 //!   3. A size is stored before its file: nobody finds a file with another one's size.
 
 use super::{File, Result, Stored};
-use crate::reached::{self, Mark};
 use crate::{
     file_io::FILE_SIZE_MAX,
     lock::Mutex,
     planted::{self, Bug},
+    reached::{self, Mark},
     world::{Keepsake, World},
 };
 use plinth_format::GroupId;

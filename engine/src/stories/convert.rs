@@ -109,8 +109,7 @@ fn killed_while_the_redundancy_changes() {
         // Whatever was under way is given up for this.
         block_on(lab.group().convert(Conversion(to), Some(1))).expect("it can be");
         for round in 0..40 {
-            let fuse = crate::testing::Fuse::new(6 + kills * 7 % 25);
-            lab.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
+            let fuse = lab.light_fuse(6 + kills * 7 % 25);
             lab.wait_for("a kill or the end", || fuse.is_blown() || lab.nothing_moves());
             let is_blown = fuse.is_blown();
             if is_blown {
@@ -121,8 +120,7 @@ fn killed_while_the_redundancy_changes() {
                 }
                 kills += 1;
             }
-            let none = crate::testing::Fuse::new(1 << 40);
-            lab.disks.iter().for_each(|disk| disk.put_fuse(&none));
+            lab.no_fuse();
             if is_blown {
                 lab.mount();
                 assert!(lab.read(lab.find("table"), 0, 20 << 20) == pattern(1, 20 << 20));

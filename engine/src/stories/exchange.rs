@@ -214,8 +214,7 @@ fn killed_while_disks_come_and_go() {
     let path = lab.spare(96 * MIB);
     lab.exchange(&[(&path, "D")], &["DATA_0000"], false).expect("they are exchanged");
     for kill in 0..200 {
-        let fuse = crate::testing::Fuse::new(20 + kill * 7);
-        lab.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
+        let fuse = lab.light_fuse(20 + kill * 7);
         lab.wait_for("a kill or the end", || fuse.is_blown() || lab.nothing_moves());
         if !fuse.is_blown() {
             break;
@@ -225,8 +224,7 @@ fn killed_while_disks_come_and_go() {
         } else {
             lab.cut_power(kill);
         }
-        let none = crate::testing::Fuse::new(1 << 40);
-        lab.disks.iter().for_each(|disk| disk.put_fuse(&none));
+        lab.no_fuse();
         lab.mount();
         assert!(lab.read(lab.find("table"), 0, 24 << 20) == pattern(1, 24 << 20));
     }

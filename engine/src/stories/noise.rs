@@ -51,8 +51,8 @@ fn noise_in_checksum_blocks() {
     }
 }
 
-/// A read, a check and a repair wait for blocks that somebody else holds. Meanwhile the blocks become a hole, and a discard leaves noise there.
-/// None of the three takes the noise for rotten data.
+/// A read, a check and a repair each wait, because somebody else has locked the blocks. While they wait the blocks are punched and discarded,
+/// and the device returns noise for them. None of the three reports the noise as rot.
 #[test]
 fn what_became_a_hole_is_not_taken_for_rot() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);

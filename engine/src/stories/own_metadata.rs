@@ -377,8 +377,7 @@ fn the_good_copy_stays_while_the_other_is_written_again() {
         if cut == 0 {
             lab.disks[0].faults(|faults| faults.worn.push(place..place + 4096));
         }
-        let fuse = crate::testing::Fuse::new(if cut == 0 { 1 << 40 } else { cut - 1 });
-        lab.disks[0].put_fuse(&fuse);
+        let fuse = lab.light_fuse(if cut == 0 { 1 << 40 } else { cut - 1 });
         let group = Arc::clone(lab.group());
         let looking = std::thread::spawn(move || {
             block_on(group.look_at_own_metadata(&Part::All, Look::PASSING));
@@ -387,7 +386,7 @@ fn the_good_copy_stays_while_the_other_is_written_again() {
         // It waits for ever if the power goes.
         drop(looking);
         lab.cut_power(cut);
-        lab.disks[0].put_fuse(&crate::testing::Fuse::new(1 << 40));
+        lab.no_fuse();
         lab.mount();
         let membership = lab.group().voters.current();
         assert!(membership.generation > before.generation, "cut {cut}: {} is lost", before.generation);

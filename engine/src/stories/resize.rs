@@ -158,13 +158,9 @@ fn record_areas_that_overlap() {
     let middle = |size| Layout::new(size, MIB).expect("large enough").middle_area();
     let (less, more) = (64 * MIB, 65 * MIB);
     assert!(middle(less) != middle(more) && middle(less).overlaps(&middle(more)));
-    let order = |size, power| {
-        let one = Resize { which: Selection::All, size: Some(size) };
-        move |lab: &Lab| block_on(lab.group().resize_disks(std::slice::from_ref(&one), Some(power))).expect("it may be")
-    };
     let lab = Lab::of_size(Redundancy::External, 72 * MIB, &["A"], Some(more));
     for size in [less, more, less] {
-        order(size, 4)(&lab);
+        lab.resize(None, Some(size)).expect("it may be");
         lab.rebalanced();
         for place in middle(size).memberships {
             let found = Membership::decode(&lab.disks[0].peek(place, MEMBERSHIP_SLOT), place);
@@ -175,9 +171,9 @@ fn record_areas_that_overlap() {
     for cut in (0..40).step_by(3) {
         let mut lab = Lab::of_size(Redundancy::External, 72 * MIB, &["A"], Some(more));
         for size in [less, more] {
-            order(size, 0)(&lab);
-            let fuse = crate::testing::Fuse::new(4 + cut);
-            lab.disks.iter().for_each(|disk| disk.put_fuse(&fuse));
+            let paused = [Resize { which: Selection::All, size: Some(size) }];
+            block_on(lab.group().resize_disks(&paused, Some(0))).expect("it may be");
+            let fuse = lab.light_fuse(4 + cut);
             let group = Arc::clone(lab.group());
             let goes_on = std::thread::spawn(move || drop(block_on(group.rebalance(Some(4)))));
             let is_done = |lab: &Lab| {
@@ -186,7 +182,7 @@ fn record_areas_that_overlap() {
             };
             lab.wait_for("the power or the end", || fuse.is_blown() || is_done(&lab));
             lab.cut_power(cut);
-            lab.disks.iter().for_each(|disk| disk.put_fuse(&crate::testing::Fuse::new(1 << 40)));
+            lab.no_fuse();
             lab.areas_have_records();
             lab.mount();
             // It waits for ever if the engine has died meanwhile.

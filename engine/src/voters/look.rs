@@ -5,7 +5,6 @@
 //! A kind of which not every disk has the newest record, as far as is known, is left out: who sees to that is at work.
 
 use super::{LogState, Voters};
-use crate::reached::{self, Mark};
 use crate::{
     counters::IoClient,
     event::Severity,
@@ -13,6 +12,7 @@ use crate::{
     member::Member,
     own_metadata::{Findings, is_looked_at},
     planted::{self, Bug},
+    reached::{self, Mark},
 };
 use plinth_format::{
     BLOCK_SIZE, DiskNumber,

@@ -235,11 +235,7 @@ impl Client {
         name: &str,
         since: Timestamp,
     ) -> std::result::Result<Next, Failure> {
-        let found = async {
-            let node = self.node(session, name).await?;
-            session.attributes(node).await
-        };
-        match found.await {
+        match self.attributes(session, name).await {
             Ok(found) if found.modified < since || found.changed < since => Err(format!(
                 "{name} was written at {since}, and is said to be modified at {} and changed at {}",
                 found.modified, found.changed
@@ -458,7 +454,7 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// Whether a file may have so many names, those that clients do not know of among them.
+    /// Whether a file may have so many links. The system may have given it a name that the client does not know of.
     fn has_links(&self, names: &Names, file: FileId, links: u32) -> bool {
         let known = names.links(file);
         let most = known + usize::from(self.model().may_have_more_names(file));
@@ -484,11 +480,7 @@ impl Client {
             }
         }
         for (name, (file, _)) in &names.0 {
-            let found = async {
-                let node = self.node(session, name).await?;
-                session.attributes(node).await
-            };
-            match found.await {
+            match self.attributes(session, name).await {
                 Ok(found) if found.mode != mode_of(*file) || !self.has_links(names, *file, found.links) => {
                     let (mode, links) = (mode_of(*file), names.links(*file));
                     return Err(format!(

@@ -83,10 +83,15 @@ impl Tenant {
         }
     }
 
+    /// Whether a disk is OFFLINE.
+    fn is_away(&self) -> bool {
+        self.group().members().iter().any(|(_, state)| *state == DiskState::Offline)
+    }
+
     /// Says ONLINE ALL where a disk is offline. Whether all are ONLINE.
     pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
         let group = Arc::clone(self.group());
-        let away = group.members().iter().any(|(_, state)| *state == DiskState::Offline);
+        let away = self.is_away();
         let is_stuck = |one: &Operation| !away && one.pass == "REBALANCE" && one.state == "ERRS";
         let error = group.operations().into_iter().find(is_stuck).map(|one| one.error.unwrap_or_default());
         let gives_up = self.goes_on && error.is_some();
@@ -180,11 +185,10 @@ impl Tenant {
             return Ok(());
         }
         // A disk that has failed too often goes away later than that.
-        let is_away = |tenant: &Self| tenant.group().members().iter().any(|(_, state)| *state == DiskState::Offline);
         let is_done = |tenant: &Self| tenant.group().is_all_discarded();
         while !is_done(self) {
-            self.until("the discards", |tenant| is_done(tenant) || is_away(tenant)).await?;
-            if is_away(self) {
+            self.until("the discards", |tenant| is_done(tenant) || tenant.is_away()).await?;
+            if self.is_away() {
                 self.bring_online().await?;
             }
         }
