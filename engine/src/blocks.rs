@@ -54,7 +54,6 @@ use plinth_format::{
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
 };
 
 /// Blocks in a piece.
@@ -458,28 +457,28 @@ impl Group {
 
     /// As `give_up`, but a silent disk that cannot be spared is waited for (R2). False: try again.
     pub(crate) async fn give_up_or_wait(&self, member: &Arc<Member>, settled: &Settled) -> Result<bool, FileError> {
-        match self.give_up(member, settled).await {
-            Ok(()) => Ok(true),
-            Err(FileError::Refused { .. }) if matches!(settled, Settled::Overdue) => {
-                self.wait_while_hung(member).await?;
-                Ok(false)
+        loop {
+            match self.give_up(member, settled).await {
+                Ok(()) => return Ok(true),
+                Err(FileError::Refused { .. }) if matches!(settled, Settled::Overdue) => {
+                    // Those that were silent with it may have answered meanwhile: then it is spared.
+                    if self.wait_while_hung(member).await? {
+                        return Ok(false);
+                    }
+                }
+                Err(error) => return Err(error),
             }
-            Err(error) => Err(error),
         }
     }
 
-    async fn wait_while_hung(&self, member: &Member) -> Result<(), FileError> {
-        while member.is_hung() {
-            if self.is_stopping() {
-                return Err(FileError::Dismounted);
-            }
-            self.world.sleep(Duration::from_millis(50)).await;
-        }
-        if self.voters.is_closing() {
-            // The disks were let go by force: none of them answers any more.
+    /// Waits for a second at most. Whether the disk has answered.
+    async fn wait_while_hung(&self, member: &Member) -> Result<bool, FileError> {
+        let answers = member.answers_soon(|| self.is_stopping()).await;
+        if self.voters.is_closing() || self.is_stopping() && member.is_hung() {
+            // Or the disks were let go by force: none of them answers any more.
             return Err(FileError::Dismounted);
         }
-        Ok(())
+        Ok(answers)
     }
 
     /// Waits until what an offline disk misses is on record; an error if it never will be,

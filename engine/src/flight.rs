@@ -9,11 +9,14 @@ use crate::{
     completion::{Completion, Done, Took},
     counters::{IoClass, IoClient, Tally},
     error::DiskError,
-    member::{Member, PROBE_TICKS, TICK_MS},
+    member::{LOOK_AGAIN, Member, PROBE_TICKS, TICK_MS},
     troubles::Trouble,
+    world::World,
 };
+use futures::future::{self, Either};
 use std::{
     future::poll_fn,
+    pin::pin,
     sync::atomic::Ordering,
     task::{Context, Poll, ready},
     time::Duration,
@@ -154,6 +157,14 @@ impl Flight<'_> {
     pub async fn wait(&mut self) -> Settled {
         let done = (&mut self.completion).await;
         self.end(done)
+    }
+
+    /// The same, for [`LOOK_AGAIN`] at most; `None` if it has not ended then.
+    pub async fn wait_a_while(&mut self, world: &dyn World) -> Option<Settled> {
+        match future::select(pin!(self.wait()), world.sleep(LOOK_AGAIN)).await {
+            Either::Left((settled, _)) => Some(settled),
+            Either::Right(_) => None,
+        }
     }
 
     fn note(&self, trouble: Trouble, text: String) {

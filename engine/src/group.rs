@@ -169,7 +169,7 @@ pub struct Group {
     /// What was said of disks that went offline.
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
     /// The disk timeout, where the watchdog reads it: ticks.
-    deadline: Arc<AtomicU64>,
+    pub(crate) deadline: Arc<AtomicU64>,
     /// Reads are taken as they come: [`Self::take_reads_unchecked`].
     pub(crate) unchecked: AtomicBool,
     stopping: AtomicBool,

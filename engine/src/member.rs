@@ -89,6 +89,10 @@ pub struct Member {
     hung: AtomicBool,
     /// No disk of the group answers, nor does this one.
     silent: AtomicBool,
+    /// It is asked something, and has not answered anything for some ticks.
+    quiet: AtomicBool,
+    /// The tick after the last one in which it was seen to hang.
+    hung_until: AtomicU64,
     /// Until this tick its silence is no reason to take it offline.
     excused: AtomicU64,
     ticks: AtomicU64,
@@ -144,6 +148,8 @@ impl Member {
             overdue: Mutex::default(),
             hung: AtomicBool::new(false),
             silent: AtomicBool::new(false),
+            quiet: AtomicBool::new(false),
+            hung_until: AtomicU64::new(0),
             excused: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -588,9 +594,32 @@ impl Member {
     #[must_use]
     pub fn is_hung(&self) -> bool {
         let mut overdue = self.overdue.lock();
+        if !overdue.is_empty() {
+            self.hung_until.store(self.ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
         overdue.retain(|expiry| !expiry.is_over());
         self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
         !overdue.is_empty()
+    }
+
+    /// Whether it has answered for the last `ticks`, or was asked nothing: it is neither silent, nor was it within a deadline.
+    #[must_use]
+    pub fn answers_since(&self, ticks: u64) -> bool {
+        let until = self.hung_until.load(Ordering::Relaxed);
+        let hangs = self.is_hung() || until > 0 && self.ticks.load(Ordering::Relaxed) < until + ticks;
+        !hangs && !self.quiet.load(Ordering::Relaxed)
+    }
+
+    /// Waits while it hangs, for [`LOOK_AGAIN`] at most, and not when `is_over` says so. Whether it hangs no more.
+    pub async fn answers_soon(&self, is_over: impl Fn() -> bool) -> bool {
+        let until = self.clock.monotonic() + LOOK_AGAIN;
+        while self.is_hung() && !is_over() {
+            if self.clock.monotonic() > until {
+                return false;
+            }
+            self.clock.sleep(Duration::from_millis(50)).await;
+        }
+        true
     }
 
     /// Whether it is silent, as all disks of the group are: who waits for it goes on waiting.
@@ -599,7 +628,7 @@ impl Member {
         self.silent.load(Ordering::Relaxed)
     }
 
-    /// It was silent when others were that it cannot be spared without: from now on it has `ticks` to answer.
+    /// It was silent when others were without which no membership comes in force: from now on it has `ticks` to answer.
     pub fn excuse(&self, ticks: u64) {
         self.excused.store(self.ticks.load(Ordering::Relaxed) + ticks, Ordering::Relaxed);
     }
@@ -618,6 +647,8 @@ impl Member {
         if late && !waits {
             self.expire_all();
         }
+        // That it hangs is seen at every tick, so that it is known when it did last.
+        let _ = self.is_hung();
     }
 
     /// I/O that has ended, however it did.
@@ -640,7 +671,7 @@ impl Member {
     }
 
     /// Ticks since the oldest I/O in flight began; `None` if there is none.
-    fn oldest(&self) -> Option<u64> {
+    pub(crate) fn oldest(&self) -> Option<u64> {
         let began = self.in_flight.oldest()?;
         Some(self.ticks.load(Ordering::Relaxed).saturating_sub(began))
     }
@@ -681,8 +712,10 @@ impl Watch {
             let now = member.ended();
             (*ended, *since) = (now, if now == *ended { *since + 1 } else { 0 });
             let is_asked = member.oldest().is_some_and(|ticks| ticks >= probe) || member.is_hung();
+            let is_quiet = is_asked && *since >= probe;
+            member.quiet.store(is_quiet, Ordering::Relaxed);
             count += 1;
-            all &= is_asked && *since >= probe;
+            all &= is_quiet;
         }
         let are_silent = all && count > 0 && self.serves.load(Ordering::Relaxed);
         members.values().for_each(|member| member.silent.store(are_silent && !member.quorum, Ordering::Relaxed));
@@ -694,9 +727,11 @@ impl Watch {
     }
 }
 
-/// When a disk has not answered for this many ticks, the idle ones are asked whether they
+/// When a disk has not answered for this many ticks, and again after as many, the idle ones are asked whether they
 /// still answer: disks of one failure group fall silent together, and their deadlines should not add up.
 pub(crate) const PROBE_TICKS: u64 = 10;
+/// Who waits for a silent disk that could not be spared looks again after this time whether it can be now.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
 pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<AtomicU64>, watch: &Arc<Watch>) {
@@ -735,7 +770,7 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
                     let missed = (clock.monotonic() - began).as_millis() / u128::from(TICK_MS);
                     (1..missed).for_each(|_| members.values().for_each(|member| member.tick(deadline, false)));
                 }
-                if members.values().any(|member| member.oldest() == Some(probe)) {
+                if members.values().any(|member| member.oldest().is_some_and(|ticks| ticks >= probe && ticks % probe == 0)) {
                     let idle = members.values().filter(|member| member.is_writable() && member.oldest().is_none());
                     idle.for_each(|member| member.probe());
                 }

@@ -248,22 +248,25 @@ impl DiskStore {
         failures: &BTreeMap<DiskNumber, Settled>,
     ) -> Result<bool, StoreError> {
         for (disk, settled) in failures {
-            match self.voters.expel(*disk, &format!("catalog: {}", settled.reason()), false).await {
-                Ok(()) => {}
-                Err(Refusal::Closing) => return Err(let_go()),
-                Err(_) if matches!(settled, Settled::Overdue) => {
-                    // R2: when nothing else is left, wait until the old I/O has ended.
-                    while self.members.get(disk).is_some_and(|member| member.is_hung()) && !self.voters.is_closing() {
-                        self.world.sleep(Duration::from_millis(50)).await;
+            loop {
+                match self.voters.expel(*disk, &format!("catalog: {}", settled.reason()), false).await {
+                    Ok(()) => break,
+                    Err(Refusal::Closing) => return Err(let_go()),
+                    Err(_) if matches!(settled, Settled::Overdue) => {
+                        // R2: when nothing else is left, wait until the old I/O has ended.
+                        let Some(member) = self.members.get(disk) else { return Ok(true) };
+                        let answers = member.answers_soon(|| self.voters.is_closing()).await;
+                        if self.voters.is_closing() {
+                            return Err(let_go());
+                        }
+                        if answers {
+                            // What was seen of the others is as old: they may answer, too.
+                            return Ok(true);
+                        }
                     }
-                    if self.voters.is_closing() {
-                        return Err(let_go());
+                    Err(refusal) => {
+                        return Err(Self::failed(file, doing, 0, 0, format!("{}; {refusal}", settled.reason())));
                     }
-                    // What was seen of the others is as old: they may answer, too.
-                    return Ok(true);
-                }
-                Err(refusal) => {
-                    return Err(Self::failed(file, doing, 0, 0, format!("{}; {refusal}", settled.reason())));
                 }
             }
         }

@@ -180,6 +180,11 @@ impl Voters {
         self
     }
 
+    /// The disk timeout in ticks of the watchdog.
+    pub(crate) fn deadline(&self) -> u64 {
+        self.deadline.load(Ordering::Relaxed)
+    }
+
     /// An operator forces the mount: until `forced(false)` one voter is enough, and what those
     /// out of sight may hold is given up.
     pub fn forced(&self, forced: bool) {
@@ -401,7 +406,7 @@ impl Voters {
     }
 
     /// R5 for one disk, given the states in `membership`. What cannot be read is no current mirror; and where the disk goes because it is
-    /// silent, one that is silent, too, is none (R2): it may be one array that both are on.
+    /// silent, one that is silent, too, or has just been, is none (R2): it may be one array that both are on.
     fn can_spare(&self, membership: &Membership, number: DiskNumber) -> bool {
         let Some(leaving) = self.members.get(&number).filter(|member| member.is_hung()) else {
             return self.can_spare_for(membership, number, |member| !member.health.is_unreadable());
@@ -409,17 +414,14 @@ impl Voters {
         if leaving.is_excused() {
             return false;
         }
-        let is_spared =
-            self.can_spare_for(membership, number, |member| !member.health.is_unreadable() && !member.is_hung());
-        if !is_spared {
-            self.excuse(|_| true);
-        }
-        is_spared
+        // Of two that fell silent together one is overdue first, and one answers first: that says nothing of the other.
+        let ticks = self.deadline();
+        self.can_spare_for(membership, number, |member| !member.health.is_unreadable() && member.answers_since(ticks))
     }
 
-    /// Silent disks of which nobody could be spared have a whole deadline when one of them answers.
+    /// Silent voters that a record waited for have a whole deadline when one of them answers.
     fn excuse(&self, which: impl Fn(&Member) -> bool) {
-        let ticks = self.deadline.load(Ordering::Relaxed);
+        let ticks = self.deadline();
         let silent = self.members.values().filter(|member| member.is_hung() && which(member));
         silent.for_each(|member| member.excuse(ticks));
     }
@@ -576,6 +578,7 @@ impl Voters {
                 let behind = begun.voters().map(|disk| disk.number).filter(|disk| failed.contains_key(disk));
                 *self.behind() = behind.collect();
                 if self.waiting.swap(false, Ordering::Relaxed) {
+                    self.excuse(|member| failed.contains_key(&member.number));
                     self.tell(Severity::Note, None, "writes go on: enough voters are back".to_owned());
                 }
                 self.enforce(&parent, &begun);
@@ -601,7 +604,6 @@ impl Voters {
                 );
                 self.tell(Severity::Alarm, None, text);
             }
-            self.excuse(|member| failed.contains_key(&member.number));
             self.world.sleep(Duration::from_secs(1)).await;
             for number in failed.keys() {
                 if let Some(member) = self.members.get(number) {

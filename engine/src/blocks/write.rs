@@ -177,8 +177,8 @@ impl Group {
             });
         }
         let Sent { extent, first, sums, copies, .. } = sent;
-        for Copy { mirror, member, mut flight, end } in copies {
-            let is_silent = matches!(end, End::Silent);
+        'copies: for Copy { mirror, member, mut flight, end } in copies {
+            let mut is_silent = matches!(end, End::Silent);
             let mut failure = match end {
                 End::Good => continue,
                 End::Bad(end) => end.reason(),
@@ -188,16 +188,19 @@ impl Group {
                 self.expel_in_background(member, failure);
                 continue;
             }
-            let mut expelled = self.voters.expel(member.number, &failure, false).await;
-            if is_silent && matches!(expelled, Err(Refusal::WouldLoseData | Refusal::Answers)) {
-                // It cannot be spared, so it is waited for: a later write of these blocks must not land before this one.
-                let end = flight.wait().await;
-                if end.is_ok() {
-                    continue;
+            let expelled = loop {
+                let expelled = self.voters.expel(member.number, &failure, false).await;
+                if !is_silent || !matches!(expelled, Err(Refusal::WouldLoseData | Refusal::Answers)) {
+                    break expelled;
                 }
-                failure = end.reason();
-                expelled = self.voters.expel(member.number, &failure, false).await;
-            }
+                // It cannot be spared, so it is waited for: a later write of these blocks must not land before this one. Those that were silent
+                // with it may answer meanwhile, and then it is spared.
+                match flight.wait_a_while(&*self.world).await {
+                    Some(end) if end.is_ok() => continue 'copies,
+                    Some(end) => (is_silent, failure) = (false, end.reason()),
+                    None => {}
+                }
+            };
             match expelled {
                 Ok(()) => {}
                 // A move that cannot go on, and no more than that.

@@ -236,7 +236,7 @@ fn a_disk_comes_online_with_the_catalog() {
         if membership.disks[1].state == DiskState::Online {
             break membership;
         }
-        assert!(began.elapsed() < Duration::from_secs(120), "it does not come back");
+        assert!(began.elapsed() < Duration::from_secs(180), "it does not come back");
         std::thread::yield_now();
     };
     for file in [crate::catalog::CatalogFile::Database, crate::catalog::CatalogFile::Wal] {

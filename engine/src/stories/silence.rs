@@ -2,11 +2,27 @@
 //! (R2), whether the I/O is a file's, the catalog's, the activity log's, a membership's, a stamp's or a flush.
 
 use super::*;
+use crate::member::Member;
+use std::sync::atomic::Ordering;
+
+/// A timeout, in ticks, that does not end while a busy machine lets one disk answer after the other.
+const LONG: u64 = 1200;
 
 /// Three files: one that is overwritten where it is, one that opens regions of the activity log, and new ones, for the catalog.
 struct Work {
     old: Node,
     fresh: Node,
+}
+
+/// All disks answer when a story fails: nobody waits for them for ever.
+struct Healed<'a>(&'a Lab);
+
+impl Drop for Healed<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.disks.iter().for_each(MemoryDisk::heal);
+        }
+    }
 }
 
 impl Lab {
@@ -20,11 +36,25 @@ impl Lab {
         (lab, Work { old, fresh })
     }
 
+    /// Seven disks, and the two of them that do not vote.
+    fn with_two_that_do_not_vote() -> (Self, Work, [usize; 2]) {
+        let (lab, work) = Self::at_work(&["A", "B", "C", "D", "E", "F", "G"], Redundancy::Normal);
+        // Every two disks have an extent that no third one has.
+        lab.write(work.old, 0, &pattern(1, 60_000_000));
+        lab.sync(work.old);
+        let membership = lab.group().voters.current();
+        let is_voter = |disk: &usize| membership.voters().any(|voter| usize::from(voter.number.0) == *disk);
+        let others: Vec<_> = (0..7).filter(|disk| !is_voter(disk)).collect();
+        let others = others.try_into().expect("five vote");
+        (lab, work, others)
+    }
+
     /// These disks hang, and everything that a group writes is written, each by a thread that waits for its end. `silent` is called while they wait.
     fn work(&self, work: &Work, hang: &[usize], round: u64, silent: impl FnOnce()) {
         self.write(work.old, 2_000_000, &pattern(30 + round, 100_000));
-        hang.iter().for_each(|disk| self.disks[*disk].faults(|faults| faults.hang = true));
+        self.hang(hang);
         std::thread::scope(|scope| {
+            let _healed = Healed(self);
             let group = self.group();
             scope.spawn(move || self.sync(work.old));
             scope.spawn(move || self.write(work.old, 300_000, &pattern(10 + round, 200_000)));
@@ -44,12 +74,30 @@ impl Lab {
         self.find(&format!("new {round}"));
     }
 
+    /// From now on a disk may stay silent for long.
+    fn give_time(&self) {
+        self.group().deadline.store(LONG, Ordering::Relaxed);
+    }
+
+    /// As it was.
+    fn give_none(&self) {
+        self.group().deadline.store(10, Ordering::Relaxed);
+    }
+
     fn states(&self) -> Vec<DiskState> {
         (0..self.disks.len()).map(|disk| self.state(disk)).collect()
     }
 
+    fn hang(&self, disks: &[usize]) {
+        disks.iter().for_each(|disk| self.disks[*disk].faults(|faults| faults.hang = true));
+    }
+
     fn is_hung(&self, disk: usize) -> bool {
-        self.group().members.values().nth(disk).expect("it is there").is_hung()
+        self.member(disk).is_hung()
+    }
+
+    fn member(&self, disk: usize) -> Arc<Member> {
+        Arc::clone(self.group().members.values().nth(disk).expect("it is there"))
     }
 
     fn alarms(&self) -> usize {
@@ -74,8 +122,10 @@ fn nobody_is_expelled_while_all_disks_are_silent() {
             let all: Vec<_> = (0..groups.len()).collect();
             lab.work(&work, &all, round as u64, || {
                 lab.wait_for("the silence", || lab.alarms() > round);
+                lab.give_time();
                 order.for_each(|disk| lab.disks[disk].heal());
             });
+            lab.give_none();
             assert!(
                 lab.states().iter().all(|state| *state == DiskState::Online),
                 "{groups:?}, {round}: {:?}",
@@ -95,7 +145,9 @@ fn who_stays_silent_when_others_answer_is_expelled() {
     for silent in 0..3 {
         lab.work(&work, &[0, 1, 2], silent as u64, || {
             lab.wait_for("the silence", || lab.alarms() > silent);
+            lab.give_time();
             (0..3).filter(|disk| *disk != silent).for_each(|disk| lab.disks[disk].heal());
+            lab.give_none();
         });
         lab.wait_for("its end", || lab.state(silent) == DiskState::Offline);
         let others = (0..3).filter(|disk| *disk != silent);
@@ -115,9 +167,77 @@ fn two_silent_mirrors_do_not_expel_each_other() {
         let silent = [round, (round + 1) % 3];
         lab.work(&work, &silent, round as u64, || {
             lab.wait_for("the timeouts", || silent.iter().all(|disk| lab.is_hung(*disk)));
+            lab.give_time();
             silent.iter().for_each(|disk| lab.disks[*disk].heal());
         });
+        lab.give_none();
         assert!(lab.states().iter().all(|state| *state == DiskState::Online), "{round}: {:?}", lab.states());
     }
+    lab.check();
+}
+
+/// Two of seven, of which neither votes, are silent for many timeouts, and one answers before the other: that one has a whole timeout from then on.
+#[test]
+fn who_answers_last_has_a_whole_timeout_after_the_one_before() {
+    let (lab, work, silent) = Lab::with_two_that_do_not_vote();
+    let [first, last] = silent;
+    lab.work(&work, &silent, 0, || {
+        lab.wait_for("the timeouts", || silent.iter().all(|disk| lab.is_hung(*disk)));
+        // Until whatever they were granted at first is over.
+        std::thread::sleep(Duration::from_secs(3));
+        lab.give_time();
+        lab.disks[first].heal();
+        // Those who waited for the first look after the other now.
+        std::thread::sleep(Duration::from_secs(2));
+        lab.disks[last].heal();
+    });
+    assert!(lab.states().iter().all(|state| *state == DiskState::Online), "{:?}", lab.states());
+    lab.check();
+}
+
+/// Of the same two one never answers. Who writes goes on without it a timeout after the other has answered, with nobody else to ask for it.
+#[test]
+fn who_waits_for_a_disk_looks_again_whether_it_is_spared() {
+    let (lab, work, [first, last]) = Lab::with_two_that_do_not_vote();
+    lab.hang(&[first, last]);
+    std::thread::scope(|scope| {
+        let _healed = Healed(&lab);
+        scope.spawn(|| lab.write(work.old, 0, &pattern(2, 60_000_000)));
+        lab.wait_for("the timeouts", || [first, last].iter().all(|disk| lab.is_hung(*disk)));
+        lab.disks[first].heal();
+        lab.wait_for("its end", || lab.state(last) == DiskState::Offline);
+    });
+    assert_eq!((lab.state(first), lab.state(last)), (DiskState::Online, DiskState::Offline));
+    assert!(!lab.told("offline: its metadata"), "a stamp that is written now and then found it");
+    assert_eq!(lab.read(work.old, 0, 60_000_000), pattern(2, 60_000_000));
+}
+
+/// The same two fall silent together, but one has nothing to do at first: that its deadline is not over does not make it one that answers.
+#[test]
+fn who_was_asked_first_is_not_the_first_to_go() {
+    let (lab, work, [first, last]) = Lab::with_two_that_do_not_vote();
+    lab.give_time();
+    std::thread::scope(|scope| {
+        let _healed = Healed(&lab);
+        let write = |extents: std::ops::Range<u64>| {
+            for extent in extents {
+                let lab = &lab;
+                scope.spawn(move || lab.write(work.old, extent * MIB, &pattern(3, 4096)));
+            }
+        };
+        let asked_for = |disk: usize| lab.member(disk).oldest().unwrap_or(0);
+        lab.hang(&[first]);
+        write(0..30);
+        lab.wait_for("its silence", || asked_for(first) > 40);
+        lab.hang(&[last]);
+        write(30..57);
+        lab.wait_for("its silence, too", || asked_for(last) > 10);
+        lab.group().deadline.store(asked_for(last) + 10, Ordering::Relaxed);
+        lab.wait_for("the first timeout", || lab.is_hung(first));
+        lab.wait_for("the other one", || lab.is_hung(last));
+        lab.give_time();
+        [first, last].iter().for_each(|disk| lab.disks[*disk].heal());
+    });
+    assert!(lab.states().iter().all(|state| *state == DiskState::Online), "{:?}", lab.states());
     lab.check();
 }
