@@ -426,7 +426,15 @@ impl Group {
             } else if waits {
                 pauses += 1;
                 if pauses == PAUSES {
-                    return Err(Stuck::Because("what is in the way of a resize stays in use".to_owned()));
+                    let why = match self.store.in_the_way().and_then(|disk| self.members.get(&disk)) {
+                        Some(member) => format!(
+                            "the catalog has a mirror where disk {} is to give up space, and there is no room for it elsewhere: add a \
+                             disk, or remove files",
+                            member.name()
+                        ),
+                        None => "what is in the way of a resize stays in use".to_owned(),
+                    };
+                    return Err(Stuck::Because(why));
                 }
                 self.world.sleep(PAUSE).await;
             } else if self.let_go_of_leaving().await? {

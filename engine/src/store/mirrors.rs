@@ -14,8 +14,8 @@
 use super::{
     DiskStore,
     places::{
-        MIRRORS, can_list, cut, disks_of, disks_of_others, growing, list, neighbours, next_mirror, runs_of,
-        takes_mirrors, units_of,
+        MIRRORS, can_list, cut, disks_of, disks_of_others, growing, is_too_many, list, neighbours, next_mirror,
+        runs_of, takes_mirrors, units_of,
     },
     units,
 };
@@ -139,6 +139,7 @@ impl DiskStore {
                 while self.build_one(file).await? {
                     crate::reached::at(crate::reached::Mark::CatalogRebuilt);
                 }
+                self.strike_barred(file).await;
             }
             // What there is no room for now is kept when it is freed.
             self.reserve();
@@ -261,11 +262,8 @@ impl DiskStore {
         let in_parts =
             |mirror, disk| self.parts_for(membership, file, mirror, (disk, units)).filter(|_| is_candidate(disk));
         let leaves = |disk| membership.disk(disk).is_some_and(|disk| disk.leaving);
-        let is_barred = |run: &CatalogRun| {
-            let space = self.space.lock();
-            (run.first..run.first + run.count).any(|au| space.is_barred(run.disk, au))
-        };
-        let runs = membership.catalog.iter().filter(|run| run.file == file && (leaves(run.disk) || is_barred(run)));
+        let leaves = |run: &&CatalogRun| run.file == file && (leaves(run.disk) || self.is_barred(run));
+        let runs = membership.catalog.iter().filter(leaves);
         let leaving = runs.map(|run| run.mirror).collect();
         let next = |room: &dyn Fn(u8, DiskNumber) -> Option<Parts<u32>>| {
             let (mirror, disk) = next_mirror(membership, file, &leaving, |mirror, disk| room(mirror, disk).is_some())?;
@@ -298,6 +296,37 @@ impl DiskStore {
             }
         }
         (left == 0 && parts.first().is_some_and(|(first, _)| *first == home)).then_some(parts)
+    }
+
+    /// Whether a disk is to give up a part of a run.
+    fn is_barred(&self, run: &CatalogRun) -> bool {
+        let space = self.space.lock();
+        (run.first..run.first + run.count).any(|au| space.is_barred(run.disk, au))
+    }
+
+    /// A disk that is to give up space in which the catalog has a mirror.
+    pub fn in_the_way(&self) -> Option<DiskNumber> {
+        self.voters.current().catalog.iter().find(|run| self.is_barred(run)).map(|run| run.disk)
+    }
+
+    /// Gives up mirrors that are in the way of a resize and more than there should be: there is no place to which they could move.
+    async fn strike_barred(&self, file: CatalogFile) {
+        let is_in_the_way = |membership: &Membership, run: &CatalogRun| {
+            run.file == file && self.is_barred(run) && is_too_many(membership, file, run.mirror)
+        };
+        let strike = |next: &mut Membership| {
+            let Some(mirror) = next.catalog.iter().find(|run| is_in_the_way(next, run)).map(|run| run.mirror) else {
+                return Ok(false);
+            };
+            next.catalog.retain(|run| (run.file, run.mirror) != (file, mirror));
+            Ok(true)
+        };
+        let membership = self.voters.current();
+        if membership.catalog.iter().any(|run| is_in_the_way(&membership, run)) {
+            // Where it cannot be recorded the next try is as good.
+            let _ = self.voters.change(strike).await;
+            self.free_struck();
+        }
     }
 
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {

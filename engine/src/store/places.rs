@@ -137,6 +137,13 @@ pub(super) fn next_mirror(
     free.and_then(place).or_else(spares).or_else(|| leaving.iter().find_map(|mirror| place(*mirror)))
 }
 
+/// Whether a mirror is one more than there should be, given where the others are: with room everywhere there would be no place for it.
+pub(super) fn is_too_many(membership: &Membership, file: CatalogFile, mirror: u8) -> bool {
+    let others: BTreeSet<u8> = runs_where(membership, file, |one| one != mirror).map(|run| run.mirror).collect();
+    let place = next_disk(membership, others.len(), &disks_of_others(membership, file, mirror), |_| true);
+    !others.is_empty() && place.is_none()
+}
+
 /// Lists new mirrors, each in place of the one that had its number.
 pub(super) fn list(membership: &mut Membership, runs: &[CatalogRun]) {
     let is_replaced = |old: &CatalogRun| runs.iter().any(|new| (new.file, new.mirror) == (old.file, old.mirror));

@@ -247,6 +247,30 @@ fn one_disk_is_made_smaller() {
     lab.check();
 }
 
+/// A failure group was alone for a while, and has two mirrors of the catalog since then. One of them is in the way of another size: there is no
+/// place for it that the other does not have, and it is needed no more.
+#[test]
+fn a_mirror_of_the_catalog_too_many_is_in_nobodys_way() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "B"]);
+    lab.offline(0);
+    lab.write(lab.create_file("table"), 0, &pattern(1, 300_000));
+    lab.online_all();
+    let mirrors = || {
+        let membership = lab.group().voters.current();
+        membership.catalog.iter().map(|run| (run.file, run.mirror)).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    lab.wait_for("the third mirror of each file", || mirrors() == 6);
+    for units in (10..64).rev().step_by(2) {
+        if lab.resize(Some("DATA_0002"), Some(units * MIB)).is_err() {
+            break;
+        }
+        lab.rebalanced();
+        assert_eq!(lab.sizes()[2], units * MIB);
+    }
+    assert!(mirrors() < 6, "none was in the way");
+    lab.check();
+}
+
 /// It is asked for another size while it is on its way to one, and for its old one.
 #[test]
 fn a_resize_is_taken_back() {

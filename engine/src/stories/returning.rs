@@ -6,7 +6,7 @@ use plinth_format::membership::MemberDisk;
 use std::collections::BTreeSet;
 
 impl Lab {
-    fn offline(&self, disk: usize) {
+    pub(super) fn offline(&self, disk: usize) {
         let name = self.group().members.values().nth(disk).expect("there is such a disk").name().to_string();
         // Not before it is known where all mirrors are, and the catalog has those that it lacks.
         let goes = || block_on(self.group().offline(Selection::Disks(vec![name.clone()]), None)).is_ok();
