@@ -34,6 +34,8 @@
 //!
 //!   1. A block is written only while its region is Open and the writer is inside of its gate (`activity/gate.rs`).
 //!   2. What is in the table is in the newest durable log, unless it is Opening or Found.
+//!   3. Who writes in several extents enters their regions one after the other, and waits for one inside of others. All who may do that hold
+//!      one region less than there are slots ([`Activity::room_for`]): else each could wait for the next one's for ever.
 
 mod gate;
 
@@ -69,6 +71,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Regions that may be open at once: with regions of 4 extents of 4 MiB, 16 GiB
 /// under random writes before regions grow; a log write is 16 KiB at most.
@@ -139,6 +142,8 @@ pub struct Activity {
     table: Mutex<Table>,
     changed: Event,
     writer: AsyncMutex<Writer>,
+    /// Regions in which somebody may be who waits for another one.
+    shared: Semaphore,
 }
 
 /// See [`Activity::hold_log`].
@@ -237,7 +242,22 @@ impl Activity {
             table: Mutex::new(Table { regions, scale: SCALE_MIN, opened: 0, opened_since: now, sealed: false }),
             changed: Event::new(),
             writer: AsyncMutex::new(Writer { sequence, refusing: BTreeSet::new() }),
+            shared: Semaphore::new(Self::shared()),
         }
+    }
+
+    fn shared() -> usize {
+        REGIONS_OPEN.get() - 1
+    }
+
+    /// Lets somebody begin who enters so many regions, one inside of the other. Not called from inside of a region.
+    pub(crate) async fn room_for(&self, regions: usize) -> Option<SemaphorePermit<'_>> {
+        if regions < 2 || planted::has(Bug::RegionsAwaitEachOther) {
+            return None;
+        }
+        // More than there are it cannot be: the extents of one request are neighbours.
+        let beside = u32::try_from((regions - 1).min(Self::shared())).unwrap_or(u32::MAX);
+        self.shared.acquire_many(beside).await.ok()
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

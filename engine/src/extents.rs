@@ -597,6 +597,8 @@ impl Group {
         // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
         let was_written = slot.extent.state().written.has(slot.piece);
         let durably = was_written && !planted::has(Bug::FragmentNotFlushed);
+        // What is read in the slot may have to be mended first, in a region of its own.
+        let _room = self.activity.room_for(2).await;
         let copy = async {
             // Until it can be found in memory its region must not close: its checksums would be left out.
             let active = self.activate(&fresh).await?;

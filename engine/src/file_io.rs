@@ -192,6 +192,7 @@ impl Group {
             }
         };
         let parts = layout.parts(offset, bytes.len(), self.au_size);
+        let _room = self.activity.room_for(parts.len()).await;
         let mut ready: SmallVec<[Ready<'_>; 2]> = SmallVec::with_capacity(parts.len());
         for part in &parts {
             let extent = part.extent.as_ref().ok_or(FileError::Invalid("a hole after its allocation"))?;

@@ -89,10 +89,12 @@ pub struct Member {
     hung: AtomicBool,
     /// No disk of the group answers, nor does this one.
     silent: AtomicBool,
-    /// It is asked something, and has not answered anything for some ticks.
-    quiet: AtomicBool,
-    /// The tick after the last one in which it was seen to hang.
+    /// The tick since which it hangs without a break, if it does; and the one after the last in which it was seen to.
+    hung_since: AtomicU64,
     hung_until: AtomicU64,
+    /// It is asked something, and has not answered anything for some ticks; and up to which tick that says something of others.
+    quiet: AtomicBool,
+    quiet_until: AtomicU64,
     /// Until this tick its silence is no reason to take it offline.
     excused: AtomicU64,
     ticks: AtomicU64,
@@ -148,8 +150,10 @@ impl Member {
             overdue: Mutex::default(),
             hung: AtomicBool::new(false),
             silent: AtomicBool::new(false),
-            quiet: AtomicBool::new(false),
+            hung_since: AtomicU64::new(0),
             hung_until: AtomicU64::new(0),
+            quiet: AtomicBool::new(false),
+            quiet_until: AtomicU64::new(0),
             excused: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -602,12 +606,33 @@ impl Member {
         !overdue.is_empty()
     }
 
-    /// Whether it has answered for the last `ticks`, or was asked nothing: it is neither silent, nor was it within a deadline.
+    /// Whether it answers, as far as that says something of a disk that is silent: it does not hang, nor did within a deadline of `ticks`.
+    /// Nor is it `quiet`, as one that fell silent a moment later is; nor was it, for as long as it was.
     #[must_use]
-    pub fn answers_since(&self, ticks: u64) -> bool {
+    pub fn answers(&self, ticks: u64, quiet_counts: bool) -> bool {
+        let now = self.ticks.load(Ordering::Relaxed);
         let until = self.hung_until.load(Ordering::Relaxed);
-        let hangs = self.is_hung() || until > 0 && self.ticks.load(Ordering::Relaxed) < until + ticks;
-        !hangs && !self.quiet.load(Ordering::Relaxed)
+        let has_hung = self.is_hung() || until > 0 && now < until + ticks;
+        let is_quiet = self.quiet.load(Ordering::Relaxed) && self.oldest().is_some();
+        !has_hung && !(quiet_counts && (is_quiet || now < self.quiet_until.load(Ordering::Relaxed)))
+    }
+
+    /// For how many ticks it has hung.
+    #[must_use]
+    pub fn hung_for(&self) -> u64 {
+        if !self.is_hung() {
+            return 0;
+        }
+        self.ticks.load(Ordering::Relaxed).saturating_sub(self.hung_since.load(Ordering::Relaxed))
+    }
+
+    /// It has been asked something, and has answered nothing for `since` ticks.
+    fn is_quiet_for(&self, since: Option<u64>, deadline: u64) {
+        self.quiet.store(since.is_some(), Ordering::Relaxed);
+        if let Some(since) = since {
+            let until = self.ticks.load(Ordering::Relaxed) + 1 + since.min(deadline);
+            self.quiet_until.fetch_max(until, Ordering::Relaxed);
+        }
     }
 
     /// Waits while it hangs, for [`LOOK_AGAIN`] at most, and not when `is_over` says so. Whether it hangs no more.
@@ -661,6 +686,9 @@ impl Member {
     fn expire_all(&self) {
         let late: Vec<_> = {
             let mut overdue = self.overdue.lock();
+            if overdue.is_empty() {
+                self.hung_since.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
             let late: Vec<_> = self.in_flight.take_unended().into_iter().collect();
             overdue.extend(late.iter().cloned());
             self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
@@ -705,7 +733,12 @@ impl Watch {
     }
 
     /// Looks whether all disks with data are silent.
-    fn all_are_silent(&self, members: &Members, probe: u64, heard: &mut BTreeMap<DiskNumber, Heard>) -> bool {
+    fn all_are_silent(
+        &self,
+        members: &Members,
+        (probe, deadline): (u64, u64),
+        heard: &mut BTreeMap<DiskNumber, Heard>,
+    ) -> bool {
         let (mut count, mut all) = (0, true);
         for member in members.values().filter(|member| member.is_writable() && !member.quorum) {
             let (ended, since) = heard.entry(member.number).or_default();
@@ -713,7 +746,7 @@ impl Watch {
             (*ended, *since) = (now, if now == *ended { *since + 1 } else { 0 });
             let is_asked = member.oldest().is_some_and(|ticks| ticks >= probe) || member.is_hung();
             let is_quiet = is_asked && *since >= probe;
-            member.quiet.store(is_quiet, Ordering::Relaxed);
+            member.is_quiet_for(is_quiet.then_some(*since), deadline);
             count += 1;
             all &= is_quiet;
         }
@@ -749,7 +782,7 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
                 let Some(members) = members.upgrade() else { return };
                 let deadline = deadline.load(Ordering::Relaxed);
                 let probe = PROBE_TICKS.min(deadline / 4).max(1);
-                if watch.all_are_silent(&members, probe, &mut heard) {
+                if watch.all_are_silent(&members, (probe, deadline), &mut heard) {
                     (silent, since) = (silent + 1, 0);
                     if silent == deadline {
                         let text = "no disk answers: I/O waits, and none goes offline for that. It goes on when one answers. Look \
@@ -771,7 +804,9 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
                     (1..missed).for_each(|_| members.values().for_each(|member| member.tick(deadline, false)));
                 }
                 if members.values().any(|member| member.oldest().is_some_and(|ticks| ticks >= probe && ticks % probe == 0)) {
-                    let idle = members.values().filter(|member| member.is_writable() && member.oldest().is_none());
+                    let idle = members.values().filter(|member| {
+                        member.is_writable() && member.oldest().is_none() && !member.is_hung()
+                    });
                     idle.for_each(|member| member.probe());
                 }
             }

@@ -127,6 +127,8 @@ named! {
             "a resync takes a whole run off the stale marks when the first batch of it is copied (R4)"
         SyncingWithoutSums "syncing-without-checksums"
             "a region that is released leaves a SYNCING disk without its checksums (R10)"
+        RegionsAwaitEachOther "regions-await-each-other"
+            "who writes in several regions waits inside of one for the next, however many do that"
         RegionTakenFromWriter "region-taken-from-writer"
             "a region leaves the activity log while a write in it is under way (R10)"
         DirtySumsDropped "dirty-checksums-dropped"

@@ -533,6 +533,12 @@ impl Group {
         }
         let mut fixed: BTreeMap<DiskNumber, u32> = BTreeMap::new();
         store::units(membership).iter().for_each(|(disk, _)| *fixed.entry(*disk).or_default() += 1);
+        // What is kept for a mirror that the catalog lacks no extent gets.
+        let kept = |space: &crate::space::Space, disk| space.unowned(disk) - space.available(disk);
+        {
+            let space = self.space();
+            space.disks().for_each(|disk| *fixed.entry(disk).or_default() += kept(&space, disk));
+        }
         let units = |disk: &MemberDisk| {
             let Ok(layout) = Layout::new(disk.size, self.au_size) else { return 0 };
             // While it is resized, what both layouts have.

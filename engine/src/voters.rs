@@ -414,9 +414,13 @@ impl Voters {
         if leaving.is_excused() {
             return false;
         }
-        // Of two that fell silent together one is overdue first, and one answers first: that says nothing of the other.
+        // Of two that fell silent together one is overdue first, and one answers first: that says nothing of the other. Who has hung for long while
+        // others were only slow is not waited for any more.
         let ticks = self.deadline();
-        self.can_spare_for(membership, number, |member| !member.health.is_unreadable() && member.answers_since(ticks))
+        let quiet_counts = leaving.hung_for() <= 2 * ticks;
+        self.can_spare_for(membership, number, |member| {
+            !member.health.is_unreadable() && member.answers(ticks, quiet_counts)
+        })
     }
 
     /// Silent voters that a record waited for have a whole deadline when one of them answers.
@@ -424,6 +428,18 @@ impl Voters {
         let ticks = self.deadline();
         let silent = self.members.values().filter(|member| member.is_hung() && which(member));
         silent.for_each(|member| member.excuse(ticks));
+    }
+
+    /// Whether another mirror than this one of a file of the catalog is on disks that answer.
+    pub(crate) fn has_other_mirror(&self, membership: &Membership, file: CatalogFile, mirror: u8) -> bool {
+        let ticks = self.deadline();
+        let is_sound = |disk: DiskNumber| {
+            let is_online = membership.disk(disk).is_some_and(|disk| disk.state == DiskState::Online);
+            let member = self.members.get(&disk);
+            is_online && member.is_some_and(|member| !member.health.is_unreadable() && member.answers(ticks, true))
+        };
+        let mut others = membership.catalog.iter().filter(|run| run.file == file && run.mirror != mirror);
+        others.any(|run| is_whole(membership, file, run.mirror, None, is_sound))
     }
 
     /// The same, where a disk that is ONLINE has to be `sound`, too.
@@ -434,7 +450,8 @@ impl Voters {
         let has_catalog = |file: CatalogFile| {
             let mut runs = membership.catalog.iter().filter(|run| run.file == file);
             membership.catalog.is_empty()
-                || runs.any(|run| run.disk != number && is_whole(membership, file, run.mirror, number, is_current))
+                || runs
+                    .any(|run| run.disk != number && is_whole(membership, file, run.mirror, Some(number), is_current))
         };
         let has_extents = if self.mirror_sets.is_complete() {
             self.mirror_sets.can_spare(number, is_current)
@@ -1002,11 +1019,11 @@ fn is_whole(
     membership: &Membership,
     file: CatalogFile,
     mirror: u8,
-    without: DiskNumber,
+    without: Option<DiskNumber>,
     is_current: impl Fn(DiskNumber) -> bool,
 ) -> bool {
     let mut runs = membership.catalog.iter().filter(|run| run.file == file && run.mirror == mirror);
-    runs.all(|run| run.disk != without && is_current(run.disk))
+    runs.all(|run| Some(run.disk) != without && is_current(run.disk))
 }
 
 /// Writes into `membership` that a disk is offline from now on.

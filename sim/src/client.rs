@@ -1,5 +1,6 @@
 //! A client: does to its directory what a database does, and knows what must be there.
 
+mod directories;
 mod wild;
 
 use crate::{
@@ -219,12 +220,14 @@ impl Client {
             Act::Cut => self.cut(session, &names, &name).await,
             Act::Odd => self.write_oddly(session, &names, &name).await,
             Act::Race => self.race(session, &name, file, size).await,
+            Act::Directory => self.change_directory(session, &names).await,
             Act::WriteGone => self.write_what_goes(session, &names, &name).await,
         }
     }
 
     async fn node(&self, session: &Session, name: &str) -> Result<Node> {
-        session.lookup(ROOT, self.full(name).as_bytes()).await.map(|attributes| attributes.node)
+        let (directory, name) = self.place(session, name).await?;
+        session.lookup(directory, name.as_bytes()).await.map(|attributes| attributes.node)
     }
 
     async fn attributes(&self, session: &Session, name: &str) -> Result<Attributes> {
@@ -324,8 +327,8 @@ impl Client {
     }
 
     async fn create(&self, session: &Session, names: &Names) -> std::result::Result<Next, Failure> {
-        let name = format!("f{}", self.below(self.style.files() * 2));
-        if names.0.contains_key(&name) {
+        let name = self.some_name();
+        if names.0.contains_key(&name) || !self.has_place(session, &name).await? {
             return Ok(Next::GoOn);
         }
         // Its two names would be in each other's way when it is asked for twice.
@@ -340,12 +343,12 @@ impl Client {
             model.begin(Some(next), None);
             file
         };
-        let full = self.full(&name);
         if is_striped {
-            return self.create_striped(session, file, &full).await;
+            return self.create_striped(session, file, &self.full(&name)).await;
         }
         let make = || async {
-            let made = session.create(ROOT, full.as_bytes(), NewFile::Regular, mode_of(file), CALLER).await?;
+            let (directory, name) = self.place(session, &name).await?;
+            let made = session.create(directory, name.as_bytes(), NewFile::Regular, mode_of(file), CALLER).await?;
             self.model().is_called(file, made.node);
             Ok(())
         };
@@ -357,8 +360,7 @@ impl Client {
         let mut next = names.clone();
         next.0.remove(name);
         self.model().begin(Some(next), None);
-        let full = self.full(name);
-        let remove = || session.unlink(ROOT, full.as_bytes());
+        let remove = || self.remove(session, name);
         let removing = self.ask_for_change(remove, |error| matches!(error, FileError::NotFound));
         let Some((file, size)) = names.0.get(name).copied().filter(|_| self.one_in(3)) else {
             return self.end("unlink", removing.await);
@@ -371,6 +373,11 @@ impl Client {
         let (read, removed) = futures::join!(self.read_while_it_goes(session, name, file, size), removing);
         read?;
         self.end("unlink", removed)
+    }
+
+    async fn remove(&self, session: &Session, name: &str) -> Result<()> {
+        let (directory, name) = self.place(session, name).await?;
+        session.unlink(directory, name.as_bytes()).await
     }
 
     /// Reads some of a file that is being removed: what is read is the file's, or zeros.
@@ -400,7 +407,10 @@ impl Client {
     }
 
     async fn rename(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
-        let to = format!("f{}", self.below(self.style.files() * 2));
+        let to = self.some_name();
+        if !self.has_place(session, &to).await? {
+            return Ok(Next::GoOn);
+        }
         self.core.tell(|| format!("client {}: rename {name} to {to}", self.number));
         let mut next = names.clone();
         let is_same = names.0.get(&to).is_some_and(|(onto, _)| names.0.get(name).is_some_and(|(file, _)| file == onto));
@@ -411,9 +421,14 @@ impl Client {
             next = names.clone();
         }
         self.model().begin(Some(next), None);
-        let (from, onto) = (self.full(name), self.full(&to));
-        let rename = || session.rename((ROOT, from.as_bytes()), (ROOT, onto.as_bytes()), RenameMode::Replace);
+        let rename = || self.move_name(session, name, &to, RenameMode::Replace);
         self.end("rename", self.ask_for_change(rename, |error| matches!(error, FileError::NotFound)).await)
+    }
+
+    async fn move_name(&self, session: &Session, from: &str, to: &str, mode: RenameMode) -> Result<()> {
+        let (from, name) = self.place(session, from).await?;
+        let (onto, as_name) = self.place(session, to).await?;
+        session.rename((from, name.as_bytes()), (onto, as_name.as_bytes()), mode).await
     }
 
     async fn truncate(&self, session: &Session, names: &Names, name: &str) -> std::result::Result<Next, Failure> {
@@ -760,6 +775,7 @@ impl Client {
                     }
                 }
                 if entries.len() < 64 {
+                    self.list_directories(session, &mut found).await?;
                     return Ok::<_, FileError>(found);
                 }
             }

@@ -35,6 +35,7 @@ const WIDE: &[Bug] = &[
     Bug::ResyncEndsAfterBatch,
     Bug::SyncingWithoutSums,
     Bug::RegionTakenFromWriter,
+    Bug::RegionsAwaitEachOther,
     Bug::DirtySumsDropped,
     Bug::StainedNotNoted,
     Bug::HoleInUseForgotten,

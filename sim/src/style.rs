@@ -55,7 +55,7 @@ impl Style {
             Self::Pages => &[2, 1, 1, 2, 2, 2, 3, 5, 50, 6, 8, 6, 12, 12],
             Self::Small => &[28, 20, 8, 4, 2, 1, 0, 15, 8, 2, 4, 0, 8, 2],
             Self::Lazy => &[8, 6, 4, 5, 4, 6, 5, 21, 24, 5, 1, 0, 14, 8],
-            Self::Wild => &[6, 4, 4, 3, 3, 3, 4, 6, 8, 4, 6, 2, 8, 4, 6, 6, 6, 8, 8, 10, 6],
+            Self::Wild => &[6, 4, 4, 3, 3, 3, 4, 6, 8, 4, 6, 2, 8, 4, 6, 6, 6, 8, 8, 10, 6, 5],
         }
     }
 
@@ -96,9 +96,11 @@ pub enum Act {
     Race,
     /// Something is written while the file is cut or removed.
     WriteGone,
+    /// A directory gets another name, or goes.
+    Directory,
 }
 
-const ACTS: [Act; 21] = [
+const ACTS: [Act; 22] = [
     Act::Create,
     Act::Unlink,
     Act::Rename,
@@ -120,4 +122,5 @@ const ACTS: [Act; 21] = [
     Act::Odd,
     Act::Race,
     Act::WriteGone,
+    Act::Directory,
 ];

@@ -198,6 +198,10 @@ impl Group {
                 match flight.wait_a_while(&*self.world).await {
                     Some(end) if end.is_ok() => continue 'copies,
                     Some(end) => (is_silent, failure) = (false, end.reason()),
+                    None if self.voters.is_closing() => {
+                        extent.forget_sums(first, sums.len());
+                        return Err(FileError::Dismounted);
+                    }
                     None => {}
                 }
             };

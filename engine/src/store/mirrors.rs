@@ -312,7 +312,10 @@ impl DiskStore {
     /// Gives up mirrors that are in the way of a resize and more than there should be: there is no place to which they could move.
     async fn strike_barred(&self, file: CatalogFile) {
         let is_in_the_way = |membership: &Membership, run: &CatalogRun| {
-            run.file == file && self.is_barred(run) && is_too_many(membership, file, run.mirror)
+            run.file == file
+                && self.is_barred(run)
+                && is_too_many(membership, file, run.mirror)
+                && self.voters.has_other_mirror(membership, file, run.mirror)
         };
         let strike = |next: &mut Membership| {
             let Some(mirror) = next.catalog.iter().find(|run| is_in_the_way(next, run)).map(|run| run.mirror) else {

@@ -137,11 +137,15 @@ pub(super) fn next_mirror(
     free.and_then(place).or_else(spares).or_else(|| leaving.iter().find_map(|mirror| place(*mirror)))
 }
 
-/// Whether a mirror is one more than there should be, given where the others are: with room everywhere there would be no place for it.
+/// Whether a mirror is one more than there should be, given where those others are that stay: with room everywhere there would be no place for it.
 pub(super) fn is_too_many(membership: &Membership, file: CatalogFile, mirror: u8) -> bool {
-    let others: BTreeSet<u8> = runs_where(membership, file, |one| one != mirror).map(|run| run.mirror).collect();
-    let place = next_disk(membership, others.len(), &disks_of_others(membership, file, mirror), |_| true);
-    !others.is_empty() && place.is_none()
+    let stays = |disk: &DiskNumber| membership.disk(*disk).is_some_and(takes_mirrors);
+    let others: BTreeSet<u8> = runs_where(membership, file, |one| one != mirror)
+        .map(|run| run.mirror)
+        .filter(|other| disks_of(membership, file, *other).iter().all(stays))
+        .collect();
+    let on = others.iter().flat_map(|other| disks_of(membership, file, *other)).collect();
+    !others.is_empty() && next_disk(membership, others.len(), &on, |_| true).is_none()
 }
 
 /// Lists new mirrors, each in place of the one that had its number.

@@ -91,9 +91,7 @@ impl Client {
         next.0.insert(name.to_owned(), two);
         next.0.insert(other.clone(), one);
         self.model().begin(Some(next), None);
-        let (from, onto) = (self.full(name), self.full(&other));
-        let exchange = session.rename((ROOT, from.as_bytes()), (ROOT, onto.as_bytes()), RenameMode::Exchange);
-        self.end("exchange", exchange.await)
+        self.end("exchange", self.move_name(session, name, &other, RenameMode::Exchange).await)
     }
 
     /// Another name for a file.
@@ -103,18 +101,18 @@ impl Client {
         names: &Names,
         name: &str,
     ) -> std::result::Result<Next, Failure> {
-        let to = format!("f{}", self.below(self.style.files() * 2));
-        if names.0.contains_key(&to) {
+        let to = self.some_name();
+        if names.0.contains_key(&to) || !self.has_place(session, &to).await? {
             return Ok(Next::GoOn);
         }
         self.core.tell(|| format!("client {}: link {name} as {to}", self.number));
         let mut next = names.clone();
         next.0.insert(to.clone(), names.0[name]);
         self.model().begin(Some(next), None);
-        let full = self.full(&to);
         let link = || async {
             let node = self.node(session, name).await?;
-            session.link(node, ROOT, full.as_bytes()).await.map(|_| ())
+            let (directory, to) = self.place(session, &to).await?;
+            session.link(node, directory, to.as_bytes()).await.map(|_| ())
         };
         self.end("link", self.ask_for_change(link, |error| matches!(error, FileError::Exists)).await)
     }
@@ -354,9 +352,8 @@ impl Client {
                 model.begin(Some(next), Some((file, sectors)));
                 model.may_also_be([longer]);
             }
-            let full = self.full(name);
             let write = session.write(node, bytes_of(range.start), &bytes, false);
-            return match futures::join!(write, session.unlink(ROOT, full.as_bytes())) {
+            return match futures::join!(write, self.remove(session, name)) {
                 (_, Err(error)) if self.is_excused(&error) && !self.is_sent_away(&error) => {
                     self.end_as_seen(session, names, name, error).await
                 }
@@ -467,7 +464,7 @@ impl Client {
             return Ok(Next::GoOn);
         }
         for _ in 0..ABSENT {
-            let name = format!("f{}", self.below(self.style.files() * 2));
+            let name = self.some_name();
             if names.0.contains_key(&name) {
                 continue;
             }
