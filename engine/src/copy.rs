@@ -143,10 +143,21 @@ impl Group {
         data: Slice,
     ) -> Result<u64, FileError> {
         let bytes = data.len() as u64;
-        let settled = member.start_write(offset, data).of(IoClient::Copies).settle().await;
-        if !settled.is_ok() {
-            self.give_up(member, &settled).await?;
-            return Ok(0);
+        let mut flight = member.start_write(offset, data).of(IoClient::Copies);
+        let mut end = flight.settle_or_go_on().await;
+        loop {
+            let settled = end.unwrap_or(Settled::Overdue);
+            if settled.is_ok() {
+                break;
+            }
+            match self.give_up(member, &settled).await {
+                Ok(()) => return Ok(0),
+                // It cannot be spared, and what somebody else writes there must not land before this.
+                Err(FileError::Refused { .. }) if matches!(settled, Settled::Overdue) && !self.is_stopping() => {
+                    end = flight.wait_a_while(&*self.world).await;
+                }
+                Err(error) => return Err(error),
+            }
         }
         // The disk's checksum block is written when the region closes.
         extent.soil();

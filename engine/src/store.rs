@@ -67,7 +67,8 @@ pub struct DiskStore {
     retired: Mutex<Retired>,
 }
 
-/// What mirrors had that gave way to others, on disks that are written, until nobody reads or writes there.
+/// What mirrors had that gave way to others, or could not be built, on disks that are written: until nobody reads or writes there, and while
+/// such a disk hangs, as what was written there before may land yet (R2).
 #[derive(Debug, Default)]
 struct Retired {
     readers: usize,
@@ -144,9 +145,21 @@ impl DiskStore {
         if retired.readers > 0 || retired.aus.is_empty() {
             return;
         }
+        let hangs = |disk: &DiskNumber| self.members.get(disk).is_some_and(|member| member.is_hung());
+        let (stay, gone): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut retired.aus).into_iter().partition(|(disk, _)| hangs(disk));
         let mut space = self.space.lock();
-        retired.aus.drain(..).for_each(|(disk, au)| space.cancel(disk, au));
-        retired.in_hand = None;
+        gone.into_iter().for_each(|(disk, au)| space.cancel(disk, au));
+        retired.aus = stay;
+        if retired.aus.is_empty() {
+            retired.in_hand = None;
+        }
+    }
+
+    fn retire(&self, disk: DiskNumber, aus: &[u32]) {
+        let mut retired = self.retired.lock();
+        retired.in_hand.get_or_insert_with(|| self.space.lock().take_in_hand());
+        retired.aus.extend(aus.iter().map(|au| (disk, *au)));
     }
 
     fn begin_reading(&self) -> Reading<'_> {

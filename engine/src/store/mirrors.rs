@@ -59,9 +59,7 @@ impl DiskStore {
         for (disk, au) in gone {
             owned.remove(&(disk, au));
             if self.members.get(&disk).is_some_and(|member| member.is_writable()) {
-                let mut retired = self.retired.lock();
-                retired.in_hand.get_or_insert_with(|| self.space.lock().take_in_hand());
-                retired.aus.push((disk, au));
+                self.retire(disk, &[au]);
             } else {
                 self.space.lock().cancel(disk, au);
             }
@@ -413,13 +411,14 @@ impl DiskStore {
         parts.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
     }
 
-    fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
+    /// AUs that were taken and are not needed. They stay taken while their disk hangs.
+    pub(crate) fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
         if self.voters.is_closing() {
             // A membership that lists them may have reached a voter; then the next mount finds it.
             return;
         }
-        let mut space = self.space.lock();
-        aus.iter().for_each(|au| space.cancel(disk, *au));
+        self.retire(disk, aus);
+        self.free_retired();
     }
 
     pub(super) async fn grow_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {

@@ -4,9 +4,10 @@ use super::*;
 use crate::{
     admin::{Departure, Exchange, NewDisk, Replacement, Work},
     balance::Plan,
+    extent::{Extent, Mirror},
     identify,
 };
-use plinth_format::header::Status;
+use plinth_format::{DiskNumber, header::Status};
 
 impl Lab {
     /// Another disk in sight, of nobody.
@@ -560,6 +561,36 @@ fn the_target_of_a_rebalance_is_lost() {
         lab.disks[0].faults(|faults| faults.fail_reads = true);
         assert!(lab.read(lab.find("table"), 0, 60 << 20) == pattern(2, 60 << 20));
     }
+}
+
+/// A mirror is on its way to a disk that fails what is written there meanwhile, and that cannot be spared for what else it has: the write is good
+/// without it, and the mirror stays where it was.
+#[test]
+fn a_guest_is_turned_away_where_its_disk_stays() {
+    let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 60 << 20));
+    lab.sync(node);
+    let group = lab.group();
+    let extents = block_on(group.some_alive(0)).expect("the catalog is read").expect("there are some").0;
+    let on = |extent: &Extent| extent.disks().map(|disk| usize::from(disk.0)).collect::<Vec<_>>();
+    // Without the second disk the third cannot be spared.
+    let moves = extents.iter().find(|extent| on(extent) == [0, 1] || on(extent) == [1, 0]).expect("there is one");
+    block_on(group.offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it goes");
+    let third = DiskNumber(2);
+    let au = group.space().allocate_on(third).expect("there is room");
+    assert!(moves.receive(Mirror { disk: third, au }));
+    lab.disks[2].faults(|faults| faults.fail_writes = true);
+    let at = moves.number * MIB;
+    lab.write(node, at, &pattern(2, 100_000));
+    assert_eq!(lab.read(node, at, 100_000), pattern(2, 100_000));
+    assert_eq!(moves.places().1, None);
+    assert_eq!(lab.state(2), DiskState::Online);
+    lab.disks[2].heal();
+    group.space().cancel(third, au);
+    lab.online_all();
+    lab.check();
+    assert_eq!(lab.read(node, at, 100_000), pattern(2, 100_000));
 }
 
 /// Another disk dies, and comes back, while one is dropped: what it had is read from the other mirrors, and the drop comes to its end.

@@ -1,6 +1,7 @@
 //! A flush fails on a disk that cannot be spared: what it left in doubt is never reported as durable (R9).
 
 use super::*;
+use crate::counters::IoClient;
 use std::sync::atomic::Ordering;
 
 impl Lab {
@@ -182,6 +183,32 @@ fn a_region_is_not_closed_by_a_second_flush() {
     assert_eq!(lab.read(lab.find("table"), 0, LENGTH), pattern(1, LENGTH));
     assert_eq!(lab.group().members.values().map(|one| one.counters.mismatches.load(Ordering::Relaxed)).sum::<u64>(), 0);
     lab.check();
+}
+
+/// While the checksum blocks of a region are written before it closes, somebody else's flush fails: all of them are written and flushed again.
+#[test]
+fn a_flush_that_fails_beside_a_release_repeats_it() {
+    let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 24 << 20));
+    lab.sync(node);
+    while block_on(lab.group().close_idle(true)).expect("they are closed") {}
+    let group = lab.group();
+    let members: Vec<_> = group.members.values().collect();
+    let sums = || {
+        let writes = members.iter().map(|member| &member.counters.of(IoClient::Checksums).writes.count);
+        writes.map(|count| count.load(Ordering::Relaxed)).sum::<u64>()
+    };
+    (0..24).for_each(|extent| lab.write(node, extent << 20, &pattern(2, 4096)));
+    lab.disks.iter().for_each(|disk| disk.faults(|faults| faults.slow_writes = Duration::from_millis(50)));
+    let before = sums();
+    std::thread::scope(|scope| {
+        let closer = scope.spawn(|| block_on(group.close_idle(true)));
+        lab.wait_for("the first of many", || sums() > before);
+        group.note_failed_flush(members[0], "somebody else's");
+        assert!(closer.join().expect("no panic").expect("they are closed"));
+    });
+    assert_eq!(sums() - before, 48);
 }
 
 /// The only disk is silent, a sync waits for it (R2), and then the flush fails after all: no other flush makes that good.

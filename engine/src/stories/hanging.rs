@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::admin::Code;
+use crate::{buffer::Buffer, flight::Settled, space::AuState};
 
 /// A device of nobody's hangs. Mounts and returns of disks do not wait for it, and nothing goes OFFLINE.
 #[test]
@@ -80,4 +81,22 @@ fn a_group_that_needs_a_disk_that_hangs_is_refused() {
     lab.disks[1].heal();
     lab.mount();
     lab.check();
+}
+
+/// A mirror of the catalog could not be built, as its disk hangs: what was written there may land yet, so nobody gets the place before.
+#[test]
+fn what_was_written_on_a_disk_that_hangs_lands_in_nobodys_place() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let group = lab.group();
+    let member = Arc::clone(group.members.values().nth(1).expect("two"));
+    let au = group.space().allocate_reserved(member.number).expect("there is room");
+    lab.disks[1].faults(|faults| faults.hang = true);
+    let written = member.start_write(member.layout().au_offset(au), Buffer::zeroed(4096).share());
+    assert!(matches!(block_on(written.settle()), Settled::Overdue));
+    group.store.give_back(member.number, &[au]);
+    assert_eq!(group.space().state(member.number, au), Some(AuState::Used));
+    lab.disks[1].heal();
+    lab.create_file("table");
+    lab.check();
+    lab.wait_for("its place", || group.space().state(member.number, au) != Some(AuState::Used));
 }
