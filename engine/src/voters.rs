@@ -239,12 +239,7 @@ impl Voters {
             if next.disk(number).is_none_or(|disk| disk.state == DiskState::Offline) {
                 return Ok(false);
             }
-            if self.has_answered(number, reason) {
-                return Err(Refusal::Answers);
-            }
-            if !self.can_spare(next, number) {
-                return Err(Refusal::WouldLoseData);
-            }
+            self.may_go(next, number, reason)?;
             take_offline(next, number, stamp, now, by_operator);
             *expelled_here = true;
             Ok(true)
@@ -370,9 +365,7 @@ impl Voters {
             if !may_go || self.mirror_sets.has(number) {
                 return Ok(false);
             }
-            if !self.can_spare(next, number) {
-                return Err(Refusal::WouldLoseData);
-            }
+            self.may_go(next, number, "it is dropped")?;
             next.disks.retain(|disk| disk.number != number);
             *dismissed_here = true;
             Ok(true)
@@ -400,27 +393,28 @@ impl Voters {
         Ok(())
     }
 
-    /// Whether a disk is to go because it was silent, and is not any more: perhaps all were for a moment (R2).
-    fn has_answered(&self, number: DiskNumber, reason: &str) -> bool {
-        flight::is_silence(reason) && self.members.get(&number).is_some_and(|member| !member.is_hung())
-    }
-
-    /// R5 for one disk, given the states in `membership`. What cannot be read is no current mirror; and where the disk goes because it is
-    /// silent, one that is silent, too, or has just been, is none (R2): it may be one array that both are on.
-    fn can_spare(&self, membership: &Membership, number: DiskNumber) -> bool {
-        let Some(leaving) = self.members.get(&number).filter(|member| member.is_hung()) else {
-            return self.can_spare_for(membership, number, |member| !member.health.is_unreadable());
+    /// R5 for one disk that is to go for `reason`, given the states in `membership`. What cannot be read is no current mirror; and where the
+    /// disk goes because it is silent, one that is silent, too, or has just been, is none (R2): it may be one array that both are on.
+    ///
+    /// # Errors
+    /// [`Refusal::WouldLoseData`]; and [`Refusal::Answers`] where it was silent, and is not any more: perhaps all were for a moment (R2).
+    fn may_go(&self, membership: &Membership, number: DiskNumber, reason: &str) -> Result<(), Refusal> {
+        // Looked at once: it may answer at any moment.
+        let member = self.members.get(&number);
+        let is_spared = match member.filter(|member| member.is_hung()) {
+            None if member.is_some() && flight::is_silence(reason) => return Err(Refusal::Answers),
+            None => self.can_spare_for(membership, number, |member| !member.health.is_unreadable()),
+            Some(leaving) if leaving.is_excused() => false,
+            Some(leaving) => {
+                // Of two that fell silent together one is overdue first, and one answers first: that says nothing of the other. Who has hung for
+                // long while others were only slow is not waited for any more.
+                let ticks = self.deadline();
+                let quiet_counts = leaving.hung_for() <= 2 * ticks;
+                let answers = |member: &Member| member.answers(ticks, quiet_counts);
+                self.can_spare_for(membership, number, |member| !member.health.is_unreadable() && answers(member))
+            }
         };
-        if leaving.is_excused() {
-            return false;
-        }
-        // Of two that fell silent together one is overdue first, and one answers first: that says nothing of the other. Who has hung for long while
-        // others were only slow is not waited for any more.
-        let ticks = self.deadline();
-        let quiet_counts = leaving.hung_for() <= 2 * ticks;
-        self.can_spare_for(membership, number, |member| {
-            !member.health.is_unreadable() && member.answers(ticks, quiet_counts)
-        })
+        if is_spared { Ok(()) } else { Err(Refusal::WouldLoseData) }
     }
 
     /// Silent voters that a record waited for have a whole deadline when one of them answers.
@@ -511,7 +505,7 @@ impl Voters {
         let mut dropped = false;
         for (number, reason) in failed {
             let is_serving = next.disk(*number).is_some_and(|disk| disk.state != DiskState::Offline);
-            if is_serving && !self.has_answered(*number, reason) && self.can_spare(next, *number) {
+            if is_serving && self.may_go(next, *number, reason).is_ok() {
                 take_offline(next, *number, self.stamp.load(Ordering::Relaxed), self.world.now(), false);
                 self.tell_offline(*number, &format!("its metadata: {reason}"), Severity::Alarm);
                 dropped = true;
