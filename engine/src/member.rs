@@ -774,8 +774,8 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
         "watchdog",
         Box::pin(async move {
             let mut heard = BTreeMap::new();
-            // Ticks for which all have been silent, and since they were.
-            let (mut silent, mut since) = (0_u64, u64::MAX);
+            // Ticks for which all have been silent, and since they were; whether that was told.
+            let (mut silent, mut since, mut is_told) = (0_u64, u64::MAX, false);
             loop {
                 let began = clock.monotonic();
                 clock.sleep(Duration::from_millis(TICK_MS)).await;
@@ -784,13 +784,14 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
                 let probe = PROBE_TICKS.min(deadline / 4).max(1);
                 if watch.all_are_silent(&members, (probe, deadline), &mut heard) {
                     (silent, since) = (silent + 1, 0);
-                    if silent == deadline {
+                    if silent >= deadline && !is_told {
+                        is_told = true;
                         let text = "no disk answers: I/O waits, and none goes offline for that. It goes on when one answers. Look \
                                     at what they have in common: the array, its controller, the cable, the network";
                         watch.tell(&clock, Severity::Alarm, text.to_owned());
                     }
                 } else {
-                    if silent >= deadline {
+                    if std::mem::take(&mut is_told) {
                         let seconds = silent * TICK_MS / 1000;
                         let text = format!("disks answer again: none did for {seconds} s, and I/O goes on");
                         watch.tell(&clock, Severity::Note, text);

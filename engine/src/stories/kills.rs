@@ -9,6 +9,7 @@ use plinth_format::{
     layout::{ACTIVITY_SLOT, FIRST_AREA, MEMBERSHIP_SLOT},
     membership::Membership,
 };
+use std::cell::{Cell, RefCell};
 
 /// What happens to the host when the fuse has blown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +29,39 @@ pub(super) fn cut_short(
     cut_short_by(&[End::Kill, End::PowerCut, End::Torn], lab, stride, work, verify);
 }
 
+/// Places that are tried in one process. Whoever was killed stays in it: threads that wait for an answer that never comes.
+const PLACES: usize = 40;
+/// What the process of a part is told: which call of its test it is, and which part of that.
+const PART: &str = "PLINTH_CUT_SHORT";
+/// What it says when there are no more parts.
+const ALL_TRIED: &str = "every place was tried";
+
+/// What it says of each outcome that it has met.
+const MET: &str = "met outcome ";
+
+thread_local! {
+    /// Calls of [`cut_short_by`] in this test so far, and whether one is under way.
+    static CALLS: Cell<(usize, bool)> = const { Cell::new((0, false)) };
+    /// The outcomes that this test has met, in whatever process.
+    static OUTCOMES: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A place was verified, and that was found.
+pub(super) fn met(outcome: usize) {
+    OUTCOMES.with_borrow_mut(|all| all.push(outcome));
+    println!("{MET}{outcome}");
+}
+
+/// After all places: each outcome, from 0 on, was met more often than that.
+pub(super) fn each_was_met(outcomes: usize, more_often_than: usize) {
+    if std::env::var_os(PART).is_none() {
+        let all = OUTCOMES.take();
+        let often = |outcome| all.iter().filter(|met| **met == outcome).count();
+        let counts: Vec<_> = (0..outcomes).map(often).collect();
+        assert!(counts.iter().all(|count| *count > more_often_than), "{counts:?}");
+    }
+}
+
 /// As [`cut_short`], where what happens is one of `ends` after the other.
 pub(super) fn cut_short_by(
     ends: &[End],
@@ -36,8 +70,54 @@ pub(super) fn cut_short_by(
     work: impl Fn(&mut Lab) + Copy + Send + Sync + 'static,
     verify: impl Fn(&mut Lab, &str),
 ) {
-    for (places, changes) in (0..).step_by(usize::try_from(stride).expect("small")).enumerate() {
-        let end = ends[places % ends.len()];
+    let (call, is_within) = CALLS.get();
+    let test = std::thread::current().name().filter(|name| name.contains("::")).map(ToOwned::to_owned);
+    let Some(test) = test.filter(|_| !is_within) else {
+        try_places(0.., ends, lab, stride, work, verify);
+        return;
+    };
+    CALLS.set((call + 1, true));
+    match std::env::var(PART) {
+        Ok(part) => {
+            let mut numbers = part.split(' ').map(|number| number.parse().expect("a number"));
+            if numbers.next() == Some(call) {
+                let first = numbers.next().expect("a part") * PLACES;
+                if try_places(first..first + PLACES, ends, lab, stride, work, verify) {
+                    println!("{ALL_TRIED}");
+                }
+            }
+        }
+        Err(_) => {
+            let mut parts = 0..;
+            while !try_part(&test, call, parts.next().expect("there is always one more")) {}
+        }
+    }
+    CALLS.set((call + 1, false));
+}
+
+/// Tries some places in a process of its own. Whether those were the last.
+fn try_part(test: &str, call: usize, part: usize) -> bool {
+    let mut process = std::process::Command::new(std::env::current_exe().expect("this test"));
+    let ended = process.args([test, "--exact", "--nocapture"]).env(PART, format!("{call} {part}")).output();
+    let ended = ended.expect("it can be run again");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert!(ended.status.success(), "part {part}: {said}\n{}", String::from_utf8_lossy(&ended.stderr));
+    let outcomes = said.lines().filter_map(|line| line.strip_prefix(MET)?.parse::<usize>().ok());
+    OUTCOMES.with_borrow_mut(|all| all.extend(outcomes));
+    said.contains(ALL_TRIED)
+}
+
+/// Tries these places. Whether the work came to its end before the last of them.
+fn try_places(
+    numbers: impl Iterator<Item = usize>,
+    ends: &[End],
+    lab: &Lab,
+    stride: u64,
+    work: impl Fn(&mut Lab) + Copy + Send + Sync + 'static,
+    verify: impl Fn(&mut Lab, &str),
+) -> bool {
+    for places in numbers {
+        let (changes, end) = (places as u64 * stride, ends[places % ends.len()]);
         let disks: Vec<MemoryDisk> = lab.disks.iter().map(MemoryDisk::twin).collect();
         let fuse = Fuse::new(changes);
         disks.iter().for_each(|disk| disk.put_fuse(&fuse));
@@ -58,7 +138,7 @@ pub(super) fn cut_short_by(
         if !fuse.is_blown() {
             worker.join().expect("no panic");
             assert!(places > 3, "only {places} places were tried");
-            return;
+            return true;
         }
         // The worker waits for an answer that never comes.
         doomed_world.stop_time();
@@ -80,6 +160,7 @@ pub(super) fn cut_short_by(
             Lab { world, disks, group: None, redundancy: lab.redundancy, groups: lab.groups.clone(), used: lab.used };
         verify(&mut heir, &format!("{end:?} after {changes} changes"));
     }
+    false
 }
 
 fn verify_table(heir: &mut Lab, place: &str) {
@@ -152,7 +233,6 @@ fn a_mount_is_cut_short_twice() {
 /// All names of a statement are the old ones or all the new ones, and the headers say the same after the next mount.
 #[test]
 fn a_renaming_is_cut_short() {
-    let met = [std::cell::Cell::new(0), std::cell::Cell::new(0)];
     cut_short(
         &prepared(false),
         2,
@@ -166,13 +246,13 @@ fn a_renaming_is_cut_short() {
             let names = heir.names();
             let is_new = names == ["DATA_0001", "DATA_0000", "LAST"];
             assert!(is_new || names == ["DATA_0000", "DATA_0001", "DATA_0002"], "{place}: {names:?}");
-            met[usize::from(is_new)].set(met[usize::from(is_new)].get() + 1);
+            met(usize::from(is_new));
             assert_eq!(heir.header_names(), names, "{place}");
             heir.check();
             heir.dismount();
         },
     );
-    assert!(met.iter().all(|count| count.get() > 2), "{met:?}");
+    each_was_met(2, 2);
 }
 
 /// Disks are made smaller: whatever of it is on record, the next mount does the rest, and finds every header.
@@ -181,7 +261,6 @@ fn a_resize_is_cut_short() {
     let mut lab = Lab::new(Redundancy::Normal, 32 * MIB, &["A", "B", "C"]);
     lab.fill_the_end(6 << 20);
     lab.dismount();
-    let met = [std::cell::Cell::new(0), std::cell::Cell::new(0)];
     cut_short(
         &lab,
         5,
@@ -197,13 +276,13 @@ fn a_resize_is_cut_short() {
             let sizes = heir.sizes();
             let is_new = sizes == [20 * MIB; 3];
             assert!(is_new || sizes == [32 * MIB; 3], "{place}: {sizes:?}");
-            met[usize::from(is_new)].set(met[usize::from(is_new)].get() + 1);
+            met(usize::from(is_new));
             assert!(heir.read(heir.find("table"), 0, 6 << 20) == pattern(2, 6 << 20), "{place}");
             heir.check();
             heir.dismount();
         },
     );
-    assert!(met.iter().all(|count| count.get() > 2), "{met:?}");
+    each_was_met(2, 2);
 }
 
 /// A disk with a vote, a mirror of the catalog and mirrors of files gives way to another one: whatever of it is on record, the next mount does the rest,
@@ -213,7 +292,6 @@ fn an_exchange_of_a_voter_is_cut_short() {
     let mut lab = prepared(false);
     let path = lab.spare(64 * MIB);
     assert_eq!(path, "/disk3");
-    let met = [std::cell::Cell::new(0), std::cell::Cell::new(0)];
     cut_short(
         &lab,
         2,
@@ -227,7 +305,7 @@ fn an_exchange_of_a_voter_is_cut_short() {
             heir.mount();
             heir.rebalanced_if_begun();
             let is_dropped = heir.status(0) == Status::Former;
-            met[usize::from(is_dropped)].set(met[usize::from(is_dropped)].get() + 1);
+            met(usize::from(is_dropped));
             let membership = heir.group().voters.current();
             assert_eq!(membership.disk(DiskNumber(0)).is_none(), is_dropped, "{place}");
             assert!(membership.disks.len() >= 3 && membership.disks.iter().all(|disk| disk.votes), "{place}");
@@ -242,7 +320,7 @@ fn an_exchange_of_a_voter_is_cut_short() {
             heir.dismount();
         },
     );
-    assert!(met.iter().all(|count| count.get() > 2), "{met:?}");
+    each_was_met(2, 2);
 }
 
 #[test]
@@ -334,7 +412,6 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
     assert!(found(disk, place).is_none());
     // A loss of power that leaves nothing which was not flushed.
     let all = (0..).find(|seed| crate::testing::Numbers::new(*seed).below(4) == 1).expect("one in four");
-    let began = std::cell::Cell::new(0);
     cut_short_by(
         &[End::Kill],
         &lab,
@@ -342,14 +419,16 @@ fn a_torn_membership_is_not_made_whole_by_the_next() {
         |doomed| drop(doomed.try_mount(false)),
         |heir, moment| {
             let disk = &heir.disks[0];
-            began.set(began.get() + usize::from(found(disk, place).is_some()));
+            if found(disk, place).is_some() {
+                met(0);
+            }
             let first = disk.twin();
             first.cut_power(all);
             disk.corrupt(place, &first.peek(place, SECTOR));
             assert!(found(disk, place).is_none_or(|(_, found)| found.id != lost.id), "{moment}");
         },
     );
-    assert!(began.get() > 3);
+    each_was_met(1, 3);
 }
 
 /// A log that lists a region was on its way to the voters when the engine was killed, and one of them has it. Who writes there next gives it to

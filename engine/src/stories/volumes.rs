@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::admin::{AdminError, VolumeChange};
-use std::cell::Cell;
 
 impl Lab {
     fn volume(&self, change: &VolumeChange) -> Result<(), AdminError> {
@@ -88,7 +87,6 @@ fn the_making_of_volumes_is_cut_short() {
     lab.add("OLD", 3 * MIB).expect("it fits");
     let free = lab.free();
     lab.dismount();
-    let met = [Cell::new(0), Cell::new(0), Cell::new(0)];
     super::kills::cut_short(
         &lab,
         7,
@@ -104,7 +102,7 @@ fn the_making_of_volumes_is_cut_short() {
             let all = [&[r#"Text("OLD 3")"#][..], &[r#"Text("NEW 5")"#, r#"Text("OLD 3")"#], &[r#"Text("NEW 5")"#]];
             let case = all.iter().position(|names| volumes == *names);
             let case = case.unwrap_or_else(|| panic!("{place}: {volumes:?}"));
-            met[case].set(met[case].get() + 1);
+            super::kills::met(case);
             assert_eq!(heir.volume_files(), volumes.len(), "{place}");
             let taken = [0, 10, 4][case];
             heir.wait_for("what is not a volume's to be free", || heir.free() + taken >= free);
@@ -112,5 +110,5 @@ fn the_making_of_volumes_is_cut_short() {
             heir.dismount();
         },
     );
-    assert!(met.iter().all(|count| count.get() > 0), "{met:?}");
+    super::kills::each_was_met(3, 0);
 }
