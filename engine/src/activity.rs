@@ -34,8 +34,8 @@
 //!
 //!   1. A block is written only while its region is Open and the writer is inside of its gate (`activity/gate.rs`).
 //!   2. What is in the table is in the newest durable log, unless it is Opening or Found.
-//!   3. Who writes in several extents enters their regions one after the other, and waits for one inside of others. All who may do that hold
-//!      one region less than there are slots ([`Activity::room_for`]): else each could wait for the next one's for ever.
+//!   3. A write to several extents enters their regions one after the other, and stays in the first ones while it waits for the next. All such
+//!      writes together hold fewer regions than there are slots ([`Activity::room_for`]), so that one of them can always go on.
 
 mod gate;
 
@@ -142,7 +142,7 @@ pub struct Activity {
     table: Mutex<Table>,
     changed: Event,
     writer: AsyncMutex<Writer>,
-    /// Regions in which somebody may be who waits for another one.
+    /// One permit for each region that may be held by a write that waits for another region.
     shared: Semaphore,
 }
 
@@ -250,7 +250,8 @@ impl Activity {
         REGIONS_OPEN.get() - 1
     }
 
-    /// Lets somebody begin who enters so many regions, one inside of the other. Not called from inside of a region.
+    /// Waits until a write that needs so many regions at the same time may begin to enter them. The caller is in no region yet, and keeps the
+    /// permit until it has left all of them.
     pub(crate) async fn room_for(&self, regions: usize) -> Option<SemaphorePermit<'_>> {
         if regions < 2 || planted::has(Bug::RegionsAwaitEachOther) {
             return None;

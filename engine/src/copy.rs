@@ -152,7 +152,7 @@ impl Group {
             }
             match self.give_up(member, &settled).await {
                 Ok(()) => return Ok(0),
-                // It cannot be spared, and what somebody else writes there must not land before this.
+                // The disk must stay in service, so the copy is waited for: a later write of these blocks must not land before it.
                 Err(FileError::Refused { .. }) if matches!(settled, Settled::Overdue) && !self.is_stopping() => {
                     end = flight.wait_a_while(&*self.world).await;
                 }

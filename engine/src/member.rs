@@ -763,7 +763,7 @@ impl Watch {
 /// When a disk has not answered for this many ticks, and again after as many, the idle ones are asked whether they
 /// still answer: disks of one failure group fall silent together, and their deadlines should not add up.
 pub(crate) const PROBE_TICKS: u64 = 10;
-/// Who waits for a silent disk that could not be spared looks again after this time whether it can be now.
+/// A silent disk that must stay in service is waited for. After this time it is looked again whether it can go offline now.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.

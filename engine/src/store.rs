@@ -67,8 +67,8 @@ pub struct DiskStore {
     retired: Mutex<Retired>,
 }
 
-/// What mirrors had that gave way to others, or could not be built, on disks that are written: until nobody reads or writes there, and while
-/// such a disk hangs, as what was written there before may land yet (R2).
+/// AUs that the catalog has left, or could not use: those of mirrors that were replaced, and of mirrors that could not be built. They become free
+/// when nobody reads or writes them any more, and not while their disk hangs: a write that was given up may still land there (R2).
 #[derive(Debug, Default)]
 struct Retired {
     readers: usize,

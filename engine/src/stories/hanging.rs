@@ -1,8 +1,7 @@
 //! Devices that take I/O and never answer, when a group is mounted: a stranger's, a member that can be spared, one that cannot.
 
 use super::*;
-use crate::admin::Code;
-use crate::{buffer::Buffer, flight::Settled, space::AuState};
+use crate::{admin::Code, buffer::Buffer, flight::Settled, space::AuState};
 
 /// A device of nobody's hangs. Mounts and returns of disks do not wait for it, and nothing goes OFFLINE.
 #[test]
