@@ -12,7 +12,7 @@ use crate::{
     member::TICK_MS,
     world::Timestamp,
 };
-use plinth_format::{DiskNumber, membership::MOUNT_WAIT_MAX};
+use plinth_format::{DiskId, DiskNumber, membership::MOUNT_WAIT_MAX};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
@@ -448,18 +448,50 @@ pub fn store_drop_after(
 /// # Errors
 /// What the catalog says.
 pub fn load_drop_after(connection: &Connection) -> Result<BTreeMap<DiskNumber, DropAfter>, FileError> {
-    let mut select = connection.prepare("SELECT name, value FROM attribute WHERE substr(name, 1, ?1) = ?2")?;
-    let mut rows = select.query(params![DROP_AFTER.len() as i64, DROP_AFTER])?;
     let mut found = BTreeMap::new();
-    while let Some(row) = rows.next()? {
-        let (name, value): (String, String) = (row.get(0)?, row.get(1)?);
-        let disk = name[DROP_AFTER.len()..].parse().map(DiskNumber);
-        let parts = value.split_once(' ').and_then(|(one, other)| Some((one.parse().ok()?, other.parse().ok()?)));
-        if let (Ok(disk), Some((seconds, since))) = (disk, parts) {
+    for (disk, value) in kept_of_disks(connection, DROP_AFTER)? {
+        if let Some((seconds, since)) = value.split_once(' ')
+            && let (Ok(seconds), Ok(since)) = (seconds.parse(), since.parse())
+        {
             found.insert(disk, DropAfter { seconds, since });
         }
     }
     Ok(found)
+}
+
+/// What is kept under a name with a disk's number behind it.
+fn kept_of_disks(connection: &Connection, name: &str) -> Result<Vec<(DiskNumber, String)>, FileError> {
+    let mut select = connection.prepare("SELECT name, value FROM attribute WHERE substr(name, 1, ?1) = ?2")?;
+    let mut rows = select.query(params![name.len() as i64, name])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (full, value): (String, String) = (row.get(0)?, row.get(1)?);
+        found.extend(full[name.len()..].parse().ok().map(|disk| (DiskNumber(disk), value)));
+    }
+    Ok(found)
+}
+
+/// Where the catalog keeps the size that a disk comes to in stages, with the disk's number behind it. No attribute that anybody sees.
+const GOAL: &str = "_resize_goal.";
+
+/// Says which size a disk comes to in stages, in bytes, or that it does not any more.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_goal(connection: &Connection, disk: DiskNumber, id: DiskId, goal: Option<u64>) -> Result<(), FileError> {
+    keep(connection, &format!("{GOAL}{}", disk.0), goal.map(|size| format!("{size} {id}")))
+}
+
+/// Which sizes disks come to in stages, in bytes, each with the id of the disk that had the number then.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_goals(connection: &Connection) -> Result<Vec<(DiskNumber, u64, String)>, FileError> {
+    let goal = |(disk, value): (DiskNumber, String)| {
+        let (size, id) = value.split_once(' ')?;
+        Some((disk, size.parse().ok()?, id.to_owned()))
+    };
+    Ok(kept_of_disks(connection, GOAL)?.into_iter().filter_map(goal).collect())
 }
 
 /// The attributes as stored; what cannot be understood keeps its default.

@@ -389,7 +389,7 @@ async fn mount_disks(
         move |connection: &rusqlite::Connection| sizes.restore(connection, survived)
     };
     if was_mounted {
-        if kept_power {
+        if kept_power && !planted::has(Bug::KilledNotFlushed) {
             // What the disks were given is in them; now it is durable, too.
             for member in members.values().filter(|member| member.is_writable()) {
                 loop {
@@ -577,7 +577,7 @@ async fn note_stale(
     let before = known.clone();
     for disk in &behind {
         let runs: &mut Runs = known.entry(*disk).or_default();
-        for region in regions {
+        for region in regions.iter().filter(|_| !planted::has(Bug::CrashedRegionsNotStale)) {
             runs.add(region.first, region.count.into());
         }
         if whole.contains(disk) {

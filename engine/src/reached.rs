@@ -45,6 +45,7 @@ named! {
         RoomMade "room-made" "mirrors move to make room for others"
         RebalanceStuck "rebalance-stuck" "a rebalance ends with an error"
         ResizeFinished "resize-finished" "a disk has its new size"
+        GrownInStages "grown-in-stages" "a disk grows where nothing is free"
         Compacted "compacted" "what lies at the end of a disk moves to its beginning"
         ResyncPaused "resync-paused" "a resync pauses as the group is dismounted"
         RecoveredOnDemand "recovered-on-demand" "who needs an extent does not wait until recovery comes to it"

@@ -7,6 +7,8 @@
 //!   3. When nobody has a barred AU any more: write the header copies where the new layout has them; record the new size, and no target;
 //!      wipe the old copies. Then the AUs that the layout gains are free, and the device can be made smaller.
 //!
+//! Where there is no room for what is in the way of larger disks, they grow in stages (`resize/stages.rs`).
+//!
 //! A crash leaves a target on record, and the rebalance that goes on does the rest. Until 3 is on record the places of both layouts are in
 //! nobody's AUs, so either may have the header copies: 3 writes them first, and who gives a disk yet another target puts them back.
 
@@ -31,6 +33,8 @@ use plinth_format::{
 use std::{collections::BTreeMap, sync::Arc};
 
 type Result<T> = std::result::Result<T, AdminError>;
+
+mod stages;
 
 /// A disk, and how it is to be cut.
 type Targets = BTreeMap<DiskNumber, (Arc<Member>, Layout)>;
@@ -60,6 +64,11 @@ impl Group {
         let _one_at_a_time = self.exchanging.lock().await;
         let _nobody_returns = self.onlining.lock().await;
         let targets = self.find_targets(resizes)?;
+        self.forget_goals(targets.keys()).await.map_err(|error| {
+            let text = format!("the sizes that disks of disk group {} come to cannot be changed: {error}", self.name);
+            AdminError::new(Code::Io, text)
+        })?;
+        let targets = self.other_targets(targets);
         if targets.is_empty() {
             // One that stopped goes on.
             let goes_on = resizes.iter().any(|one| {
@@ -68,7 +77,19 @@ impl Group {
             });
             return if goes_on { self.rebalance(order).await } else { Ok(()) };
         }
-        self.check_targets(&targets)?;
+        match self.check_targets(&targets) {
+            Err(_) if self.only_grow(&targets) => self.grow_in_stages(&targets).await?,
+            checked => {
+                checked?;
+                self.set_targets(&targets).await?;
+            }
+        }
+        self.rebuild_catalog().await;
+        self.rebalance(order).await
+    }
+
+    /// Step 1: the sizes that disks will have, on record.
+    async fn set_targets(&self, targets: &Targets) -> Result<()> {
         for (member, _) in targets.values() {
             let _nobody_compares = self.renaming.lock().await;
             // A crash may have left copies where another target would have them, and that was not recorded.
@@ -86,7 +107,7 @@ impl Group {
         recorded.await.map_err(|refusal| {
             AdminError::new(Code::Io, format!("disks of disk group {} cannot be resized: {refusal}", self.name))
         })?;
-        for (number, (member, layout)) in &targets {
+        for (number, (member, layout)) in targets {
             let now = member.layout();
             self.bar(*number, Some(*layout).filter(|layout| *layout != now));
             let text = if *layout == now {
@@ -96,8 +117,7 @@ impl Group {
             };
             self.tell(Severity::Note, Some(*number), text);
         }
-        self.rebuild_catalog().await;
-        self.rebalance(order).await
+        Ok(())
     }
 
     /// Gives whole AUs to disks of before, which may have an AU with data in the last MiB of their device. See `headers.rs`.
@@ -115,6 +135,11 @@ impl Group {
         }
         let group = Arc::clone(self);
         let resize = async move {
+            // Those that come to another size in stages are cut otherwise in between.
+            let goals = group.goals().await.unwrap_or_default();
+            let is_on_its_way = |name: &String| goals.values().any(|(member, _)| *member.name() == **name);
+            let stays = |which: &Selection| matches!(which, Selection::Disks(names) if names.iter().any(is_on_its_way));
+            let resizes: Vec<Resize> = resizes.into_iter().filter(|one| !stays(&one.which)).collect();
             if let Err(error) = group.resize_disks(&resizes, Order::default()).await {
                 let text = format!(
                     "what lies in the last MiB of devices cannot be moved away from there: {error}. The next mount tries again"
@@ -157,11 +182,17 @@ impl Group {
                 }
             }
         }
+        Ok(targets)
+    }
+
+    /// Those that are not what their disks are to have already.
+    fn other_targets(&self, mut targets: Targets) -> Targets {
+        let membership = self.voters.current();
         targets.retain(|number, (_, layout)| {
             let entry = membership.disk(*number);
             entry.is_some_and(|entry| entry.target.unwrap_or(entry.size) != layout.size())
         });
-        Ok(targets)
+        targets
     }
 
     /// What [`Self::resize_disks`] would move. Nothing is changed.
@@ -170,8 +201,12 @@ impl Group {
     /// For what it would be refused.
     pub(crate) async fn estimate_resize(&self, resizes: &[Resize]) -> Result<Estimate> {
         let _one_at_a_time = self.exchanging.lock().await;
-        let targets = self.find_targets(resizes)?;
-        let plan = self.check_targets(&targets)?;
+        let targets = self.other_targets(self.find_targets(resizes)?);
+        let plan = match self.check_targets(&targets) {
+            // That is not refused, see below.
+            Err(_) if self.only_grow(&targets) => Plan::none(),
+            checked => checked?,
+        };
         let resized = {
             let space = self.space();
             let of = |(number, (_, layout)): (&DiskNumber, &(Arc<Member>, Layout))| {
@@ -183,18 +218,35 @@ impl Group {
         Ok(self.explain(&plan, &explain::Changes { resized, ..explain::Changes::default() }))
     }
 
-    /// What would move to other disks; whether what there is fits.
-    fn check_targets(&self, targets: &Targets) -> Result<Plan> {
+    /// What would move to other disks, unless what there is does not fit.
+    fn plan_of(&self, targets: &Targets) -> std::result::Result<Plan, TooSmall> {
         let mut next: Membership = (*self.voters.current()).clone();
         for (number, (_, layout)) in targets {
             if let Some(disk) = find(&mut next, *number) {
                 disk.target = Some(layout.size());
             }
         }
-        self.plan_for(&next).map_err(|TooSmall { missing }| {
+        self.plan_for(&next)
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// That it does not fit.
+    fn check_targets(&self, targets: &Targets) -> Result<Plan> {
+        self.plan_of(targets).map_err(|TooSmall { missing }| {
             let text =
                 format!("what is in disk group {} does not fit on smaller disks: {missing} AUs too few", self.name);
             AdminError::new(Code::NoSpace, text).hint("give larger sizes, add disks first, or remove files")
+        })
+    }
+
+    /// Whether no disk is to be smaller than it is, or than it was to be. What only adds room is not refused for want of it.
+    fn only_grow(&self, targets: &Targets) -> bool {
+        let membership = self.voters.current();
+        targets.iter().all(|(number, (_, layout))| {
+            let least = membership.disk(*number).map_or(0, |disk| disk.target.unwrap_or(disk.size).min(disk.size));
+            layout.size() >= least
         })
     }
 
@@ -233,7 +285,7 @@ impl Group {
     pub(crate) async fn finish_resizes(&self) -> std::result::Result<Resized, FileError> {
         let resizing = self.resizing();
         if resizing.is_empty() {
-            return Ok(Resized::Nothing);
+            return Ok(if self.begin_stage().await? { Resized::Done } else { Resized::Nothing });
         }
         self.rebuild_catalog().await;
         self.reclaim(true).await?;
@@ -256,6 +308,11 @@ impl Group {
     async fn finish_resize(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
         // Nobody gives it another target meanwhile.
         let _one_at_a_time = self.exchanging.lock().await;
+        self.take_size(number).await
+    }
+
+    /// The same, while nobody else gives it a target.
+    async fn take_size(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
         let membership = self.voters.current();
         let entry = membership.disk(number).filter(|entry| is_resizing(entry));
         let (Some(member), Some(target)) = (self.members.get(&number), entry.and_then(|entry| entry.target)) else {

@@ -500,7 +500,7 @@ impl DiskSpace {
                 next.set(au, state);
                 let (word, bit) = place(au);
                 next.taken_stained[word] |= self.taken_stained[word] & bit;
-            } else if self.is_stained(au) && layout.is_data(au) {
+            } else if self.is_stained(au) && layout.is_data(au) && !planted::has(Bug::StainsLostInCut) {
                 next.stain(au, true);
             }
         }

@@ -145,7 +145,9 @@ impl DiskStore {
         if retired.readers > 0 || retired.aus.is_empty() {
             return;
         }
-        let hangs = |disk: &DiskNumber| self.members.get(disk).is_some_and(|member| member.is_hung());
+        let hangs = |disk: &DiskNumber| {
+            self.members.get(disk).is_some_and(|member| member.is_hung() && !planted::has(Bug::HungCatalogFreed))
+        };
         let (stay, gone): (Vec<_>, Vec<_>) =
             std::mem::take(&mut retired.aus).into_iter().partition(|(disk, _)| hangs(disk));
         let mut space = self.space.lock();

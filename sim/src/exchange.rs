@@ -128,6 +128,11 @@ impl Story {
         let lively = *pick(numbers, &[&mood.burst, &mood.churn]);
         lively.store(true, Ordering::Relaxed);
         self.work(numbers.below(60)).await?;
+        if numbers.below(5) == 0 {
+            self.tenants[g].say(|| "what is being dropped stays".to_owned());
+            let group = Arc::clone(self.tenants[g].group());
+            self.tenants[g].order(async move { group.undrop().await }).await?;
+        }
         if numbers.below(3) == 0 {
             lively.store(false, Ordering::Relaxed);
             return Ok(());

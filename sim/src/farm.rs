@@ -198,7 +198,6 @@ pub fn history(seed: u64, bug: Option<Bug>, recipe: Recipe) -> Option<String> {
 fn histories(first: u64, end: u64, recipe: Recipe, bug: Option<Bug>) -> std::io::Result<(ExitStatus, String)> {
     let (seeds, operations) = (format!("{first}..{end}"), recipe.operations.to_string());
     let mut words = vec!["--seeds", &seeds, "--operations", &operations];
-    words.extend(recipe.is_wide.then_some("--wide"));
     words.extend(recipe.fault.iter().flat_map(|fault| ["--fault", fault.name()]));
     let words: Vec<_> = words.into_iter().map(OsStr::new).collect();
     worker(&words, bug)

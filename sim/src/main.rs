@@ -40,9 +40,6 @@ struct Arguments {
     /// This happens in each history of a seed.
     #[arg(long, value_name = "NAME", value_parser = Fault::named)]
     fault: Option<Fault>,
-    /// Histories of a seed may have what no seed draws yet: wild clients, failures midway, small limits, other sizes, scrubs.
-    #[arg(long)]
-    wide: bool,
     /// Seconds to spend on making a history that failed shorter; 0: it is left as it is.
     #[arg(long, default_value_t = 60)]
     shrink: u64,
@@ -61,7 +58,7 @@ struct Arguments {
 
 impl Arguments {
     fn recipe(&self) -> Recipe {
-        Recipe { operations: self.operations, fault: self.fault, is_wide: self.wide }
+        Recipe { operations: self.operations, fault: self.fault }
     }
 }
 

@@ -25,32 +25,12 @@ const RARE: &[Bug] = &[
     Bug::SumsBeforeData,
 ];
 
-/// Those that are hunted in wide histories, of which some have what they need: other sizes of disks, limits that are reached.
-const WIDE: &[Bug] = &[
-    Bug::MoveSkipsBehindStep,
-    Bug::MovedMirrorCounted,
-    Bug::BarredUnitTaken,
-    Bug::RecordsNotCopied,
-    Bug::LeftAreaWritten,
-    Bug::ResyncEndsAfterBatch,
-    Bug::SyncingWithoutSums,
-    Bug::RegionTakenFromWriter,
-    Bug::RegionsAwaitEachOther,
-    Bug::DirtySumsDropped,
-    Bug::StainedNotNoted,
-    Bug::HoleInUseForgotten,
-    Bug::LaterGrowthNotKept,
-    Bug::TailBelievedClean,
-    Bug::FailedCatalogMirrorKept,
-    Bug::LogEmptiedEarly,
-];
-
 /// What the command line says of planted mistakes.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct Arguments {
-    /// Plants mistakes, one after the other, and says how many histories it takes to find each: all but the rarest, with `--wide` those
-    /// that take such histories, one by its name, or `list`.
+    /// Plants mistakes, one after the other, and says how many histories it takes to find each: all but the rarest, one by its name,
+    /// or `list`.
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "all")]
     planted: Option<String>,
     /// Histories after which a planted mistake counts as not found.
@@ -75,8 +55,7 @@ impl Arguments {
                 Bug::ALL.iter().for_each(|bug| println!("{:<34} {}", bug.name(), bug.what()));
                 return Some(ExitCode::SUCCESS);
             }
-            "all" if recipe.is_wide => WIDE.to_vec(),
-            "all" => Bug::ALL.iter().filter(|bug| !RARE.contains(bug) && !WIDE.contains(bug)).copied().collect(),
+            "all" => Bug::ALL.iter().filter(|bug| !RARE.contains(bug)).copied().collect(),
             name => match find(name) {
                 Ok(bug) => vec![bug],
                 Err(error) => {

@@ -154,7 +154,7 @@ impl Sizes {
         let count = (self.found.len() - PLACES_AT) / 2;
         let places = 1..=u32::try_from(count).unwrap_or(u32::MAX);
         // The commit has what is forgotten here, and no word counts before the token does. Where that fails nothing is kept.
-        let mut used = places.clone().filter(|place| self.found[at(*place)] != 0);
+        let mut used = places.clone().filter(|place| self.found[at(*place)] != 0 && !planted::has(Bug::WordsStay));
         let is_begun =
             used.try_for_each(|place| words.store(at(place), 0)).and_then(|()| words.store(TOKEN_AT, self.token));
         if is_begun.is_ok() {
@@ -212,7 +212,8 @@ impl Sizes {
     /// A commit says that a file is so long: its words are nobody's, unless it has grown since, or was cut and perhaps grew again.
     pub(crate) fn let_go(&self, file: &File, stored: Stored) {
         let attributes = file.attributes();
-        if attributes.size <= stored.size && file.cuts.load(SeqCst) == stored.cuts {
+        let is_stored = attributes.size <= stored.size || planted::has(Bug::GrownLetGo);
+        if is_stored && file.cuts.load(SeqCst) == stored.cuts {
             file.is_sure(attributes.size);
             self.release(file);
         }

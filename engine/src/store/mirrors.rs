@@ -24,6 +24,7 @@ use crate::{
     counters::IoClient,
     flight::Settled,
     member::Member,
+    planted::{self, Bug},
     space::Space,
     voters::{Refusal, find},
     world::wait_for,
@@ -313,7 +314,7 @@ impl DiskStore {
             run.file == file
                 && self.is_barred(run)
                 && is_too_many(membership, file, run.mirror)
-                && self.voters.has_other_mirror(membership, file, run.mirror)
+                && (self.voters.has_other_mirror(membership, file, run.mirror) || planted::has(Bug::NeededMirrorStruck))
         };
         let strike = |next: &mut Membership| {
             let Some(mirror) = next.catalog.iter().find(|run| is_in_the_way(next, run)).map(|run| run.mirror) else {
@@ -367,6 +368,9 @@ impl DiskStore {
             }
         }
         for (member, broken) in members.into_values() {
+            if planted::has(Bug::CatalogCopyNotFlushed) {
+                continue;
+            }
             match member.flush().await {
                 Settled::Ok(_) if member.broken() == broken => {}
                 Settled::Ok(_) => return Err(error(0, "a flush failed".to_owned())),

@@ -227,6 +227,73 @@ fn disks_are_made_larger() {
     lab.check();
 }
 
+/// Nothing is free, not even for what lies where a larger disk has its header: that comes from the disks themselves.
+#[test]
+fn disks_without_any_room_are_made_larger() {
+    for (redundancy, groups) in [(Redundancy::Normal, &["A", "B"][..]), (Redundancy::External, &["A"])] {
+        for units in [24, 25, 26] {
+            let mut lab = Lab::of_size(redundancy, 64 * MIB, groups, Some(units * MIB));
+            let node = lab.create_file("table");
+            let mut length = 0;
+            while block_on(lab.session().write(node, length << 20, &pattern(length, 1 << 20), false)).is_ok() {
+                length += 1;
+            }
+            lab.sync(node);
+            let free = || -> u32 {
+                let space = lab.group().space();
+                space.disks().map(|disk| space.available(disk)).sum()
+            };
+            assert_eq!(free(), 0);
+            let all = [Resize { which: Selection::All, size: None }];
+            block_on(lab.group().estimate_resize(&all)).expect("it may be");
+            lab.resize(None, None).expect("they are made larger");
+            lab.rebalanced();
+            assert_eq!(lab.sizes(), vec![64 * MIB; groups.len()]);
+            assert!(free() > 30);
+            lab.check();
+            lab.kill();
+            lab.mount();
+            let node = lab.find("table");
+            assert!((0..length).all(|at| lab.read(node, at << 20, 1 << 20) == pattern(at, 1 << 20)));
+            lab.check();
+        }
+    }
+}
+
+/// A disk on which nothing is free becomes so much larger that its checksums alone take more AUs than it can be given at once: it grows in stages,
+/// and after a kill it goes on.
+#[test]
+fn a_full_disk_grows_in_stages() {
+    let mut lab = Lab::of_size(Redundancy::External, 1400 * MIB, &["A"], Some(25 * MIB));
+    let node = lab.create_file("table");
+    let mut length = 0;
+    while block_on(lab.session().write(node, length << 20, &pattern(length, 1 << 20), false)).is_ok() {
+        length += 1;
+    }
+    lab.sync(node);
+    let all = [Resize { which: Selection::All, size: None }];
+    block_on(lab.group().resize_disks(&all, Some(0))).expect("it may be");
+    let early = lab.sizes()[0];
+    assert!((26 * MIB - 4096..1400 * MIB).contains(&early), "{early}");
+    lab.kill();
+    lab.mount();
+    block_on(lab.group().rebalance(Some(4))).expect("it goes on");
+    lab.rebalanced();
+    assert_eq!(lab.sizes(), [1400 * MIB]);
+    let node = lab.find("table");
+    assert!((0..length).all(|at| lab.read(node, at << 20, 1 << 20) == pattern(at, 1 << 20)));
+    lab.check();
+    // Nothing is left of it.
+    lab.resize(None, Some(1000 * MIB)).expect("it is made smaller");
+    lab.rebalanced();
+    lab.kill();
+    lab.mount();
+    block_on(lab.group().rebalance(Some(4))).expect("it begins");
+    lab.rebalanced();
+    assert_eq!(lab.sizes(), [1000 * MIB]);
+    lab.check();
+}
+
 /// One disk gives up half of what it has: that goes to the others as far as these have less then.
 #[test]
 fn one_disk_is_made_smaller() {

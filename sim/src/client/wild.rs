@@ -352,15 +352,71 @@ impl Client {
                 model.begin(Some(next), Some((file, sectors)));
                 model.may_also_be([longer]);
             }
+            let is_held = self.one_in(2);
+            if is_held {
+                session.remember(node, 1);
+            }
             let write = session.write(node, bytes_of(range.start), &bytes, false);
-            return match futures::join!(write, self.remove(session, name)) {
+            let next = match futures::join!(write, self.remove(session, name)) {
                 (_, Err(error)) if self.is_excused(&error) && !self.is_sent_away(&error) => {
                     self.end_as_seen(session, names, name, error).await
                 }
+                (Ok(()), Ok(())) if is_held => {
+                    self.model().acknowledge();
+                    self.use_what_has_no_name(session, node, bytes_of(range.start), bytes).await
+                }
                 (_, removed) => self.end("unlink of what is written", removed),
             };
+            if is_held {
+                session.forget(node, 1).await;
+            }
+            return next;
         }
         self.write_what_is_cut(session, names, name, node, range, (bytes, sectors)).await
+    }
+
+    /// A program has a file open that has no name any more: it reads what it wrote, writes and punches, until it closes the file.
+    async fn use_what_has_no_name(
+        &self,
+        session: &Session,
+        node: Node,
+        at: u64,
+        mut bytes: Vec<u8>,
+    ) -> std::result::Result<Next, Failure> {
+        for _ in 0..self.below(4) {
+            let inside = bytes_of(self.below((bytes.len() / SECTOR) as u64));
+            let part = usize::try_from(inside).expect("small")..bytes.len();
+            let result = async {
+                if self.one_in(3) {
+                    bytes[part].fill(0);
+                    let length = bytes.len() as u64 - inside;
+                    session.allocate(node, at + inside, length, Allocate::PunchHole, false).await?;
+                } else {
+                    pattern(lock(&self.numbers).draw(), 0, &mut bytes[part.clone()]);
+                    session.write(node, at + inside, &bytes[part], false).await?;
+                }
+                if self.one_in(3) {
+                    session.sync(node, true).await?;
+                }
+                let mut there = vec![0xee; bytes.len()];
+                let length = session.read(node, at, &mut there).await?;
+                Ok((length, there))
+            };
+            match result.await {
+                Ok((length, there)) if length != bytes.len() || there != bytes => {
+                    let first = bytes.iter().zip(&there).position(|(one, other)| one != other);
+                    return Err(format!(
+                        "node {node} has no name and is open: {length} bytes are read at {at}, wrong from {first:?} on"
+                    ));
+                }
+                Ok(_) => {}
+                Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
+                Err(FileError::NoSpace) => break,
+                Err(error) if self.is_excused(&error) => break,
+                Err(error) => return Err(format!("node {node}, which has no name and is open: {error}")),
+            }
+        }
+        Ok(Next::GoOn)
     }
 
     /// The file is cut where it is written, or before: either may come first.
