@@ -262,7 +262,8 @@ impl Group {
                 }
             }
         }
-        if copied > 0 {
+        if guest.is_some() {
+            // It may have what no mirror took.
             let written: Vec<Option<u32>> =
                 sums.iter().enumerate().map(|(index, sum)| sum.filter(|_| !rivals.contains(&index))).collect();
             self.write_to_guest(extent, guest, blocks.start, &written, &result).await?;
@@ -317,7 +318,8 @@ impl Group {
         }
     }
 
-    /// Where mirrors were rewritten, the place that one of them moved to when that began may have a copy of what was wrong.
+    /// The place that a mirror moved to when mirrors were compared gets what they have now: it may have a copy of what was wrong, or a write that
+    /// failed on all of them.
     async fn write_to_guest(
         &self,
         extent: &Extent,

@@ -593,6 +593,34 @@ fn a_guest_is_turned_away_where_its_disk_stays() {
     assert_eq!(lab.read(node, at, 100_000), pattern(2, 100_000));
 }
 
+/// A write to the only mirror fails, and lands where that mirror is on its way to. What is read after that is what will be read there.
+#[test]
+fn a_guest_is_what_was_read_of_a_write_that_failed() {
+    let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "A"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 20 << 20));
+    lab.sync(node);
+    let group = lab.group();
+    let extents = block_on(group.some_alive(0)).expect("the catalog is read").expect("there are some").0;
+    let moves = extents.iter().find(|extent| extent.disks().any(|disk| disk == DiskNumber(0))).expect("there is one");
+    let au = group.space().allocate_on(DiskNumber(1)).expect("there is room");
+    assert!(moves.receive(Mirror { disk: DiskNumber(1), au }));
+    let at = moves.number * MIB;
+    // As a move copies it.
+    lab.write(node, at, &pattern(2, 1 << 20));
+    lab.disks[0].faults(|faults| faults.fail_writes = true);
+    assert!(block_on(lab.session().write(node, at, &pattern(3, 8192), false)).is_err());
+    lab.disks[0].heal();
+    let read = lab.read(node, at, 8192);
+    assert_eq!(read, pattern(2, 1 << 20)[..8192]);
+    let member = group.members.get(&DiskNumber(1)).expect("it is there");
+    let there = lab.disks[1].peek(member.layout().au_offset(au), 8192);
+    assert!(moves.places().1.is_none() || there == read, "another thing than was read would move in");
+    moves.dismiss(Mirror { disk: DiskNumber(1), au });
+    group.space().cancel(DiskNumber(1), au);
+    lab.check();
+}
+
 /// Another disk dies, and comes back, while one is dropped: what it had is read from the other mirrors, and the drop comes to its end.
 #[test]
 fn a_disk_dies_and_returns_during_a_rebalance() {

@@ -383,6 +383,14 @@ impl Client {
         at: u64,
         mut bytes: Vec<u8>,
     ) -> std::result::Result<Next, Failure> {
+        // Until that is durable its name may come back with a loss of power, and with what is written now.
+        let turn = self.model().turn();
+        let synced = session.sync_directory(ROOT).await;
+        let is_gone = synced.is_ok() && !Mood::is(&self.mood.lenient);
+        let next = self.synced("sync of a name that is removed", synced, None, turn)?;
+        if !is_gone {
+            return Ok(next);
+        }
         for _ in 0..self.below(4) {
             let inside = bytes_of(self.below((bytes.len() / SECTOR) as u64));
             let part = usize::try_from(inside).expect("small")..bytes.len();
