@@ -262,7 +262,7 @@ impl Group {
                 }
             }
         }
-        if guest.is_some() {
+        if guest.is_some() && !planted::has(Bug::GuestNotMended) {
             // It may have what no mirror took.
             let written: Vec<Option<u32>> =
                 sums.iter().enumerate().map(|(index, sum)| sum.filter(|_| !rivals.contains(&index))).collect();

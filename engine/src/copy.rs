@@ -68,7 +68,7 @@ impl Group {
     ) -> Result<Copied, FileError> {
         let blocks = pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
         // It may have been deleted or moved, and the AU be another's.
-        if extent.is_buried() || !extent.is_at(mirror) {
+        if extent.is_buried() || !extent.is_at(mirror) && !planted::has(Bug::CopyToLeftPlace) {
             return Ok(Copied::default());
         }
         let active = self.activate(extent).await?;

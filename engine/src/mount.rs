@@ -577,7 +577,9 @@ async fn note_stale(
     let before = known.clone();
     for disk in &behind {
         let runs: &mut Runs = known.entry(*disk).or_default();
-        for region in regions.iter().filter(|_| !planted::has(Bug::CrashedRegionsNotStale)) {
+        let is_passed = planted::has(Bug::SyncingNotStale)
+            && membership.disk(*disk).is_some_and(|one| one.state == DiskState::Syncing);
+        for region in regions.iter().filter(|_| !is_passed && !planted::has(Bug::CrashedRegionsNotStale)) {
             runs.add(region.first, region.count.into());
         }
         if whole.contains(disk) {

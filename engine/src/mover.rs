@@ -136,7 +136,8 @@ impl Group {
                 return Ok(false);
             }
         }
-        let one_is_current = Box::new(move || stay.iter().any(Arrival::is_good));
+        let one_is_current =
+            Box::new(move || planted::has(Bug::StayNotLookedAgain) || stay.iter().any(Arrival::is_good));
         match self.change_places(extent, Change::Remove { from }, one_is_current).await? {
             Some(changed) => {
                 self.leave(extent, changed);
@@ -201,7 +202,9 @@ impl Group {
             // Who has read its row before shall find it in memory, with all its mirrors.
             None => {
                 reached::at(Mark::MirrorMade);
-                self.extents.have_moved(extent);
+                if !planted::has(Bug::MadeMirrorForgotten) {
+                    self.extents.have_moved(extent);
+                }
             }
         }
     }
@@ -251,7 +254,9 @@ impl Group {
         let after = || after.into_iter().map(|mirror| mirror.disk);
         // From here on these are not expelled if the extent would lose by it; what was decided before is in force when the voters are settled.
         self.mirror_sets.add(after(), extent.own);
-        self.voters.settled().await;
+        if !planted::has(Bug::MoveVotersNotSettled) {
+            self.voters.settled().await;
+        }
         let changed = self.change_row(extent, change, proviso).await;
         match &changed {
             Ok(Some(_)) if planted::has(Bug::MovedMirrorCounted) => {}
@@ -281,7 +286,7 @@ impl Group {
             {
                 // Without its range: nobody may be about to drop them.
                 let _state = moving.state();
-                if moving.has_sums() {
+                if moving.has_sums() && !planted::has(Bug::MovedSumsUnproved) {
                     // Its checksums are written there when the region closes. All zones agree: none keeps anything of its own.
                     moving.are_proved(0..blocks);
                 }

@@ -3,12 +3,11 @@
 //! A net that has caught nothing may be a good engine, or a bad net. So each of these mistakes stands at the place where
 //! somebody could make it, as `if planted::has(..)`, and the simulator has to find it (`sim --planted`).
 //!
-//! Only with the feature `testing`: without it [`has`] is false at compile time. One mistake at a time is planted, for the
-//! whole process.
+//! Only with the feature `testing`: without it [`has`] is false at compile time. They are planted for the whole process.
 
 use crate::named::named;
 #[cfg(feature = "testing")]
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 named! {
     /// A mistake.
@@ -169,31 +168,95 @@ named! {
             "a silent disk goes offline although those that have its mirrors are silent, too (R2)"
         OverdueCopyLeft "overdue-copy-left"
             "a copy whose write is overdue is given up while it may still land on what is written next"
+        StayNotLookedAgain "stay-not-looked-at-again"
+            "a mirror is taken without another look, at its turn, whether one that stays is current"
+        MovedSumsUnproved "moved-checksums-not-written"
+            "what moves does not count as proved when its row changes: its checksums may stay unwritten in the new place"
+        MoveVotersNotSettled "moved-before-voters-settled"
+            "a move does not wait for what was decided before its mirrors counted (R5)"
+        GuestNotMended "mended-guest-missed"
+            "what is made equal on the mirrors of an extent that moves is not written to its guest"
+        MadeMirrorForgotten "made-mirror-forgotten"
+            "who has read the row of an extent before it got a mirror may bring it in without that"
+        CopyToLeftPlace "copy-to-left-place"
+            "a copy goes on into an AU that its extent has left meanwhile"
+        LateStatementLost "late-statement-lost"
+            "a statement that comes while a rebalance ends is not seen to"
+        PendingIgnoredAtDrop "pending-not-counted-at-drop"
+            "a disk is let go although what was freed there is not free durably"
+        WipeNotWaited "wipe-not-waited-for"
+            "the overdue wipe of an old header copy is not waited for, and its AU is used"
+        ReplacedStaleLate "replaced-stale-after-admission"
+            "a device that takes the place of another is recorded before all of it is stale"
+        CopiedBeforeRecovery "copied-before-recovery"
+            "a resync copies extents that were not compared yet"
+        ReturnUnsettled "return-before-stale-marks"
+            "a disk returns before what it misses is recorded"
+        SyncingNotStale "active-regions-not-stale-for-syncing"
+            "what was being written at a crash is not stale on a disk that was SYNCING (R4)"
+        SuspectForgotten "suspect-forgotten-on-error"
+            "an extent whose comparison failed counts as compared"
+        StuckExtentFreed "stuck-extent-freed"
+            "the AUs of an extent that is gone are free although somebody has been stuck in them for long"
+        HolePunchedAgain "hole-punched-again-discarded"
+            "a hole is discarded although it had data meanwhile, and may have that again after a loss of power"
+        UnsyncedFileForgotten "unsynced-file-forgotten"
+            "a file is forgotten that has writes which were not synced"
+        SnapshotLookedLate "look-begins-after-snapshot"
+            "who loads extents looks out for those that go only from when their rows are read"
+        CatalogWriteUncounted "catalog-write-not-counted"
+            "AUs that the catalog gives up are free while something is written to them"
+        FlushCountsTooMuch "flush-counts-what-came-after"
+            "a write that ended while a flush was on its way counts as flushed by that"
+        PageCachedLate "page-cached-over-a-write"
+            "a page of the catalog that was read before a write is kept after that"
+        FailedStampCounts "failed-stamp-counts"
+            "the next stamp is a higher one although not every disk took this one"
     }
 }
 
-/// The mistake that is planted, counted from 1; 0: none.
+/// The mistakes that are planted, a bit each.
 #[cfg(feature = "testing")]
-static PLANTED: AtomicU8 = AtomicU8::new(0);
+static PLANTED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-/// Plants a mistake in this process, or none.
 #[cfg(feature = "testing")]
-pub fn plant(bug: Option<Bug>) {
-    PLANTED.store(bug.map_or(0, |bug| bug as u8 + 1), Ordering::Relaxed);
+const _: () = assert!(Bug::ALL.len() <= 128, "there is a bit for each");
+
+/// Plants mistakes in this process, and no others.
+#[cfg(feature = "testing")]
+pub fn plant(bugs: &[Bug]) {
+    for (index, word) in PLANTED.iter().enumerate() {
+        let here = bugs.iter().filter(|bug| **bug as usize / 64 == index);
+        word.store(here.fold(0, |bits, bug| bits | 1 << (*bug as usize % 64)), Ordering::Relaxed);
+    }
 }
 
-/// The mistake that is planted.
+/// The mistakes that are planted.
 #[cfg(feature = "testing")]
 #[must_use]
-pub fn planted() -> Option<Bug> {
-    Bug::ALL.iter().copied().find(|bug| has(*bug))
+pub fn planted() -> Vec<Bug> {
+    Bug::ALL.iter().copied().filter(|bug| has(*bug)).collect()
 }
 
 /// Whether this mistake is to be made.
 #[cfg(feature = "testing")]
 #[must_use]
 pub fn has(bug: Bug) -> bool {
-    PLANTED.load(Ordering::Relaxed) == bug as u8 + 1
+    #[cfg(test)]
+    if of_tests() == Some(bug) {
+        return true;
+    }
+    PLANTED[bug as usize / 64].load(Ordering::Relaxed) & 1 << (bug as usize % 64) != 0
+}
+
+/// The engine's own tests are tried with the mistake that `PLINTH_PLANTED` names.
+#[cfg(test)]
+fn of_tests() -> Option<Bug> {
+    static BUG: std::sync::LazyLock<Option<Bug>> = std::sync::LazyLock::new(|| {
+        let name = std::env::var("PLINTH_PLANTED").ok()?;
+        Bug::ALL.iter().copied().find(|bug| bug.name() == name)
+    });
+    *BUG
 }
 
 /// Whether this mistake is to be made: no.

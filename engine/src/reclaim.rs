@@ -439,6 +439,7 @@ impl Group {
         let patience = Duration::from_millis(self.attributes().disk_timeout_ticks * TICK_MS);
         let held = pin!(left.extent.ranges.hold(all, true));
         matches!(future::select(held, self.world.sleep(patience)).await, Either::Left(_))
+            || planted::has(Bug::StuckExtentFreed)
     }
 
     /// Frees a shared extent without files, unless it was taken into use again.

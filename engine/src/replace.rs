@@ -17,6 +17,7 @@ use crate::{
     group::Group,
     look::find_paths,
     member::Member,
+    planted::{self, Bug},
 };
 use plinth_format::{Redundancy, header::Status, membership::DiskState};
 use std::sync::Arc;
@@ -136,7 +137,9 @@ impl Group {
         if !member.wait_settled().await {
             return Err(failed(&"what the disk misses could not be recorded"));
         }
-        self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
+        if !planted::has(Bug::ReplacedStaleLate) {
+            self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
+        }
         wipe_system_area(&*taken.disk, member.layout()).await?;
         let before = member.become_another(taken.entry.id);
         member.release();
@@ -152,6 +155,9 @@ impl Group {
             member.release();
             member.become_another(before);
             return Err(failed(&reason));
+        }
+        if planted::has(Bug::ReplacedStaleLate) {
+            self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
         }
         self.renew_header_of_new(member).await;
         let text = format!("disk {}: {path} takes its place, and gets all that it had", member.name());

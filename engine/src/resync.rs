@@ -152,7 +152,7 @@ impl Group {
         if member.state() != DiskState::Offline {
             return Ok(());
         }
-        if !member.wait_settled().await {
+        if !planted::has(Bug::ReturnUnsettled) && !member.wait_settled().await {
             return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name())));
         }
         let (disk, standing, areas) = self.find_device(member).await?;
@@ -502,7 +502,9 @@ impl Group {
         let Some((mirror, _)) = self.mirrors(extent).find(|(mirror, _)| mirror.disk == member.number) else {
             return Ok(0);
         };
-        self.recover_extent(extent).await?;
+        if !planted::has(Bug::CopiedBeforeRecovery) {
+            self.recover_extent(extent).await?;
+        }
         // Writes that began without this disk have ended, and marked what they wrote.
         if !planted::has(Bug::ResyncOvertakesWriter) {
             drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);

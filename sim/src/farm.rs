@@ -131,7 +131,7 @@ pub fn run_all(first: u64, end: u64, orders: &Orders) -> std::io::Result<Total> 
 fn batch(first: u64, end: u64, orders: &Orders, total: &Mutex<Total>) -> std::io::Result<()> {
     let mut from = first;
     while from < end {
-        let (status, text) = histories(from, end, orders.recipe, planted())?;
+        let (status, text) = histories(from, end, orders.recipe, &planted())?;
         let mut total = lock(total);
         for line in text.lines() {
             let Some((seed, result)) = parse(line) else { continue };
@@ -189,18 +189,18 @@ pub fn fails(plan: &Plan, scratch: &Path) -> std::io::Result<Option<String>> {
 ///
 /// # Panics
 /// If the worker cannot be started.
-pub fn history(seed: u64, bug: Option<Bug>, recipe: Recipe) -> Option<String> {
-    let (status, text) = histories(seed, seed + 1, recipe, bug).expect("a worker can be started");
+pub fn history(seed: u64, bugs: &[Bug], recipe: Recipe) -> Option<String> {
+    let (status, text) = histories(seed, seed + 1, recipe, bugs).expect("a worker can be started");
     failure_of(status, &text)
 }
 
 /// Runs the histories of some seeds in a worker: how it ended, and what it printed.
-fn histories(first: u64, end: u64, recipe: Recipe, bug: Option<Bug>) -> std::io::Result<(ExitStatus, String)> {
+fn histories(first: u64, end: u64, recipe: Recipe, bugs: &[Bug]) -> std::io::Result<(ExitStatus, String)> {
     let (seeds, operations) = (format!("{first}..{end}"), recipe.operations.to_string());
     let mut words = vec!["--seeds", &seeds, "--operations", &operations];
     words.extend(recipe.fault.iter().flat_map(|fault| ["--fault", fault.name()]));
     let words: Vec<_> = words.into_iter().map(OsStr::new).collect();
-    worker(&words, bug)
+    worker(&words, bugs)
 }
 
 /// How the history failed of which a worker printed the line first.
@@ -230,13 +230,13 @@ pub fn last_events(file: &Path) -> std::io::Result<String> {
 
 /// Runs the history that a file tells in a worker.
 fn replay(file: &Path) -> std::io::Result<(ExitStatus, String)> {
-    worker(&[OsStr::new("--replay"), file.as_os_str()], planted())
+    worker(&[OsStr::new("--replay"), file.as_os_str()], &planted())
 }
 
-/// A worker, with a mistake planted or none: how it ended, and what it printed.
-fn worker(orders: &[&OsStr], bug: Option<Bug>) -> std::io::Result<(ExitStatus, String)> {
+/// A worker, with mistakes planted or none: how it ended, and what it printed.
+fn worker(orders: &[&OsStr], bugs: &[Bug]) -> std::io::Result<(ExitStatus, String)> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.arg("--worker").args(orders).args(bug.into_iter().flat_map(|bug| ["--bug", bug.name()]));
+    command.arg("--worker").args(orders).args(bugs.iter().flat_map(|bug| ["--bug", bug.name()]));
     let output = command.stderr(Stdio::null()).output()?;
     Ok((output.status, String::from_utf8_lossy(&output.stdout).into_owned()))
 }

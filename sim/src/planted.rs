@@ -2,43 +2,42 @@
 //!
 //! Histories are tried from seed 0 on, each in a process of its own, several at a time; the count is the first seed that
 //! fails, whoever was quicker. That seed is then told once more without the mistake: it must come to a good end.
+//!
+//! What the first seeds do not find is planted together from there on: most histories that fail then do so for one of them, which each of those
+//! that are left is tried for alone. A mistake that is found so might have been found a little earlier by itself.
 
 use crate::{executor::lock, farm, plan::Recipe};
 use clap::Args;
 use plinth_engine::planted::{self, Bug};
 use std::{
     process::ExitCode,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Mistakes that take more luck than 2,000 histories have: a window of a few I/Os, in which one particular other thing has to happen.
-/// They are hunted when they are named. So are those that were not hunted yet.
-const RARE: &[Bug] = &[
-    Bug::ResyncOvertakesWriter,
-    Bug::SlotReusedEarly,
-    Bug::DoubtfulPlaceFreed,
-    Bug::SyncingStampKept,
-    Bug::MoveOvertakesWriter,
-    Bug::OldPlaceLeft,
-    Bug::MovedPlaceReused,
-    Bug::HoleDiscardedEarly,
-    Bug::SumsBeforeData,
-];
+/// They are hunted when they are named.
+const RARE: &[Bug] = &[];
+
+/// Seeds that are tried with each mistake alone before those that are left are planted together.
+const ALONE: u64 = 20;
 
 /// What the command line says of planted mistakes.
 #[derive(Debug, Clone, Args)]
 #[group(skip)]
 pub struct Arguments {
-    /// Plants mistakes, one after the other, and says how many histories it takes to find each: all but the rarest, one by its name,
-    /// or `list`.
+    /// Plants mistakes, and says how many histories it takes to find each: all but the rarest, some by their names with commas between
+    /// them, or `list`.
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "all")]
     planted: Option<String>,
     /// Histories after which a planted mistake counts as not found.
     #[arg(long, default_value_t = 2000)]
     histories: u64,
-    /// Plants this mistake in the histories that are run.
+    /// Plants this mistake in the histories that are run; may be said again.
     #[arg(long, value_name = "NAME", value_parser = find)]
-    bug: Option<Bug>,
+    bug: Vec<Bug>,
 }
 
 fn find(name: &str) -> Result<Bug, String> {
@@ -49,17 +48,17 @@ fn find(name: &str) -> Result<Bug, String> {
 impl Arguments {
     /// Plants what `--bug` names; does what `--planted` asks for, if it was given.
     pub fn run(&self, jobs: usize, recipe: Recipe) -> Option<ExitCode> {
-        planted::plant(self.bug);
+        planted::plant(&self.bug);
         let bugs = match self.planted.as_deref()? {
             "list" => {
                 Bug::ALL.iter().for_each(|bug| println!("{:<34} {}", bug.name(), bug.what()));
                 return Some(ExitCode::SUCCESS);
             }
             "all" => Bug::ALL.iter().filter(|bug| !RARE.contains(bug)).copied().collect(),
-            name => match find(name) {
-                Ok(bug) => vec![bug],
+            names => match names.split(',').map(find).collect::<Result<Vec<Bug>, String>>() {
+                Ok(bugs) => bugs,
                 Err(error) => {
-                    eprintln!("{name}: {error}");
+                    eprintln!("{names}: {error}");
                     return Some(ExitCode::from(2));
                 }
             },
@@ -119,37 +118,64 @@ impl Hunt {
 fn hunt(bugs: &[Bug], most: u64, jobs: usize, recipe: Recipe) -> Vec<Hunt> {
     let new = |bug: &Bug| Hunt { bug: *bug, next: 0, under_way: 0, found: None, innocent: None };
     let hunts = Mutex::new(bugs.iter().map(new).collect::<Vec<_>>());
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let (index, bug, seed) = {
-                        let mut hunts = lock(&hunts);
-                        // Where least is under way: hunts side by side waste less than seeds of one.
-                        let open = hunts.iter_mut().enumerate().filter(|(_, hunt)| !hunt.is_over(most));
-                        let Some((index, hunt)) = open.min_by_key(|(index, hunt)| (hunt.under_way, *index)) else {
-                            return;
-                        };
-                        hunt.next += 1;
-                        hunt.under_way += 1;
-                        (index, hunt.bug, hunt.next - 1)
-                    };
-                    let failure = farm::history(seed, Some(bug), recipe);
-                    let innocent = failure.as_ref().and_then(|_| farm::history(seed, None, recipe));
-                    let hunt = &mut lock(&hunts)[index];
-                    hunt.under_way -= 1;
-                    if let Some(failure) = failure
-                        && hunt.found.as_ref().is_none_or(|(first, _)| seed < *first)
-                    {
-                        eprintln!("{}: seed {seed}: {}", bug.name(), cut(&failure));
-                        (hunt.found, hunt.innocent) = (Some((seed, failure)), innocent);
-                    }
-                    if hunt.found.is_none() && hunt.next >= most && hunt.under_way == 0 {
-                        eprintln!("{}: not found", bug.name());
-                    }
-                }
-            });
+    let alone = if bugs.len() == 1 { most } else { most.min(ALONE) };
+    side_by_side(jobs, || hunt_alone(&hunts, alone, recipe));
+    let next = AtomicU64::new(alone);
+    side_by_side(jobs, || hunt_together(&hunts, &next, most, recipe));
+    let hunts = hunts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let missed = hunts.iter().filter(|hunt| hunt.found.is_none());
+    missed.for_each(|hunt| eprintln!("{}: not found", hunt.bug.name()));
+    hunts
+}
+
+fn side_by_side(jobs: usize, job: impl Fn() + Sync) {
+    std::thread::scope(|scope| (0..jobs.max(1)).for_each(|_| _ = scope.spawn(&job)));
+}
+
+/// One mistake at a time, seed by seed.
+fn hunt_alone(hunts: &Mutex<Vec<Hunt>>, most: u64, recipe: Recipe) {
+    loop {
+        let (index, bug, seed) = {
+            let mut hunts = lock(hunts);
+            // Where least is under way: hunts side by side waste less than seeds of one.
+            let open = hunts.iter_mut().enumerate().filter(|(_, hunt)| !hunt.is_over(most));
+            let Some((index, hunt)) = open.min_by_key(|(index, hunt)| (hunt.under_way, *index)) else {
+                return;
+            };
+            hunt.next += 1;
+            hunt.under_way += 1;
+            (index, hunt.bug, hunt.next - 1)
+        };
+        try_one(hunts, index, bug, seed, recipe);
+        lock(hunts)[index].under_way -= 1;
+    }
+}
+
+/// All that are left, seed by seed; each of them alone where a history fails.
+fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: Recipe) {
+    loop {
+        let left: Vec<(usize, Bug)> = {
+            let hunts = lock(hunts);
+            hunts.iter().map(|hunt| hunt.bug).enumerate().filter(|(index, _)| hunts[*index].found.is_none()).collect()
+        };
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if left.is_empty() || seed >= most {
+            return;
         }
-    });
-    hunts.into_inner().unwrap_or_else(PoisonError::into_inner)
+        let all: Vec<Bug> = left.iter().map(|(_, bug)| *bug).collect();
+        if farm::history(seed, &all, recipe).is_some() {
+            left.into_iter().for_each(|(index, bug)| try_one(hunts, index, bug, seed, recipe));
+        }
+    }
+}
+
+/// One history with one mistake; if it fails, the same without.
+fn try_one(hunts: &Mutex<Vec<Hunt>>, index: usize, bug: Bug, seed: u64, recipe: Recipe) {
+    let Some(failure) = farm::history(seed, &[bug], recipe) else { return };
+    let innocent = farm::history(seed, &[], recipe);
+    let hunt = &mut lock(hunts)[index];
+    if hunt.found.as_ref().is_none_or(|(first, _)| seed < *first) {
+        eprintln!("{}: seed {seed}: {}", bug.name(), cut(&failure));
+        (hunt.found, hunt.innocent) = (Some((seed, failure)), innocent);
+    }
 }

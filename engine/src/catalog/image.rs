@@ -166,7 +166,7 @@ impl Image {
             use_it(&page.bytes);
         }
         let mut pages = self.pages.lock();
-        if pages.changes == changes {
+        if pages.changes == changes || planted::has(Bug::PageCachedLate) {
             for Found { number, write, bytes } in found {
                 pages.insert(number, &bytes);
                 pages.learn(number, write);
