@@ -755,6 +755,14 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
     drop(held);
 }
 
+#[cfg(test)]
+impl Group {
+    /// Discards pieces of an extent that were found to be without data when it had lost marks so often.
+    pub(crate) async fn discard_found(self: &Arc<Self>, extent: &Arc<Extent>, losses: u64, pieces: Range<usize>) {
+        discard_pieces(InHand::new(self), Ready { extent: Arc::clone(extent), losses, pieces }).await;
+    }
+}
+
 /// On one mirror.
 async fn discard_piece(group: &Group, member: &Member, offset: u64, length: u64) {
     let _busy = group.discards.begin(member.number);

@@ -20,11 +20,17 @@
 //! A reader sees what the disk returns, checked against the checksums in memory: the right bytes or an error. Of a write
 //! that replaced written bytes only the file is known, not the blocks: after its error, either bytes may be there.
 //!
-//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure.
+//!
+//! A mount after a kill flushes what the engine before it left (`mount.rs`, step 6). Where that fails on a disk that stays, it does the same at once:
+//! the boot id that is no host's, pending pieces hold nothing, and files that had some get an error at their next sync.
+//!
+//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure; and, at a mount, files
+//! of which only written bytes were overwritten.
 //!
 //! What a write pays is some loads, and two stores when the era has changed.
 
 use crate::{
+    api::Node,
     blocks::{BLOCKS_PER_PIECE, Order},
     counters::IoClient,
     error::FileError,
@@ -37,9 +43,12 @@ use crate::{
     member::Member,
     reached::{self, Mark},
 };
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Failures remembered one by one; older ones are taken together, and a file may hear of one that was not its own.
@@ -72,6 +81,8 @@ pub struct Doubt {
     /// How many there were when all pending pieces had been written again, and in which round that was last tried.
     resolved: AtomicU64,
     tried: AtomicU64,
+    /// What a mount could not make durable of what an engine before it had: each of these files owes an error.
+    lost: Mutex<Option<(BTreeSet<Node>, Failure)>>,
 }
 
 impl Default for Doubt {
@@ -83,6 +94,7 @@ impl Default for Doubt {
             count: AtomicU64::new(0),
             resolved: AtomicU64::new(0),
             tried: AtomicU64::new(0),
+            lost: Mutex::default(),
         }
     }
 }
@@ -179,6 +191,19 @@ impl Doubt {
             failures[0].after = oldest.after;
         }
         self.count.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Files have lost what was written to them and not synced before this mount, for a flush of a disk failed.
+    pub fn lose(&self, files: BTreeSet<Node>, disk: &str, reason: &str) {
+        let failure = Failure { after: 0, until: 0, disk: disk.to_owned(), reason: reason.to_owned() };
+        *self.lost.lock() = Some((files, failure)).filter(|(files, _)| !files.is_empty());
+    }
+
+    /// The error that a file's sync owes for what was lost at the mount. It is told once.
+    pub fn take_lost(&self, file: Node) -> Option<FileError> {
+        let mut lost = self.lost.lock();
+        let (files, failure) = lost.as_mut()?;
+        files.remove(&file).then(|| error_of(failure))
     }
 
     fn failure(&self, span: Span) -> Option<Failure> {

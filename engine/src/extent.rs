@@ -583,6 +583,18 @@ pub fn change_marks(
     Ok(())
 }
 
+/// The files that have pending pieces.
+///
+/// # Errors
+/// What the catalog says.
+pub fn files_with_pending(connection: &Connection) -> Result<BTreeSet<u64>, crate::error::FileError> {
+    let sql = "SELECT file FROM extent WHERE pending IS NOT NULL AND file <> 0
+        UNION SELECT number FROM file WHERE shared_extent IN (SELECT id FROM extent WHERE pending IS NOT NULL)";
+    let mut select = connection.prepare(sql)?;
+    let files = select.query_map([], |row| row.get::<_, i64>(0))?;
+    Ok(files.map(|file| file.map(i64::cast_unsigned)).collect::<rusqlite::Result<_>>()?)
+}
+
 /// After an unclean stop: pending pieces are written (`kept`) or hold nothing.
 ///
 /// # Errors

@@ -441,7 +441,8 @@ impl Group {
     /// Makes what was written and acknowledged durable.
     pub(crate) async fn sync_file(&self, file: &Arc<File>, data_only: bool) -> Result<()> {
         file.data.habit.sync();
-        self.sync_as(file, data_only, Doubts::Told).await.map(|_| ())
+        self.sync_as(file, data_only, Doubts::Told).await?;
+        self.doubt.take_lost(file.node).map_or(Ok(()), Err)
     }
 
     /// Whether some of it stays in doubt.

@@ -28,7 +28,7 @@ use crate::{
     choose::{self, Decision, Sighting, Standing},
     counters::IoClient,
     create::{catalog_trouble, write_header},
-    doubt::Doubt,
+    doubt::{Doubt, NO_BOOT},
     event::{Event, Severity},
     extent::Extents,
     extent::Mirrors,
@@ -375,7 +375,20 @@ async fn mount_disks(
         );
     }
     // Step 6.
-    let kept_power = was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
+    let mut kept_power = was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
+    let mut doubted = None;
+    if kept_power && !planted::has(Bug::KilledNotFlushed) {
+        // What the disks were given is in them; now it is durable, too.
+        doubted = flush_what_was_left(&voters, &members).await.map_err(|refusal| failed(&refusal))?;
+    }
+    if let Some((number, disk, reason)) = &doubted {
+        let text = format!(
+            "disk {disk} cannot be spared, and a flush of it failed: {reason}. What was written before the last engine ended and was not synced is \
+             lost: each file concerned gets an error at its next sync. Replace the disk"
+        );
+        tell(Severity::Alarm, Some(*number), text);
+        kept_power = false;
+    }
     let sizes = Sizes::open(&*world, decision.group).map_err(|error| {
         let text = format!(
             "disk group {name}: what its last engine kept of files that had just grown cannot be read: {error}"
@@ -388,28 +401,20 @@ async fn mount_disks(
         let (sizes, survived) = (Arc::clone(&sizes), kept_power && !planted::has(Bug::GrowthForgotten));
         move |connection: &rusqlite::Connection| sizes.restore(connection, survived)
     };
+    let doubt = Arc::new(Doubt::default());
     if was_mounted {
-        if kept_power && !planted::has(Bug::KilledNotFlushed) {
-            // What the disks were given is in them; now it is durable, too.
-            for member in members.values().filter(|member| member.is_writable()) {
-                loop {
-                    let settled = member.flush_all().await;
-                    if settled.is_ok() {
-                        break;
-                    }
-                    let reason = format!("at mount: {}", settled.reason());
-                    match voters.expel(member.number, &reason, false).await {
-                        Err(Refusal::Answers) => {}
-                        expelled => break expelled.map_err(|refusal| failed(&refusal))?,
-                    }
-                }
-            }
-        }
         let settle = move |connection: &rusqlite::Connection| {
             restore(connection)?;
-            crate::extent::settle_pending(connection, kept_power)
+            let files = crate::extent::files_with_pending(connection)?;
+            crate::extent::settle_pending(connection, kept_power).map(|()| files)
         };
-        catalog.release(true, settle).await.map_err(|error| failed(&error))?;
+        let (files, _) = catalog.release(true, settle).await.map_err(|error| failed(&error))?;
+        match &doubted {
+            Some((_, disk, reason)) => doubt.lose(files, disk, reason),
+            // The engine before could not make it durable, or a mount that was refused.
+            None if found.boot == NO_BOOT => doubt.lose(files, "before this mount", "it is in the alert log"),
+            None => {}
+        }
     } else {
         catalog.release(false, restore).await.map_err(|error| failed(&error))?;
     }
@@ -450,7 +455,6 @@ async fn mount_disks(
     let suspects = Arc::new(Suspects::new(scan.suspects));
     let extents = Arc::new(Extents::default());
     let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
-    let doubt = Arc::new(Doubt::default());
     let file_stats = Arc::new(FileStats::default());
     let releaser = Releaser {
         extents: Arc::clone(&extents),
@@ -521,6 +525,44 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
         members.join(Arc::new(member));
     }
     Ok(members)
+}
+
+/// Step 6: makes durable what the engine before gave the disks. A disk that fails to goes offline; one that cannot be spared, and fails no more,
+/// is returned, with the reason: no later flush makes good what one of this mount has lost (R9), which is on record then.
+async fn flush_what_was_left(
+    voters: &Voters,
+    members: &Members,
+) -> std::result::Result<Option<(DiskNumber, String, String)>, Refusal> {
+    let mut doubted = None;
+    for member in members.values().filter(|member| member.is_writable()) {
+        loop {
+            let settled = member.flush_all().await;
+            let is_flushed = settled.is_ok();
+            if is_flushed && !member.is_broken() {
+                break;
+            }
+            let reason = if is_flushed { "a flush before that".to_owned() } else { settled.reason() };
+            match voters.expel(member.number, &format!("at mount: {reason}"), false).await {
+                Ok(()) => break,
+                Err(Refusal::Answers) => {}
+                Err(refusal) => {
+                    let distrusted = voters.change(|next| {
+                        let changes = next.boot != NO_BOOT;
+                        next.boot = NO_BOOT;
+                        Ok(changes)
+                    });
+                    distrusted.await?;
+                    if !is_flushed {
+                        return Err(refusal);
+                    }
+                    member.take_broken();
+                    doubted = Some((member.number, member.name().to_string(), reason));
+                    break;
+                }
+            }
+        }
+    }
+    Ok(doubted)
 }
 
 /// Step 3: mounted, and what is not current is offline.

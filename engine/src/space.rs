@@ -782,6 +782,28 @@ mod tests {
         assert_eq!((space.stains(DISK), space.free(DISK)), (0, space.total(DISK)));
     }
 
+    /// What was freed and not discarded before a disk gets another size is discarded after that, as is what the disk gains.
+    #[test]
+    fn another_size_forgets_no_stain() {
+        for (before, after) in [(40, 200), (200, 40)] {
+            let mut space = space(before);
+            let both = |au: &u32| layout(before).is_data(*au) && layout(after).is_data(*au);
+            let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            let freed: BTreeSet<u32> = given.iter().copied().filter(both).step_by(3).collect();
+            freed.iter().for_each(|au| space.cancel(DISK, *au));
+            given.iter().filter(|au| !both(au)).for_each(|au| space.cancel(DISK, *au));
+            space.bar(DISK, Some(layout(after)));
+            space.cut(DISK, layout(after));
+            let mut discarded = BTreeSet::new();
+            while let Some((first, count)) = space.take_to_discard(DISK, 8) {
+                discarded.extend(first..first + count);
+                space.discarded(DISK, first, count, true);
+            }
+            let gained = layout(after).data_units().filter(|au| !layout(before).is_data(*au));
+            assert_eq!(discarded, freed.into_iter().chain(gained).collect(), "{before} to {after}");
+        }
+    }
+
     #[test]
     fn a_freed_unit_rests_while_others_are_free() {
         let mut space = space(40);

@@ -36,10 +36,11 @@ mod zones;
 use crate::{
     admin::{Code, Selection},
     api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
+    catalog::CatalogFile,
     error::FileError,
     group::Group,
     session::Session,
-    testing::{Fuse, MemoryDisk, Numbers, TestWorld, block_on, new_group},
+    testing::{Fuse, MemoryDisk, Numbers, TestWorld, block_on, new_group, run_until},
     world::World,
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
@@ -219,6 +220,15 @@ impl Lab {
 
     fn state(&self, disk: usize) -> DiskState {
         self.group().members.values().nth(disk).expect("there is such a disk").state()
+    }
+
+    /// The bytes of a disk that a file of the catalog has.
+    fn runs_of(&self, file: CatalogFile, disk: usize) -> Vec<std::ops::Range<u64>> {
+        let group = self.group();
+        let member = group.members.values().nth(disk).expect("there is such a disk");
+        let membership = group.voters.current();
+        let runs = membership.catalog.iter().filter(|run| (run.file, run.disk) == (file, member.number));
+        runs.map(|run| member.layout().au_offset(run.first)..member.layout().au_offset(run.first + run.count)).collect()
     }
 
     /// Every I/O of a disk fails from now on.

@@ -287,6 +287,8 @@ pub struct Faults {
     pub hang_discards: bool,
     /// I/O is taken and does not end until [`MemoryDisk::heal`].
     pub hang: bool,
+    /// Byte ranges in which writes are taken and do not end until [`MemoryDisk::heal`].
+    pub hang_writes: Vec<std::ops::Range<u64>>,
     /// So many flushes fail, and make nothing durable of what was written before them, ever.
     pub flushes_lost: u32,
     /// Byte ranges in which reads fail.
@@ -470,6 +472,12 @@ impl MemoryDisk {
         }
     }
 
+    /// How much I/O was taken and has not ended.
+    #[must_use]
+    pub fn hung(&self) -> usize {
+        lock(&self.medium).hung.len()
+    }
+
     #[must_use]
     pub fn counts(&self) -> Counts {
         lock(&self.medium).counts
@@ -636,7 +644,15 @@ impl Disk for OpenDisk {
         if medium.era != self.era {
             return Completion::ready(failed(io, io::Error::other("the handle is from before the end")));
         }
-        let hangs = medium.faults.hang || medium.faults.hang_discards && matches!(io, Io::Discard { .. });
+        let hangs = match &io {
+            Io::Discard { .. } => medium.faults.hang || medium.faults.hang_discards,
+            Io::Write { offset, data, .. } => {
+                let end = *offset + data.len() as u64;
+                let meets = |range: &std::ops::Range<u64>| range.start < end && *offset < range.end;
+                medium.faults.hang || medium.faults.hang_writes.iter().any(meets)
+            }
+            Io::Read { .. } | Io::Flush => medium.faults.hang,
+        };
         if hangs || medium.fuse.as_ref().is_some_and(|fuse| fuse.stops(&io)) {
             let (completion, completer) = completion();
             medium.hung.push((io, completer));
@@ -731,6 +747,18 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// Polls a future whenever it is woken, until it ends, or `is_reached` says so behind a poll: then `None`, and it can be polled further.
+pub fn run_until<T>(
+    mut future: Pin<&mut (impl Future<Output = T> + ?Sized)>,
+    mut is_reached: impl FnMut() -> bool,
+) -> Option<T> {
+    block_on(std::future::poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending if is_reached() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    }))
+}
+
 #[derive(Default)]
 struct Due {
     wakers: BTreeMap<(Instant, u64), Waker>,
@@ -819,6 +847,7 @@ pub struct TestWorld {
     events: Mutex<Vec<Event>>,
     running: Arc<AtomicU64>,
     stages: Mutex<BTreeMap<Stage, u64>>,
+    held_back: Mutex<BTreeMap<String, Vec<Task<'static, ()>>>>,
 }
 
 impl TestWorld {
@@ -853,6 +882,7 @@ impl TestWorld {
             events: Mutex::default(),
             running: Arc::default(),
             stages: Mutex::default(),
+            held_back: Mutex::default(),
         })
     }
 
@@ -919,6 +949,19 @@ impl TestWorld {
     #[must_use]
     pub fn events(&self) -> Vec<Event> {
         lock(&self.events).clone()
+    }
+
+    /// From now on tasks of this name are not run: a test takes them by [`Self::take_task`], and runs them as far as it likes.
+    pub fn hold_back(&self, name: &str) {
+        lock(&self.held_back).entry(name.to_owned()).or_default();
+    }
+
+    /// The first task that was held back and not taken.
+    #[must_use]
+    pub fn take_task(&self, name: &str) -> Option<Task<'static, ()>> {
+        let mut held_back = lock(&self.held_back);
+        let tasks = held_back.get_mut(name).filter(|tasks| !tasks.is_empty())?;
+        Some(tasks.remove(0))
     }
 
     /// Tasks and synchronous code that have not ended.
@@ -990,6 +1033,10 @@ impl World for TestWorld {
     }
 
     fn spawn(&self, name: &str, task: Task<'static, ()>) {
+        if let Some(tasks) = lock(&self.held_back).get_mut(name) {
+            tasks.push(task);
+            return;
+        }
         self.start(name, move || block_on(task));
     }
 

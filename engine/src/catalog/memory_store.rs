@@ -23,6 +23,7 @@ struct State {
     reads: [u64; 2],
     fail_writes: bool,
     lost: Vec<usize>,
+    during_read: Option<Box<dyn FnOnce() + Send>>,
 }
 
 /// See the module's description. A clone shares the disks but not the connection:
@@ -55,6 +56,7 @@ impl MemoryStore {
             reads: [0; 2],
             fail_writes: false,
             lost: Vec::new(),
+            during_read: None,
         };
         Arc::new(Self { state: Arc::new(Mutex::new(state)), severed: false.into() })
     }
@@ -108,6 +110,11 @@ impl MemoryStore {
     /// Every write and flush fails from now on, or no longer.
     pub fn fail_writes(&self, fail: bool) {
         self.lock().fail_writes = fail;
+    }
+
+    /// Does something when the next read of a mirror has its bytes, before who reads has them.
+    pub fn during_next_read(&self, what: impl FnOnce() + Send + 'static) {
+        self.lock().during_read = Some(Box::new(what));
     }
 
     /// A mirror is struck from the list.
@@ -231,6 +238,11 @@ impl Store for MemoryStore {
         let mut state = self.lock();
         state.reads[index(file)] += 1;
         state.mirrors[usize::from(mirror)][index(file)].read(offset, &mut buffer);
+        let during_read = state.during_read.take();
+        drop(state);
+        if let Some(what) = during_read {
+            what();
+        }
         Ok(buffer)
     }
 

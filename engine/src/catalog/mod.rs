@@ -74,7 +74,7 @@ pub const SCHEMA_VERSION: i64 = 3;
 /// `application_id` of the database: "PLTH".
 const APPLICATION: i64 = 0x504c_5448;
 /// Threads for the engine's own reads, and for statements of people.
-const READERS: usize = 2;
+pub(crate) const READERS: usize = 2;
 const QUERIES: usize = 4;
 /// The name of the threads that serve statements of people: they may step back behind all others.
 pub const STATEMENTS: &str = "catalog-query";

@@ -785,3 +785,24 @@ fn views_of_many_rows_are_read_in_order() {
     assert_eq!(scan("SELECT type, count(*) FROM file_types GROUP BY type"), "SCAN f USING INDEX file_type");
     assert_eq!(scan("SELECT count(*) FROM entries"), "SCAN entry USING COVERING INDEX entry_node");
 }
+
+/// A page is written and pushed while somebody reads it: what he has found is older, and nobody else is given that.
+#[test]
+fn a_page_that_was_read_before_a_write_is_not_kept() {
+    let store = MemoryStore::new(1, 4 * MIB, 4 * MIB, Some(7));
+    let page = |byte: u8| vec![byte; plinth_format::page::PAGE_SIZE];
+    let image = |pages: u32| Arc::new(image::Image::new(Arc::clone(&store) as Arc<dyn Store>, pages));
+    let write = move |image: &image::Image, byte: u8| {
+        image.write_database(0, &page(byte)).unwrap();
+        image.sync(CatalogFile::Database).unwrap();
+    };
+    write(&image(0), 1);
+    let image = image(1);
+    let writer = Arc::clone(&image);
+    store.during_next_read(move || write(&writer, 2));
+    let mut found = page(0);
+    image.read_database(0, &mut found).unwrap();
+    assert_eq!(found[0], 1, "what was there when it was read");
+    image.read_database(0, &mut found).unwrap();
+    assert_eq!(found[0], 2, "what was written last");
+}

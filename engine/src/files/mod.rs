@@ -606,6 +606,12 @@ impl Files {
         }
     }
 
+    /// Lets a few files go that nobody needs, as where there are too many.
+    #[cfg(test)]
+    pub(crate) fn let_some_go(&self) {
+        self.shrink(&mut self.cache.lock(), 0);
+    }
+
     /// All files in memory.
     #[must_use]
     pub fn all(&self) -> Vec<Arc<File>> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::Allocate;
-use crate::attributes;
+use crate::{attributes, space::AuState};
 use plinth_format::DiskNumber;
 
 const PIECE: u64 = 64 << 10;
@@ -346,4 +346,60 @@ fn nothing_is_left_to_discard_only_until_the_next_mount() {
     lab.mount();
     let said = block_on(lab.group().catalog.read(attributes::load_all_discarded)).expect("the catalog answers");
     assert!(!said);
+}
+
+/// A hole is found to be durable, gets data before it is discarded, which is synced, and is punched again: a loss of power could take that
+/// back, so it is not discarded as the hole that was found.
+#[test]
+fn a_hole_that_had_data_meanwhile_is_not_discarded() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    // Nobody else discards anything.
+    block_on(lab.group().set_attribute("thin_provisioned", "false")).expect("it is set");
+    let node = lab.create_file("table");
+    let punch = || block_on(lab.session().allocate(node, 0, 4 * PIECE, Allocate::PunchHole, false)).expect("punched");
+    lab.write(node, 0, &pattern(1, 1 << 20));
+    lab.sync(node);
+    punch();
+    lab.sync(node);
+    let extent = lab.group().extents.all().into_iter().find(|extent| extent.file == node).expect("it has one");
+    let losses = extent.losses();
+    let new = pattern(2, 4 * PIECE as usize);
+    lab.write(node, 0, &new);
+    lab.sync(node);
+    punch();
+    let before = lab.discarded();
+    block_on(lab.group().discard_found(&extent, losses, 0..4));
+    assert_eq!(lab.discarded(), before, "what was synced may come back");
+    lab.sync(node);
+    block_on(lab.group().discard_found(&extent, extent.losses(), 0..4));
+    more(&before, &lab.discarded(), 4 * PIECE);
+    lab.check();
+    drop(extent);
+    lab.dismount();
+}
+
+/// Somebody has been at work in an extent for longer than a disk may be silent, and its file is removed: its AUs are free when he has ended.
+#[test]
+fn what_somebody_is_stuck_in_is_not_free() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 1 << 20));
+    lab.sync(node);
+    let group = lab.group();
+    let extent = group.extents.all().into_iter().find(|extent| extent.file == node).expect("it has one");
+    let states = || {
+        let space = group.space();
+        extent.mirrors().iter().map(|mirror| space.state(mirror.disk, mirror.au)).collect::<Vec<_>>()
+    };
+    let reader = extent.ranges.try_hold(0..1, false).expect("nobody writes");
+    lab.remove("table");
+    lab.wait_for("its end", || extent.is_buried());
+    for _ in 0..2 {
+        block_on(group.reclaim(true)).expect("the catalog answers");
+        assert!(states().iter().all(|state| *state == Some(AuState::Settled)), "{:?}", states());
+    }
+    drop(reader);
+    block_on(group.reclaim(true)).expect("the catalog answers");
+    assert!(states().iter().all(|state| *state != Some(AuState::Settled)), "{:?}", states());
+    lab.check();
 }

@@ -3,11 +3,13 @@
 use super::*;
 use crate::{
     admin::{Departure, Exchange, NewDisk, Replacement, Work},
+    attributes,
     balance::Plan,
     extent::{Extent, Mirror},
     identify,
 };
 use plinth_format::{DiskNumber, header::Status};
+use std::sync::mpsc;
 
 impl Lab {
     /// Another disk in sight, of nobody.
@@ -834,4 +836,86 @@ fn random_exchanges() {
         lab.check();
     }
     assert!(made > 20 && refused > 2, "{made} were made, {refused} refused");
+}
+
+/// A file is removed on a disk that leaves, and somebody still reads it: the disk is let go when he has ended.
+#[test]
+fn a_disk_stays_while_what_was_freed_there_is_read() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    let group = lab.group();
+    let is_there = |extent: &&Arc<Extent>| extent.disks().any(|disk| disk == DiskNumber(2));
+    let extents = group.extents.all();
+    let extent = extents.iter().find(is_there).expect("every disk has some");
+    let reader = extent.ranges.try_hold(0..1, false).expect("nobody writes");
+    // Nothing moves.
+    block_on(group.exchange(lab.wanted(&[], &["DATA_0002"], false), Some(0))).expect("it leaves");
+    block_on(lab.session().unlink(ROOT, b"table")).expect("it is removed");
+    lab.wait_for("its end", || extents.iter().all(|extent| extent.is_buried()));
+    assert!(!block_on(group.let_go_of_leaving()).expect("it is recorded"), "somebody reads there");
+    assert_eq!(lab.status(2), Status::Member);
+    drop(reader);
+    lab.wait_for("its end", || block_on(group.let_go_of_leaving()).expect("it is recorded"));
+    assert_eq!(lab.status(2), Status::Former);
+    block_on(group.rebalance(None)).expect("it goes on");
+    lab.rebalanced();
+    lab.check();
+}
+
+/// A device takes the place of a disk, and the catalog cannot record that all of it is stale: it is no member, so that nobody ever takes what it holds
+/// for what the disk had.
+#[test]
+fn no_device_takes_a_place_before_all_of_it_is_stale() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    block_on(lab.group().offline(Selection::Disks(vec!["DATA_0001".to_owned()]), None)).expect("it can be spared");
+    let path = lab.spare(64 * MIB);
+    lab.world.detach("/disk1");
+    let log = lab.runs_of(CatalogFile::Wal, 0);
+    lab.disks[0].faults(|faults| faults.worn = log);
+    block_on(lab.group().replace(&[replacement("DATA_0001", &path)])).expect_err("the catalog takes nothing");
+    lab.kill();
+    lab.disks[0].heal();
+    lab.mount();
+    assert_eq!(lab.state(1), DiskState::Offline);
+    block_on(lab.group().replace(&[replacement("DATA_0001", &path)])).expect("it takes its place");
+    lab.wait_for("its resync", || lab.state(1) == DiskState::Online);
+    lab.disks[0].faults(|faults| faults.fail_reads = true);
+    assert!(lab.read(lab.find("table"), 0, 6 << 20) == pattern(1, 6 << 20));
+    lab.disks[0].heal();
+    lab.check();
+}
+
+/// A rebalance has looked for the last time whether something is to be moved, and has the catalog say that it has ended. A statement that comes then is
+/// seen to by nobody else.
+#[test]
+fn a_statement_that_comes_while_a_rebalance_ends_is_seen_to() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    let (group, catalog) = (lab.group(), Arc::clone(&lab.group().catalog));
+    lab.world.hold_back("rebalance");
+    let ask = || block_on(group.rebalance(Some(4))).expect("it is recorded");
+    ask();
+    let mut task = lab.world.take_task("rebalance").expect("it begins");
+    // Jobs of the catalog wait for this one.
+    let (begun, begins) = mpsc::channel();
+    let (ends, end) = mpsc::channel::<()>();
+    let job = move |_: &rusqlite::Connection| {
+        let _ = begun.send(());
+        let _ = end.recv();
+        Ok(())
+    };
+    let slow = std::thread::spawn(move || block_on(catalog.release(false, job)).map(|_| ()));
+    begins.recv().expect("it runs");
+    assert!(run_until(task.as_mut(), || group.catalog.jobs_waiting() > 0).is_none());
+    drop(ends);
+    slow.join().expect("no panic").expect("the catalog answers");
+    ask();
+    block_on(task);
+    let under_way = block_on(group.catalog.read(attributes::load_rebalance)).expect("the catalog answers");
+    assert!(under_way.is_none() && lab.nothing_moves(), "{under_way:?}");
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::counters::IoClient;
+use plinth_format::membership::MemberDisk;
 use std::sync::atomic::Ordering;
 
 impl Lab {
@@ -281,4 +282,84 @@ fn a_latent_sector_is_healed_by_rewriting_it() {
     }
     assert!((0..2).all(|disk| lab.state(disk) == DiskState::Online));
     lab.check();
+}
+
+/// Files leave memory where there are too many. One that was overwritten stays until a sync has told what became of that: its next sync owes an
+/// error for a flush that failed.
+#[test]
+fn a_file_in_doubt_stays_in_memory() {
+    let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let plain = lab.plain_disk();
+    let [table, other, quiet] = ["table", "other", "quiet"].map(|name| lab.create_file(name));
+    for node in [table, other, quiet] {
+        lab.write(node, 0, &pattern(1, LENGTH));
+        lab.sync(node);
+    }
+    lab.write(table, 0, &pattern(2, LENGTH));
+    lab.write(other, 0, &pattern(2, LENGTH));
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    lab.try_sync(other).expect_err("it may be lost");
+    let files = &lab.group().files;
+    block_on(files.store_times(&lab.group().catalog)).expect("they are stored");
+    lab.wait_for("the end of a file that nobody needs", || {
+        files.let_some_go();
+        files.all().iter().all(|file| file.node != quiet)
+    });
+    lab.try_sync(table).expect_err("what was written to it may be lost, too");
+    lab.sync(table);
+}
+
+/// A group without mirrors whose engine was killed: a file that was written and not synced, and a disk with a part of it that neither votes nor has
+/// anything of the catalog.
+fn killed_without_a_sync() -> (Lab, usize) {
+    let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C", "D", "E", "F", "G"]);
+    let node = lab.create_file("table");
+    block_on(lab.session().change(node, Changes { size: Some(UNSYNCED as u64), ..Changes::default() })).expect("sized");
+    lab.sync(node);
+    lab.write(node, 0, &pattern(1, UNSYNCED));
+    let membership = lab.group().voters.current();
+    let is_plain = |disk: &MemberDisk| !disk.votes && membership.catalog.iter().all(|run| run.disk != disk.number);
+    let plain = membership.disks.iter().position(is_plain).expect("five vote");
+    lab.kill();
+    (lab, plain)
+}
+
+const UNSYNCED: usize = 14 << 20;
+
+/// The engine is killed, and its heir cannot have a disk flush what that was given: it does not take it for written.
+#[test]
+fn a_mount_flushes_what_it_takes_for_written() {
+    let (mut lab, plain) = killed_without_a_sync();
+    lab.disks[plain].faults(|faults| faults.flushes_lost = u32::MAX);
+    let refused = lab.try_mount(false).expect_err("what is on the disk may be lost");
+    assert_eq!(refused.code, Code::Io, "{refused}");
+}
+
+/// The same, where some flushes fail and those after them do not: what the first was to make durable is lost all the same. Neither is a stranger's
+/// bytes read where it was, nor does a sync tell a program that went on over the kill that it is durable.
+#[test]
+fn a_flush_that_fails_at_a_mount_is_not_made_good_by_another() {
+    let mut wrong = Vec::new();
+    for lost in 1..6 {
+        let (mut lab, plain) = killed_without_a_sync();
+        lab.disks[plain].faults(|faults| faults.flushes_lost = lost);
+        let mounts = (1..9).find(|_| lab.try_mount(false).is_ok()).expect("it mounts at last");
+        lab.disks[plain].heal();
+        let node = lab.find("table");
+        let is_durable = lab.try_sync(node).is_ok();
+        lab.disks[plain].forget_given_up();
+        for (piece, right) in pattern(1, UNSYNCED).chunks(64 << 10).enumerate() {
+            let found = lab.try_read(node, (piece as u64) << 16, right.len());
+            let is_wrong = match found {
+                Ok(found) => found != right && (is_durable || found.iter().any(|byte| *byte != 0)),
+                Err(_) => is_durable,
+            };
+            if is_wrong {
+                let sync = if is_durable { "a sync says that it is durable" } else { "a sync failed" };
+                wrong.push(format!("{lost} flushes failed, {mounts} mounts, {sync}: piece {piece}"));
+                break;
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::{admin::Code, buffer::Buffer, flight::Settled, space::AuState};
+use plinth_format::membership::Membership;
+use std::sync::atomic::Ordering;
 
 /// A device of nobody's hangs. Mounts and returns of disks do not wait for it, and nothing goes OFFLINE.
 #[test]
@@ -98,4 +100,42 @@ fn what_was_written_on_a_disk_that_hangs_lands_in_nobodys_place() {
     lab.create_file("table");
     lab.check();
     lab.wait_for("its place", || group.space().state(member.number, au) != Some(AuState::Used));
+}
+
+/// A disk takes its time over a write to the catalog's log, and meanwhile that mirror of the log is struck: its place is nobody else's before the
+/// write has ended.
+#[test]
+fn what_the_catalog_still_writes_lands_in_nobodys_place() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let group = lab.group();
+    // For as long as this takes the disk is not silent.
+    group.deadline.store(10_000, Ordering::Relaxed);
+    let number = group.members.values().nth(2).expect("three").number;
+    let mut runs = group.voters.current().catalog.clone();
+    runs.retain(|run| (run.file, run.disk) == (CatalogFile::Wal, number));
+    assert!(!runs.is_empty());
+    let log = lab.runs_of(CatalogFile::Wal, 2);
+    lab.disks[2].faults(|faults| faults.hang_writes = log);
+    let session = lab.session();
+    let maker = std::thread::spawn(move || {
+        block_on(session.create(ROOT, b"table", NewFile::Regular, 0o644, ROOT_CALLER)).map(|_| ())
+    });
+    lab.wait_for("a write to the log", || lab.disks[2].hung() > 0);
+    let strike = |next: &mut Membership| {
+        next.catalog.retain(|run| !runs.contains(run));
+        Ok(true)
+    };
+    block_on(group.voters.change(strike)).expect("it is recorded");
+    group.store.free_struck();
+    let are_used = || {
+        let space = group.space();
+        let mut units = runs.iter().flat_map(|run| run.first..run.first + run.count);
+        units.all(|au| space.state(number, au) == Some(AuState::Used))
+    };
+    let before = are_used();
+    lab.disks[2].heal();
+    maker.join().expect("no panic").expect("it is made");
+    assert!(before, "somebody else could have been given what was written to");
+    lab.wait_for("its place", || !are_used());
+    lab.check();
 }

@@ -2,7 +2,16 @@
 //! are whole groups.
 
 use super::*;
-use std::collections::BTreeSet;
+use crate::catalog::READERS;
+use std::{
+    collections::BTreeSet,
+    pin::pin,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Wake, Waker},
+};
 
 /// Of one disk, as `v$asm_read_policy` has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,4 +134,54 @@ fn what_is_preferred_is_read() {
     assert!(known(&["A", "B"]).is_ok());
     let error = known(&["A", "C"]).expect_err("there is none");
     assert_eq!((error.code, error.hint.as_deref()), (Code::NoSuchDisk, Some("its failure groups are A, B")));
+}
+
+/// Somebody reads in a snapshot where a file lies. Before he has heard that, the file is removed and its AUs are free: they are no places of the file
+/// any more.
+#[test]
+fn who_asks_where_a_removed_file_lay_is_not_told() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 1 << 20));
+    lab.sync(node);
+    lab.dismount();
+    lab.mount();
+    let group = lab.group();
+    let file = block_on(group.files.get(lab.find("table"))).expect("it is there");
+    // All who read the catalog are busy when the file's rows are asked for.
+    let gates = [Arc::new(Barrier::new(READERS + 1)), Arc::new(Barrier::new(READERS + 1))];
+    let busy = (0..READERS).map(|_| {
+        let (catalog, gates) = (Arc::clone(&group.catalog), gates.clone());
+        let read = move |_: &rusqlite::Connection| {
+            gates.iter().for_each(|gate| _ = gate.wait());
+            Ok(())
+        };
+        std::thread::spawn(move || block_on(catalog.read(read)))
+    });
+    let busy: Vec<_> = busy.collect();
+    gates[0].wait();
+    let mut load = pin!(group.loaded_layout(&file));
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    assert!(load.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&woken)))).is_pending());
+    gates[1].wait();
+    busy.into_iter().for_each(|reader| reader.join().expect("no panic").expect("the catalog answers"));
+    lab.wait_for("the rows", || woken.0.load(Ordering::SeqCst));
+    block_on(lab.session().unlink(ROOT, b"table")).expect("it is removed");
+    let count = move |connection: &rusqlite::Connection| {
+        let sql = "SELECT count(*) FROM extent WHERE file = ?1";
+        Ok(connection.query_row(sql, [node.cast_signed()], |row| row.get::<_, i64>(0))?)
+    };
+    lab.wait_for("its AUs", || {
+        block_on(group.reclaim(true)).expect("the catalog answers");
+        block_on(group.catalog.read(count)).expect("the catalog answers") == 0 && !group.has_pending()
+    });
+    let found = block_on(load).map(|layout| layout.extents.len());
+    assert!(matches!(found, Err(FileError::Stale(_))), "{found:?}");
+    lab.check();
 }

@@ -4,12 +4,14 @@ use super::*;
 use crate::{
     admin::{AdminError, Order, Phases, Resize},
     extent::Mirror,
+    resize::Resized,
 };
 use plinth_format::{
     Layout,
     layout::{MEMBERSHIP_SLOT, RecordArea},
     membership::Membership,
 };
+use std::{pin::pin, sync::atomic::Ordering};
 
 impl Lab {
     pub(super) fn resize(&self, disk: Option<&str>, size: Option<u64>) -> Result<(), AdminError> {
@@ -434,4 +436,76 @@ fn what_cannot_be_a_size_is_refused() {
     assert_eq!(code(Some("DATA_0009"), None), Code::NoSuchDisk);
     lab.resize(None, Some(40 * MIB)).expect("nothing changes");
     assert_eq!(lab.sizes(), [40 * MIB; 3]);
+}
+
+/// A disk does not end the write that wipes an old copy of its header. What has the place then would be wiped by that: it is nobody's before the write
+/// has ended.
+#[test]
+fn what_wipes_an_old_header_lands_in_nobodys_place() {
+    let lab = Lab::of_size(Redundancy::External, 64 * MIB, &["A", "B"], Some(40 * MIB));
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    let group = lab.group();
+    let member = Arc::clone(group.members.values().nth(1).expect("two"));
+    let (before, after) = (member.layout(), Layout::new(48 * MIB, MIB).expect("large enough"));
+    let old: Vec<u64> =
+        before.header_places().into_iter().filter(|place| !after.header_places().contains(place)).collect();
+    assert_eq!(old.len(), 2);
+    let which = Selection::Disks(vec!["DATA_0001".to_owned()]);
+    block_on(group.resize_disks(&[Resize { which, size: Some(48 * MIB) }], Some(0))).expect("it may be");
+    assert_eq!(group.space().barred_in_use(member.number), 0, "nothing is in the way");
+    lab.disks[1].faults(|faults| faults.hang_writes = old.iter().map(|place| *place..place + 4096).collect());
+    let mut finish = pin!(group.finish_resizes());
+    assert!(run_until(finish.as_mut(), || lab.disks[1].hung() > 0).is_none());
+    let is_overdue = || member.counters.write_timeouts.load(Ordering::Relaxed) > 0;
+    assert!(run_until(finish.as_mut(), is_overdue).is_none(), "the disk has another size while an old header is wiped");
+    assert_eq!(member.layout(), before);
+    lab.disks[1].heal();
+    assert!(matches!(block_on(finish), Ok(Resized::Done)));
+    assert_eq!(member.layout(), after);
+    assert!(old.iter().all(|place| lab.disks[1].peek(*place, 4096) == [0; 4096]));
+    block_on(group.rebalance(Some(4))).expect("it goes on");
+    lab.rebalanced();
+    assert!(lab.read(node, 0, 6 << 20) == pattern(1, 6 << 20));
+    lab.check();
+}
+
+/// A failure group has two mirrors of the catalog, and one of them is in the way of another size. It is given up when the others can be relied on, and
+/// not while they are on disks that hung a moment ago.
+#[test]
+fn a_mirror_of_the_catalog_in_the_way_stays_while_it_is_needed() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "B"]);
+    let second = (1..3).find(|disk| lab.runs_of(CatalogFile::Wal, *disk).is_empty()).expect("two mirrors are enough");
+    let number = lab.group().members.values().nth(second).expect("three").number;
+    // What comes there lies behind what a small disk has.
+    (0..20).for_each(|_| _ = lab.group().space().allocate_reserved(number));
+    lab.offline(0);
+    lab.write(lab.create_file("table"), 0, &pattern(1, 12 << 20));
+    lab.online_all();
+    let runs = || lab.runs_of(CatalogFile::Wal, second).len() + lab.runs_of(CatalogFile::Database, second).len();
+    let all = || (0..3).map(|disk| lab.runs_of(CatalogFile::Wal, disk).len()).collect::<Vec<_>>();
+    lab.wait_for("the third mirror", || all().iter().all(|runs| *runs > 0) && !lab.group().store.lacks_mirror());
+    let group = lab.group();
+    let others: Vec<_> = group.members.values().zip(&lab.disks).filter(|(member, _)| member.number != number).collect();
+    for (member, disk) in &others {
+        disk.faults(|faults| faults.hang = true);
+        drop(member.start_read(0, 4096));
+    }
+    lab.wait_for("the timeouts", || others.iter().all(|(member, _)| member.is_hung()));
+    // They hung within the last so many ticks from now on.
+    group.deadline.store(100_000, Ordering::Relaxed);
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    assert!((0..3).all(|disk| lab.state(disk) == DiskState::Online));
+    group.space().bar(number, Some(Layout::new(13 * MIB, MIB).expect("large enough")));
+    while group.space().allocate_reserved(number).is_some() {}
+    assert_eq!(group.store.in_the_way(), Some(number));
+    let before = runs();
+    block_on(group.rebuild_catalog());
+    assert_eq!(runs(), before, "it may be the only one that can be read");
+    group.deadline.store(10, Ordering::Relaxed);
+    lab.wait_for("its end", || {
+        block_on(group.rebuild_catalog());
+        runs() < before
+    });
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::absent::Question;
-use plinth_format::membership::MemberDisk;
-use std::collections::BTreeSet;
+use plinth_format::membership::{MemberDisk, Membership};
+use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 impl Lab {
     pub(super) fn offline(&self, disk: usize) {
@@ -742,4 +742,73 @@ fn a_disk_that_cannot_be_claimed_is_missing() {
     lab.disks[2].faults(|faults| faults.claim = None);
     lab.mount();
     lab.check();
+}
+
+/// A disk that cannot be spared takes no stamps for a while, and another one takes them all: it is no old image at the next mount.
+#[test]
+fn a_disk_that_takes_no_stamps_is_no_old_image() {
+    let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    let member = Arc::clone(lab.group().members.values().nth(1).expect("two"));
+    let stamps = member.areas().iter().flat_map(|area| area.stamps).map(|place| place..place + 4096).collect();
+    lab.disks[1].faults(|faults| faults.worn = stamps);
+    (0..3).for_each(|_| block_on(lab.group().voters.restamp(false)));
+    assert_eq!(lab.state(1), DiskState::Online, "some extents are only there");
+    lab.kill();
+    lab.disks[1].heal();
+    lab.mount();
+    assert_eq!([lab.state(0), lab.state(1)], [DiskState::Online; 2]);
+    assert!(lab.read(lab.find("table"), 0, 6 << 20) == pattern(1, 6 << 20));
+    lab.check();
+}
+
+/// A mirror of the catalog's database is built on a disk that does not vote, and nobody else flushes that. As soon as the mirror is listed the power may
+/// go, and it will do alone.
+#[test]
+fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
+    for seed in 0..3 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E", "F", "G"]);
+        block_on(lab.group().set_attribute("thin_provisioned", "false")).expect("it is set");
+        lab.create_file("table");
+        let group = lab.group();
+        let membership = group.voters.current();
+        let runs = |lab: &Lab, disk: usize| lab.runs_of(CatalogFile::Database, disk);
+        let old: Vec<usize> = (0..7).filter(|disk| !runs(&lab, *disk).is_empty()).collect();
+        assert_eq!(old.len(), 3);
+        let plain = (0..7).find(|disk| !membership.disks[*disk].votes && !old.contains(disk)).expect("five vote");
+        // There is room on this one only.
+        for member in group.members.values().filter(|member| member.number != membership.disks[plain].number) {
+            while group.space().allocate_reserved(member.number).is_some() {}
+        }
+        let struck = membership.disks[old[0]].number;
+        let strike = |next: &mut Membership| {
+            next.catalog.retain(|run| (run.file, run.disk) != (CatalogFile::Database, struck));
+            Ok(true)
+        };
+        block_on(group.voters.change(strike)).expect("it is recorded");
+        // Nor does the stamp that is written behind each change of the membership.
+        group.deadline.store(10_000, Ordering::Relaxed);
+        let member = Arc::clone(group.members.values().nth(plain).expect("seven"));
+        let stamps = member.areas().iter().flat_map(|area| area.stamps).map(|place| place..place + 4096).collect();
+        lab.disks[plain].faults(|faults| faults.hang_writes = stamps);
+        let builder = Arc::clone(group);
+        // It waits for a disk that does not answer any more.
+        drop(std::thread::spawn(move || block_on(builder.rebuild_catalog())));
+        lab.wait_for("the new mirror", || !runs(&lab, plain).is_empty());
+        let lost: Vec<_> = old[1..].iter().map(|disk| (*disk, runs(&lab, *disk))).collect();
+        lab.cut_power(seed);
+        lab.disks[plain].heal();
+        for (disk, runs) in lost {
+            for run in runs {
+                let length = usize::try_from(run.end - run.start).expect("small");
+                lab.disks[disk].corrupt(run.start, &pattern(run.start, length));
+            }
+        }
+        lab.mount();
+        lab.find("table");
+        block_on(lab.group().check(true)).expect("what was lost is mended");
+        lab.check();
+    }
 }

@@ -2,7 +2,7 @@
 //! (R2), whether the I/O is a file's, the catalog's, the activity log's, a membership's, a stamp's or a flush.
 
 use super::*;
-use crate::member::Member;
+use crate::{member::Member, voters::Refusal};
 use std::sync::atomic::Ordering;
 
 /// A timeout, in ticks, that does not end while a busy machine lets one disk answer after the other.
@@ -238,6 +238,23 @@ fn who_was_asked_first_is_not_the_first_to_go() {
         lab.give_time();
         [first, last].iter().for_each(|disk| lab.disks[*disk].heal());
     });
+    assert!(lab.states().iter().all(|state| *state == DiskState::Online), "{:?}", lab.states());
+    lab.check();
+}
+
+/// Two disks have each other's mirrors, and both are silent: neither goes offline for that, as what is only on the two would have no mirror that answers.
+#[test]
+fn a_disk_whose_partner_is_silent_is_not_expelled() {
+    let (lab, _, silent) = Lab::with_two_that_do_not_vote();
+    lab.hang(&silent);
+    let members = silent.map(|disk| lab.member(disk));
+    members.iter().for_each(|member| drop(member.start_read(0, 4096)));
+    lab.wait_for("the timeouts", || silent.iter().all(|disk| lab.is_hung(*disk)));
+    for member in &members {
+        let end = block_on(lab.group().voters.expel(member.number, "a read: no answer within the disk timeout", false));
+        assert!(matches!(end, Err(Refusal::WouldLoseData)), "{end:?}");
+    }
+    lab.disks.iter().for_each(MemoryDisk::heal);
     assert!(lab.states().iter().all(|state| *state == DiskState::Online), "{:?}", lab.states());
     lab.check();
 }
