@@ -3,8 +3,8 @@
 //! Histories are tried from seed 0 on, each in a process of its own, several at a time; the count is the first seed that
 //! fails, whoever was quicker. That seed is then told once more without the mistake: it must come to a good end.
 //!
-//! What the first seeds do not find is planted together from there on: most histories that fail then do so for one of them, which each of those
-//! that are left is tried for alone. A mistake that is found so might have been found a little earlier by itself.
+//! What the first seeds do not find is planted together from there on, and by halves where a history fails. A mistake that is found so might have
+//! been found a little earlier by itself.
 
 use crate::{executor::lock, farm, plan::Recipe};
 use clap::Args;
@@ -151,7 +151,7 @@ fn hunt_alone(hunts: &Mutex<Vec<Hunt>>, most: u64, recipe: Recipe) {
     }
 }
 
-/// All that are left, seed by seed; each of them alone where a history fails.
+/// All that are left, seed by seed.
 fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: Recipe) {
     loop {
         let left: Vec<(usize, Bug)> = {
@@ -162,10 +162,20 @@ fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: 
         if left.is_empty() || seed >= most {
             return;
         }
-        let all: Vec<Bug> = left.iter().map(|(_, bug)| *bug).collect();
-        if farm::history(seed, &all, recipe).is_some() {
-            left.into_iter().for_each(|(index, bug)| try_one(hunts, index, bug, seed, recipe));
-        }
+        search(hunts, &left, seed, recipe);
+    }
+}
+
+/// Which of several mistakes a history finds: it is told with all of them, and where it fails, with each half of them.
+fn search(hunts: &Mutex<Vec<Hunt>>, among: &[(usize, Bug)], seed: u64, recipe: Recipe) {
+    if let [(index, bug)] = among {
+        return try_one(hunts, *index, *bug, seed, recipe);
+    }
+    let all: Vec<Bug> = among.iter().map(|(_, bug)| *bug).collect();
+    if farm::history(seed, &all, recipe).is_some() {
+        let (half, other) = among.split_at(among.len() / 2);
+        search(hunts, half, seed, recipe);
+        search(hunts, other, seed, recipe);
     }
 }
 
