@@ -219,10 +219,12 @@ impl Group {
         for ((mirror, member), image) in candidates.iter().zip(&images) {
             for (index, sum) in sums.iter().enumerate() {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
-                if sum.is_none() || image[index].as_deref() == Some(&part[..]) || rivals.contains(&index) {
+                let offset = Self::offset(member, *mirror, blocks.start + index);
+                let is_there =
+                    image[index].as_deref() == Some(&part[..]) && !member.is_mend_in_doubt(offset, BLOCK_SIZE as u64);
+                if sum.is_none() || is_there || rivals.contains(&index) {
                     continue;
                 }
-                let offset = Self::offset(member, *mirror, blocks.start + index);
                 copied += BLOCK_SIZE as u64;
                 let is_written = self.rewrite(member, offset, part.clone()).await?;
                 if is_written && reason == Reason::Repair && !self.reads_back(member, offset, &part).await {
@@ -391,8 +393,10 @@ impl Group {
 
     /// Rewrites a block of one mirror; false if the disk went offline instead.
     async fn rewrite(&self, member: &Arc<Member>, offset: u64, part: Slice) -> Result<bool, FileError> {
+        let broken = member.broken();
         let settled = member.start_write(offset, part).of(IoClient::Checks).settle().await;
         if settled.is_ok() {
+            member.note_mended(offset, broken);
             return Ok(true);
         }
         match self.give_up(member, &settled).await {

@@ -401,7 +401,10 @@ impl Group {
                     .collect(),
             };
             let (case, right) = evidence.judge();
-            unsettled |= known[index] == UNKNOWN;
+            let is_in_doubt = |(mirror, member): &(_, &Arc<Member>)| {
+                member.is_mend_in_doubt(Self::offset(member, *mirror, blocks.start + index), BLOCK_SIZE as u64)
+            };
+            unsettled |= known[index] == UNKNOWN || candidates.iter().any(is_in_doubt);
             let mut differing = |what: &str, right: Option<&[u8]>| {
                 let others = candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
                 for ((mirror, member), _) in others {

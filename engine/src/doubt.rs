@@ -58,6 +58,9 @@ const TRY_AGAIN: u64 = 30;
 /// The boot id that no host has.
 pub const NO_BOOT: [u8; 16] = [0; 16];
 
+/// What stands for the disk in the error of a file that lost something before a mount which does not know by which disk.
+pub const LOST_BEFORE: &str = "of an earlier mount";
+
 /// A flush that failed on a disk that stayed.
 #[derive(Debug, Clone)]
 struct Failure {

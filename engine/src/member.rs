@@ -26,6 +26,7 @@ use crate::{
     in_flight::InFlight,
     lock::{AsyncMutex, AsyncMutexGuard, Mutex},
     members::Members,
+    mended::Mended,
     own_metadata::WrongLooks,
     planted::{self, Bug},
     read_policy::ReadGauge,
@@ -104,6 +105,7 @@ pub struct Member {
     /// Flushes that failed; and how many of them the group knows of.
     broken: AtomicU64,
     noted: AtomicU64,
+    mended: Mended,
     /// Flushes, and writes that were to be durable, that were given up and may still fail.
     late_flushes: Mutex<Vec<Completion>>,
     unsettled: AtomicBool,
@@ -160,6 +162,7 @@ impl Member {
             flushed: AtomicU64::new(0),
             flushing: AsyncMutex::new(()),
             broken: AtomicU64::new(0),
+            mended: Mended::default(),
             noted: AtomicU64::new(0),
             late_flushes: Mutex::default(),
             unsettled: AtomicBool::new(false),
@@ -536,7 +539,7 @@ impl Member {
         if self.flushed.load(Ordering::Acquire) >= target {
             return Settled::Ok(None);
         }
-        let mark = self.written.load(Ordering::Acquire);
+        let (mark, broken) = (self.written.load(Ordering::Acquire), self.broken());
         let mut flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
         let mut end = flight.settle_or_go_on().await;
         if planted::has(Bug::FailedFlushRetried) && end.as_ref().is_some_and(|end| !end.is_ok()) {
@@ -549,11 +552,22 @@ impl Member {
                 if settled.is_ok() {
                     let late = planted::has(Bug::FlushCountsTooMuch).then(|| self.written.load(Ordering::Acquire));
                     self.flushed.store(late.unwrap_or(mark), Ordering::Release);
+                    self.mended.are_flushed(mark, broken);
                 }
                 settled
             }
             None => Settled::Overdue,
         }
+    }
+
+    /// A block was written again from another mirror; `broken` flushes had failed before.
+    pub fn note_mended(&self, place: u64, broken: u64) {
+        self.mended.note(place, self.written.load(Ordering::Acquire), broken);
+    }
+
+    /// Whether something in these bytes was written again and may not be there, although the disk shows it.
+    pub fn is_mend_in_doubt(&self, place: u64, length: u64) -> bool {
+        self.mended.are_in_doubt(place..place + length, self.broken())
     }
 
     /// A write has ended well.

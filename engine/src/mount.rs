@@ -28,7 +28,7 @@ use crate::{
     choose::{self, Decision, Sighting, Standing},
     counters::IoClient,
     create::{catalog_trouble, write_header},
-    doubt::{Doubt, NO_BOOT},
+    doubt::{Doubt, LOST_BEFORE, NO_BOOT},
     event::{Event, Severity},
     extent::Extents,
     extent::Mirrors,
@@ -412,7 +412,7 @@ async fn mount_disks(
         match &doubted {
             Some((_, disk, reason)) => doubt.lose(files, disk, reason),
             // The engine before could not make it durable, or a mount that was refused.
-            None if found.boot == NO_BOOT => doubt.lose(files, "before this mount", "it is in the alert log"),
+            None if found.boot == NO_BOOT => doubt.lose(files, LOST_BEFORE, "the alert log names it"),
             None => {}
         }
     } else {

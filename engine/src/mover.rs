@@ -136,6 +136,11 @@ impl Group {
                 return Ok(false);
             }
         }
+        let is_sure = |Arrival { to: member, .. }: &Arrival| {
+            let here = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number);
+            here.is_some_and(|here| !member.is_mend_in_doubt(member.layout().au_offset(here.au), self.au_size))
+        };
+        let stay: Vec<Arrival> = stay.into_iter().filter(is_sure).collect();
         let one_is_current =
             Box::new(move || planted::has(Bug::StayNotLookedAgain) || stay.iter().any(Arrival::is_good));
         match self.change_places(extent, Change::Remove { from }, one_is_current).await? {

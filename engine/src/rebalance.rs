@@ -121,7 +121,7 @@ impl Rebalance {
         self.gate.lock().clone()
     }
 
-    fn open_gate(&self, copies: usize) {
+    pub(crate) fn open_gate(&self, copies: usize) {
         *self.gate.lock() = Some(Arc::new(Semaphore::new(copies)));
     }
 

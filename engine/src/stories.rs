@@ -14,6 +14,7 @@ mod growth;
 mod hanging;
 mod health;
 mod kills;
+mod moves;
 mod names;
 mod noise;
 mod own_metadata;
@@ -38,7 +39,9 @@ use crate::{
     api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
     catalog::CatalogFile,
     error::FileError,
+    extent::Extent,
     group::Group,
+    member::Member,
     session::Session,
     testing::{Fuse, MemoryDisk, Numbers, TestWorld, block_on, new_group, run_until},
     world::World,
@@ -218,8 +221,30 @@ impl Lab {
         panic!("{what} did not happen in three minutes\n{}", events.join("\n"));
     }
 
+    fn member(&self, disk: usize) -> Arc<Member> {
+        Arc::clone(self.group().members.values().nth(disk).expect("there is such a disk"))
+    }
+
     fn state(&self, disk: usize) -> DiskState {
-        self.group().members.values().nth(disk).expect("there is such a disk").state()
+        self.member(disk).state()
+    }
+
+    /// A disk may be silent for ten minutes from now on, and after the next mount.
+    fn allow_silence(&self) {
+        block_on(self.group().set_attribute("disk_timeout", "600")).expect("it is set");
+    }
+
+    /// The extents with a mirror on each of these disks and no other, in the order of their ids.
+    fn extents_on(&self, disks: &[u16]) -> Vec<Arc<Extent>> {
+        let (mut all, _) = block_on(self.group().some_alive(0)).expect("the catalog is read").expect("there are some");
+        let on = |extent: &Extent| extent.disks().map(|disk| disk.0).collect::<std::collections::BTreeSet<_>>();
+        all.retain(|extent| on(extent) == disks.iter().copied().collect());
+        all
+    }
+
+    /// No region is listed any more: what is known of checksums is on the disks.
+    fn close_regions(&self) {
+        while block_on(self.group().close_idle(true)).expect("they are closed") {}
     }
 
     /// The bytes of a disk that a file of the catalog has.

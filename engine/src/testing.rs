@@ -289,6 +289,8 @@ pub struct Faults {
     pub hang: bool,
     /// Byte ranges in which writes are taken and do not end until [`MemoryDisk::heal`].
     pub hang_writes: Vec<std::ops::Range<u64>>,
+    /// Byte ranges in which reads and writes are taken and do not end until [`MemoryDisk::answer`] or [`MemoryDisk::heal`].
+    pub hang_in: Vec<std::ops::Range<u64>>,
     /// So many flushes fail, and make nothing durable of what was written before them, ever.
     pub flushes_lost: u32,
     /// Byte ranges in which reads fail.
@@ -307,6 +309,24 @@ pub struct Faults {
     pub claim: Option<io::ErrorKind>,
     /// Writes take so much longer.
     pub slow_writes: Duration,
+}
+
+impl Faults {
+    fn hangs(&self, io: &Io) -> bool {
+        let touches = |offset: u64, length: usize| {
+            let end = offset + length as u64;
+            move |range: &std::ops::Range<u64>| range.start < end && offset < range.end
+        };
+        self.hang
+            || match io {
+                Io::Read { offset, buffer } => self.hang_in.iter().any(touches(*offset, buffer.len())),
+                Io::Write { offset, data, .. } => {
+                    self.hang_in.iter().chain(&self.hang_writes).any(touches(*offset, data.len()))
+                }
+                Io::Flush => false,
+                Io::Discard { .. } => self.hang_discards,
+            }
+    }
 }
 
 /// How often a [`MemoryDisk`] was asked for each kind of I/O.
@@ -459,6 +479,24 @@ impl MemoryDisk {
         }
     }
 
+    /// Nothing hangs any more, and hung I/O is done now; the disk stays as it is otherwise.
+    pub fn answer(&self) {
+        let hung = {
+            let mut medium = lock(&self.medium);
+            (medium.faults.hang, medium.faults.hang_in) = (false, Vec::new());
+            std::mem::take(&mut medium.hung)
+        };
+        for (io, completer) in hung {
+            completer.finish(self.perform(io));
+        }
+    }
+
+    /// How many I/Os hang.
+    #[must_use]
+    pub fn hung(&self) -> usize {
+        lock(&self.medium).hung.len()
+    }
+
     /// What failed flushes gave up is gone from reads, too.
     pub fn forget_given_up(&self) {
         lock(&self.medium).image.forget_given_up();
@@ -470,12 +508,6 @@ impl MemoryDisk {
         for (io, completer) in hung {
             completer.finish(failed(io, io::Error::from_raw_os_error(libc::EIO)));
         }
-    }
-
-    /// How much I/O was taken and has not ended.
-    #[must_use]
-    pub fn hung(&self) -> usize {
-        lock(&self.medium).hung.len()
     }
 
     #[must_use]
@@ -644,16 +676,7 @@ impl Disk for OpenDisk {
         if medium.era != self.era {
             return Completion::ready(failed(io, io::Error::other("the handle is from before the end")));
         }
-        let hangs = match &io {
-            Io::Discard { .. } => medium.faults.hang || medium.faults.hang_discards,
-            Io::Write { offset, data, .. } => {
-                let end = *offset + data.len() as u64;
-                let meets = |range: &std::ops::Range<u64>| range.start < end && *offset < range.end;
-                medium.faults.hang || medium.faults.hang_writes.iter().any(meets)
-            }
-            Io::Read { .. } | Io::Flush => medium.faults.hang,
-        };
-        if hangs || medium.fuse.as_ref().is_some_and(|fuse| fuse.stops(&io)) {
+        if medium.faults.hangs(&io) || medium.fuse.as_ref().is_some_and(|fuse| fuse.stops(&io)) {
             let (completion, completer) = completion();
             medium.hung.push((io, completer));
             return completion;

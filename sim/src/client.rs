@@ -12,6 +12,7 @@ use crate::{
 };
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, NewFile, Node, ROOT, RenameMode},
+    doubt::LOST_BEFORE,
     error::FileError,
     session::Session,
     testing::Numbers,
@@ -264,7 +265,9 @@ impl Client {
             FileError::Disk(_) | FileError::Refused { .. } | FileError::ExtentLost { .. } | FileError::SnapshotTooOld
         );
         let is_unkept = matches!(error, FileError::SizeKept(_)) && self.core.fails_midway();
-        of_a_disk && Mood::is(&self.mood.lenient) || is_unkept
+        // Told at a file's next sync, whenever that is.
+        let is_of_before = matches!(error, FileError::Refused { disk, .. } if disk == LOST_BEFORE);
+        of_a_disk && Mood::is(&self.mood.lenient) || is_unkept || is_of_before
     }
 
     /// What an operation's end means.

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::absent::Question;
+use futures::FutureExt;
 use plinth_format::membership::{MemberDisk, Membership};
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::{collections::BTreeSet, pin::pin, sync::atomic::Ordering};
 
 impl Lab {
     pub(super) fn offline(&self, disk: usize) {
@@ -148,6 +149,108 @@ fn a_write_under_way_when_a_disk_returns() {
     lab.wait_for("the resync", || lab.state(1) == DiskState::Online);
     lab.silence(0);
     assert_eq!(lab.read(node, 0, 65_536), pattern(1, 65_536));
+}
+
+/// A disk fails, and ONLINE comes while it is not on record yet what the disk misses: it waits for that, and the disk gets what it missed.
+#[test]
+fn a_disk_returns_when_it_is_on_record_what_it_misses() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 200_000));
+    lab.sync(node);
+    let group = lab.group();
+    let extent = group.extents.all().into_iter().find(|extent| extent.file == node).expect("it is in memory");
+    let member = lab.member(1);
+    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has one there");
+    let place = member.layout().au_offset(mirror.au);
+    // The catalog takes nothing until it may go on.
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    let mut busy = pin!(group.catalog.release(false, move |_| {
+        let _ = waits.recv();
+        Ok(())
+    }));
+    assert!(busy.as_mut().now_or_never().is_none());
+    lab.disks[1].faults(|faults| faults.worn.push(place..place + MIB));
+    let session = lab.session();
+    let writer = std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 200_000), false)));
+    lab.wait_for("the loss", || lab.told("is offline: writing"));
+    lab.disks[1].heal();
+    let mut returns = pin!(group.online(Selection::All));
+    // Disks in memory answer at once: it comes as far as it can.
+    let has_ended = (0..1000).any(|_| returns.as_mut().now_or_never().is_some());
+    let state = lab.state(1);
+    drop(go_on);
+    block_on(busy).expect("it goes on");
+    writer.join().expect("no panic").expect("it is written");
+    assert!(!has_ended && state == DiskState::Offline, "it was back before what it misses was on record");
+    block_on(returns).expect("its resync begins");
+    lab.online_all();
+    lab.silence(0);
+    assert_eq!(lab.read(node, 0, 200_000), pattern(2, 200_000));
+}
+
+/// The power goes during a resync. The disk that returns loses what was written a moment before, where nothing was to be copied; the other disk keeps it. So
+/// the next resync copies that, too.
+#[test]
+fn what_was_being_written_when_the_power_went_is_copied_to_a_disk_that_returns() {
+    // The first disk keeps all that was not flushed, the other one nothing.
+    let end = |seed: u64, disk: u64| Numbers::new(seed * 1000 + disk).below(4);
+    let seed = (0..).find(|seed| end(*seed, 0) == 0 && end(*seed, 1) == 1).expect("one in 16");
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let [table, filler, other] = ["table", "filler", "other"].map(|name| lab.create_file(name));
+    for (node, length) in [(table, 200_000), (filler, 12 << 20), (other, 200_000)] {
+        lab.write(node, 0, &pattern(1, length));
+        lab.sync(node);
+    }
+    lab.close_regions();
+    lab.offline(1);
+    lab.write(other, 0, &pattern(3, 200_000));
+    let extent = lab.group().extents.all().into_iter().find(|extent| extent.file == other).expect("it is in memory");
+    let held = block_on(extent.ranges.hold(0..256, true));
+    lab.online(1);
+    assert_eq!(lab.state(1), DiskState::Syncing);
+    lab.write(table, 0, &pattern(2, 200_000));
+    lab.cut_power(seed);
+    drop(held);
+    lab.mount();
+    lab.online_all();
+    lab.silence(0);
+    assert_eq!(lab.read(lab.find("table"), 0, 200_000), pattern(2, 200_000));
+}
+
+/// The engine was killed, and a disk comes back before everything was compared that was active then: an extent is compared before it is copied. The checksums
+/// on the disks are older than what it holds, and the copy would take all of it for lost.
+#[test]
+fn what_was_active_at_a_kill_is_compared_before_it_is_copied() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 12 << 20));
+    lab.sync(node);
+    lab.close_regions();
+    lab.offline(1);
+    let bytes = pattern(2, 12 << 20);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    // Recovery comes to this one first, and not beyond it.
+    let first = lab.extents_on(&[0, 2]).remove(0);
+    let last = lab.extents_on(&[1, 2]).pop().expect("every two disks have some");
+    assert!(first.id < last.id);
+    let at = last.number * MIB;
+    let mirror = first.mirrors().into_iter().find(|mirror| mirror.disk.0 == 0).expect("it has one there");
+    let place = lab.member(0).layout().au_offset(mirror.au);
+    lab.kill();
+    lab.disks[0].faults(|faults| faults.hang_in.push(place..place + MIB));
+    lab.mount();
+    lab.wait_for("recovery", || lab.disks[0].hung() > 0);
+    lab.online(1);
+    lab.wait_for("the resync", || lab.state(1) == DiskState::Online);
+    lab.disks[2].faults(|faults| faults.fail_reads = true);
+    let found = lab.read(lab.find("table"), at, 1 << 20);
+    assert!(found == bytes[usize::try_from(at).expect("small")..][..1 << 20]);
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.wait_for("the end of recovery", || lab.told("recovery ended"));
+    lab.check();
 }
 
 /// An image of a disk from before many writes is put in its place: it is copied whole, never read.

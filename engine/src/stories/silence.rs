@@ -2,7 +2,7 @@
 //! (R2), whether the I/O is a file's, the catalog's, the activity log's, a membership's, a stamp's or a flush.
 
 use super::*;
-use crate::{member::Member, voters::Refusal};
+use crate::voters::Refusal;
 use std::sync::atomic::Ordering;
 
 /// A timeout, in ticks, that does not end while a busy machine lets one disk answer after the other.
@@ -94,10 +94,6 @@ impl Lab {
 
     fn is_hung(&self, disk: usize) -> bool {
         self.member(disk).is_hung()
-    }
-
-    fn member(&self, disk: usize) -> Arc<Member> {
-        Arc::clone(self.group().members.values().nth(disk).expect("it is there"))
     }
 
     fn alarms(&self) -> usize {

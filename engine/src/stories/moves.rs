@@ -1,0 +1,254 @@
+//! A mirror moves, is made or is taken (`mover.rs`), and something else comes between two of the steps.
+
+use super::*;
+use crate::{extent, space::AuState, troubles::Trouble};
+use futures::FutureExt;
+use plinth_format::{DiskNumber, layout::MEMBERSHIP_SLOT};
+use std::{
+    cell::RefCell,
+    ops::Range,
+    pin::{Pin, pin},
+};
+use tokio::sync::OwnedSemaphorePermit;
+
+impl Lab {
+    /// Reads and writes in AUs of a disk that nobody has hang from now on.
+    fn hang_where_nobody_is(&self, disk: usize) {
+        let member = self.member(disk);
+        let layout = member.layout();
+        let space = self.group().space.lock();
+        let units = layout.data_units().filter(|au| space.state(member.number, *au) != Some(AuState::Used));
+        let places: Vec<Range<u64>> = units.map(|au| place(&layout, au)).collect();
+        self.disks[disk].faults(|faults| faults.hang_in = places);
+    }
+
+    /// Lets `future` go on until something is so, which is before its end.
+    fn go_on_until<F: Future>(&self, what: &str, future: Pin<&mut F>, ready: impl Fn() -> bool) {
+        let future = RefCell::new(future);
+        self.wait_for(what, || {
+            assert!(future.borrow_mut().as_mut().now_or_never().is_none(), "it has ended before: {what}");
+            ready()
+        });
+    }
+
+    /// Lets `future` go on until something is so. Its end, if it comes first.
+    fn go_on_or_end<F: Future>(&self, what: &str, future: Pin<&mut F>, ready: impl Fn() -> bool) -> Option<F::Output> {
+        let (future, end) = (RefCell::new(future), RefCell::new(None));
+        self.wait_for(what, || {
+            *end.borrow_mut() = future.borrow_mut().as_mut().now_or_never();
+            end.borrow().is_some() || ready()
+        });
+        end.into_inner()
+    }
+
+    /// Lets a move to a disk go on until all is copied. Nothing else of it is done as long as the permit is held.
+    fn copy_all<F: Future>(&self, disk: usize, mut moving: Pin<&mut F>) -> OwnedSemaphorePermit {
+        self.group().rebalance.open_gate(1);
+        let gate = self.group().rebalance.gate().expect("it is open");
+        self.hang_where_nobody_is(disk);
+        self.go_on_until("the copy", moving.as_mut(), || self.disks[disk].hung() > 0);
+        let mut permit = pin!(gate.acquire_owned());
+        assert!(permit.as_mut().now_or_never().is_none(), "who copies has it");
+        self.disks[disk].answer();
+        loop {
+            assert!(moving.as_mut().now_or_never().is_none(), "it asks for a permit once more");
+            if let Some(permit) = permit.as_mut().now_or_never() {
+                return permit.expect("it stays open");
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Where an AU is on its disk.
+fn place(layout: &plinth_format::Layout, au: u32) -> Range<u64> {
+    layout.au_offset(au)..layout.au_offset(au) + layout.au_size()
+}
+
+/// A region is closed when a move in it has copied everything and not changed the row yet: its checksums come to the new place all the same.
+#[test]
+fn checksums_move_with_a_mirror_although_its_region_was_closed_meanwhile() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    lab.close_regions();
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    let (group, to) = (lab.group(), lab.member(2));
+    let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
+    let permit = lab.copy_all(2, moving.as_mut());
+    lab.close_regions();
+    drop(permit);
+    assert_eq!(block_on(moving).expect("it moves"), Some(MIB));
+    lab.close_regions();
+    lab.check();
+}
+
+/// Somebody has read the row of an extent; it gets one mirror more, and is not in memory any more. Whoever brings it in by that row brings it in with
+/// all its mirrors, and what is written next is on all of them.
+#[test]
+fn a_row_that_was_read_before_a_mirror_was_made_hides_none() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    lab.dismount();
+    lab.mount();
+    let group = lab.group();
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    let (id, at) = (extent.id, extent.number * MIB);
+    let look = group.extents.look();
+    let row = block_on(group.catalog.read(move |connection| Ok(extent::load(connection, id)?)));
+    let row = row.expect("it is read").expect("it is there");
+    assert_eq!(block_on(group.add_mirror(&extent, &lab.member(2))).expect("it is made"), Some(MIB));
+    drop(extent);
+    lab.close_regions();
+    group.extents.shed();
+    let extent = look.intern(row).expect("it is alive");
+    lab.write(lab.find("table"), at, &pattern(2, 8192));
+    let mirrors = extent.mirrors().len();
+    drop((extent, look));
+    lab.dismount();
+    lab.mount();
+    lab.check();
+    assert_eq!(mirrors, 3);
+}
+
+/// The copy of a move is overdue on a disk that cannot be spared. Its AU is nobody else's until it has landed.
+#[test]
+fn a_copy_that_is_overdue_lands_in_nobodys_place() {
+    let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 12 << 20));
+    lab.sync(node);
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    lab.offline(1);
+    lab.hang_where_nobody_is(2);
+    let (group, to) = (lab.group(), lab.member(2));
+    let mut moving = pin!(group.move_mirror(&extent, DiskNumber(1), &to, None));
+    lab.go_on_until("the copy", moving.as_mut(), || lab.disks[2].hung() > 0);
+    let guest = extent.guest().expect("it is on its way");
+    let refused = || {
+        let troubles = to.counters.troubles.all();
+        troubles.iter().find(|(trouble, _)| *trouble == Trouble::Refused).map_or(0, |(_, seen)| seen.count)
+    };
+    // Whoever goes on waiting asks again whether the disk can go offline now.
+    let end = lab.go_on_or_end("a second refusal", moving.as_mut(), || refused() > 1);
+    assert_eq!(lab.state(2), DiskState::Online);
+    assert_eq!(group.space().state(guest.disk, guest.au), Some(AuState::Used), "what is written next may be lost");
+    assert!(end.is_none());
+    lab.disks[2].heal();
+    assert_eq!(block_on(moving).expect("it moves"), Some(MIB));
+    assert!(lab.read(node, 0, 12 << 20) == pattern(1, 12 << 20));
+    lab.check();
+}
+
+/// A move cannot be made, and somebody still writes to the new place: that is nobody else's until the write has landed.
+#[test]
+fn a_place_that_is_not_moved_to_is_free_when_nobody_writes_there() {
+    let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 12 << 20));
+    lab.sync(node);
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    // The disk that it moves to cannot be spared then.
+    lab.offline(1);
+    let (group, to) = (lab.group(), lab.member(2));
+    let mut moving = pin!(group.move_mirror(&extent, DiskNumber(1), &to, None));
+    let permit = lab.copy_all(2, moving.as_mut());
+    let guest = extent.guest().expect("it is on its way");
+    let Range { start, end } = place(&to.layout(), guest.au);
+    let middle = start + MIB / 2;
+    lab.disks[2].faults(|faults| {
+        faults.hang_in.push(start..middle);
+        faults.worn.push(middle..end);
+    });
+    let (session, at) = (lab.session(), extent.number * MIB);
+    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
+    lab.wait_for("the write", || lab.disks[2].hung() > 0);
+    // One that fails there ends the move.
+    lab.write(node, at + MIB / 2, &pattern(3, 8192));
+    drop(permit);
+    let end = lab.go_on_or_end("the end of the move", moving.as_mut(), || extent.ranges.waiting() > 0);
+    assert_eq!(group.space().state(guest.disk, guest.au), Some(AuState::Used), "what is written next may be lost");
+    lab.disks[2].heal();
+    writer.join().expect("no panic").expect("it is written");
+    assert!(end.is_none());
+    assert_eq!(block_on(moving).expect("it stays where it was"), None);
+    assert_eq!(lab.read(node, at, 8192), pattern(2, 8192));
+    lab.check();
+}
+
+/// Whoever is to copy to a mirror has found where it is, and it moves before the copy begins. Another extent has the AU by then: nothing is copied there.
+#[test]
+fn nothing_is_copied_to_where_a_mirror_was() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    let (extent, other) = (lab.extents_on(&[0, 1]).remove(0), lab.extents_on(&[0, 2]).remove(0));
+    let (group, [_, second, third]) = (lab.group(), [0, 1, 2].map(|disk| lab.member(disk)));
+    let old = extent.mirrors().into_iter().find(|mirror| mirror.disk == second.number).expect("it has one there");
+    assert_eq!(block_on(group.move_mirror(&extent, second.number, &third, None)).expect("it moves"), Some(MIB));
+    lab.wait_for("its old place", || group.space().state(old.disk, old.au) == Some(AuState::Free));
+    let moved = block_on(group.move_mirror(&other, third.number, &second, Some(old.au + 1)));
+    assert_eq!(moved.expect("it moves"), Some(MIB));
+    assert!(other.mirrors().contains(&old));
+    let copied = block_on(group.copy_marked(&extent, &second, old, None, || true)).expect("it ends");
+    lab.check();
+    assert_eq!(copied.bytes, 0);
+}
+
+/// A mirror is to be taken, and before it is its turn the disk of the one that stays goes offline: it is not taken.
+#[test]
+fn a_mirror_is_not_taken_when_the_other_has_gone() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    lab.close_regions();
+    let (group, world) = (lab.group(), lab.world());
+    let log = block_on(group.activity.hold_log(&*world)).expect("nobody writes it for long");
+    let mut taking = pin!(group.remove_mirror(&extent, DiskNumber(0)));
+    lab.go_on_until("the way into its region", taking.as_mut(), || group.activity.has(extent.id));
+    block_on(group.voters.retire(&[DiskNumber(1)])).expect("the other mirror is there");
+    drop(log);
+    let is_taken = block_on(taking).expect("it is known");
+    assert!(lab.read(node, 0, 6 << 20) == pattern(1, 6 << 20));
+    assert!(!is_taken);
+    lab.check();
+}
+
+/// It is decided that a disk goes offline, and not on record yet, when the other mirror of one of its extents is to be taken. Whoever takes it waits for the
+/// record, and does not take it.
+#[test]
+fn a_mirror_is_not_taken_while_the_other_goes() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    let records = lab.member(2).areas().iter().flat_map(|area| area.memberships).collect::<Vec<_>>();
+    let places = records.into_iter().map(|at| at..at + MEMBERSHIP_SLOT as u64).collect();
+    lab.disks[2].faults(|faults| faults.hang_in = places);
+    let (group, voters) = (lab.group(), Arc::clone(&lab.group().voters));
+    let going = std::thread::spawn(move || block_on(voters.retire(&[DiskNumber(1)])));
+    lab.wait_for("the record", || lab.disks[2].hung() > 0);
+    // Its region is open when the mirror is to be taken.
+    lab.write(node, extent.number * MIB, &pattern(2, 8192));
+    let mut taking = pin!(group.remove_mirror(&extent, DiskNumber(0)));
+    let is_alone = || group.mirror_sets.counts().iter().any(|(set, _)| *set == [DiskNumber(1)]);
+    let end = lab.go_on_or_end("what counts from now on", taking.as_mut(), is_alone);
+    // Whatever was to change in the catalog has changed.
+    block_on(group.catalog.release(true, |_| Ok(()))).expect("it is there");
+    lab.disks[2].heal();
+    going.join().expect("no panic").expect("the other mirror was there");
+    let is_taken = end.unwrap_or_else(|| block_on(taking)).expect("it is known");
+    assert_eq!(lab.read(node, extent.number * MIB, 8192), pattern(2, 8192));
+    assert!(!is_taken);
+    lab.check();
+}
