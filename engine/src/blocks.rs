@@ -248,7 +248,7 @@ impl Group {
                     }
                     continue;
                 }
-                if reason == Reason::Repair {
+                if reason == Reason::Repair && image[index].as_deref() != Some(&part[..]) {
                     member.counters.repaired.fetch_add(1, Ordering::Relaxed);
                     let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
                     member.note(Trouble::Repaired, Some((offset, BLOCK_SIZE as u64)), place);
@@ -334,8 +334,11 @@ impl Group {
         let Some(member) = self.members.get(&guest.disk).filter(|member| member.is_writable()) else { return Ok(()) };
         for index in (0..sums.len()).filter(|index| sums[*index].is_some()) {
             let part = data.part(bytes_of(index)..bytes_of(index + 1));
-            if !self.rewrite(member, Self::offset(member, guest, first + index), part).await? {
-                let _ = extent.turn_away(guest);
+            // One that is overdue is waited for: where the mirror does not come, the place is somebody else's.
+            match self.write_copy(extent, member, Self::offset(member, guest, first + index), part).await {
+                Ok(_) => {}
+                Err(FileError::Refused { .. }) => _ = extent.turn_away(guest),
+                Err(error) => return Err(error),
             }
         }
         Ok(())

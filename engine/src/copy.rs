@@ -135,7 +135,7 @@ impl Group {
     }
 
     /// Writes what the disk lacks. Returns bytes: none, if the disk went offline instead.
-    async fn write_copy(
+    pub(crate) async fn write_copy(
         &self,
         extent: &Extent,
         member: &Arc<Member>,

@@ -93,13 +93,6 @@ impl<'a> Flight<'a> {
             is_again: false,
         }
     }
-
-    /// Its caller does not go on without its end: if it fails, nobody else need hear of it.
-    #[must_use]
-    pub fn awaited(mut self) -> Self {
-        self.has_flush = false;
-        self
-    }
 }
 
 impl Flight<'_> {

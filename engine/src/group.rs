@@ -444,7 +444,7 @@ impl Group {
             // The engine before this one may have ended before it had built one.
             self.tend_catalog_mirrors();
             let leaves = self.voters.current().disks.iter().any(|disk| disk.leaving || disk.target.is_some());
-            let leaves = leaves || self.is_converting();
+            let leaves = leaves || self.is_converting() || !self.goals().await?.is_empty();
             let default = (rebalance::POWER_DEFAULT, Phases::default());
             if let Some((power, phases)) = rebalance.or(leaves.then_some(default)) {
                 self.resume_rebalance(power, phases);

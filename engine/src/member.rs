@@ -416,6 +416,8 @@ impl Member {
 
     /// Takes a disk, opened afresh and claimed.
     pub fn attach(&self, disk: Arc<dyn Disk>) {
+        // What it may have lost is copied before it is ONLINE.
+        self.mended.forget();
         self.disk.store(Some(Arc::new(disk)));
     }
 
@@ -520,8 +522,8 @@ impl Member {
     }
 
     /// Makes everything durable that anybody ever wrote: a mount does not know what its predecessor did.
-    pub async fn flush_all(&self) -> Settled {
-        self.submit(IoClass::Flush, 0, 0, Io::Flush).awaited().settle().await
+    pub fn start_flush_of_all(&self) -> Flight<'_> {
+        self.submit(IoClass::Flush, 0, 0, Io::Flush)
     }
 
     /// Makes every write that has ended durable. Flushes that overlap share one.
@@ -552,7 +554,9 @@ impl Member {
                 if settled.is_ok() {
                     let late = planted::has(Bug::FlushCountsTooMuch).then(|| self.written.load(Ordering::Acquire));
                     self.flushed.store(late.unwrap_or(mark), Ordering::Release);
-                    self.mended.are_flushed(mark, broken);
+                    if self.broken() == broken {
+                        self.mended.are_flushed(mark, broken);
+                    }
                 }
                 settled
             }

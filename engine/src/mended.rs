@@ -33,6 +33,11 @@ impl Mended {
         self.0.lock().range(bytes).any(|(_, written)| written.broken < broken)
     }
 
+    /// Another disk is in its place, or the same one without what it missed.
+    pub fn forget(&self) {
+        self.0.lock().clear();
+    }
+
     /// A flush was good that began when `count` writes had ended and `broken` flushes had failed.
     pub fn are_flushed(&self, count: u64, broken: u64) {
         self.0.lock().retain(|_, written| written.count > count || written.broken < broken);

@@ -61,7 +61,7 @@ use plinth_format::{
     activity::{ActivityLog, Region},
     header::DiskHeader,
     layout::ACTIVITY_SLOT,
-    membership::{DiskState, Membership},
+    membership::{DiskState, MemberDisk, Membership},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -379,7 +379,7 @@ async fn mount_disks(
     let mut doubted = None;
     if kept_power && !planted::has(Bug::KilledNotFlushed) {
         // What the disks were given is in them; now it is durable, too.
-        doubted = flush_what_was_left(&voters, &members).await.map_err(|refusal| failed(&refusal))?;
+        doubted = flush_what_was_left(&world, &voters, &members).await.map_err(|refusal| failed(&refusal))?;
     }
     if let Some((number, disk, reason)) = &doubted {
         let text = format!(
@@ -403,9 +403,10 @@ async fn mount_disks(
     };
     let doubt = Arc::new(Doubt::default());
     if was_mounted {
+        let is_lost = doubted.is_some() || found.boot == NO_BOOT;
         let settle = move |connection: &rusqlite::Connection| {
             restore(connection)?;
-            let files = crate::extent::files_with_pending(connection)?;
+            let files = if is_lost { crate::extent::files_with_pending(connection)? } else { BTreeSet::new() };
             crate::extent::settle_pending(connection, kept_power).map(|()| files)
         };
         let (files, _) = catalog.release(true, settle).await.map_err(|error| failed(&error))?;
@@ -527,42 +528,68 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
     Ok(members)
 }
 
+/// How often a flush that is overdue is waited for at a mount, before that is refused (a second each).
+const FLUSH_PATIENCE: u32 = 30;
+
 /// Step 6: makes durable what the engine before gave the disks. A disk that fails to goes offline; one that cannot be spared, and fails no more,
 /// is returned, with the reason: no later flush makes good what one of this mount has lost (R9), which is on record then.
 async fn flush_what_was_left(
+    world: &Arc<dyn World>,
     voters: &Voters,
     members: &Members,
 ) -> std::result::Result<Option<(DiskNumber, String, String)>, Refusal> {
     let mut doubted = None;
     for member in members.values().filter(|member| member.is_writable()) {
-        loop {
-            let settled = member.flush_all().await;
-            let is_flushed = settled.is_ok();
-            if is_flushed && !member.is_broken() {
-                break;
-            }
-            let reason = if is_flushed { "a flush before that".to_owned() } else { settled.reason() };
-            match voters.expel(member.number, &format!("at mount: {reason}"), false).await {
-                Ok(()) => break,
-                Err(Refusal::Answers) => {}
-                Err(refusal) => {
-                    let distrusted = voters.change(|next| {
-                        let changes = next.boot != NO_BOOT;
-                        next.boot = NO_BOOT;
-                        Ok(changes)
-                    });
-                    distrusted.await?;
-                    if !is_flushed {
-                        return Err(refusal);
-                    }
-                    member.take_broken();
-                    doubted = Some((member.number, member.name().to_string(), reason));
-                    break;
-                }
-            }
+        let settled = flush_of_predecessor(world, voters, member).await?;
+        let Some(settled) = settled else { continue };
+        let is_flushed = settled.is_ok();
+        if is_flushed && !member.is_broken() {
+            continue;
         }
+        let reason = if is_flushed { "a flush before that".to_owned() } else { settled.reason() };
+        let Err(refusal) = voters.expel(member.number, &format!("at mount: {reason}"), false).await else { continue };
+        let membership = voters.current();
+        let is_needed = |disk: &MemberDisk| disk.number == member.number && membership.voters().count() < 3;
+        if !is_flushed && membership.voters().any(is_needed) {
+            // It would take no record of that, either.
+            return Err(refusal);
+        }
+        let distrusted = voters.change(|next| {
+            let changes = next.boot != NO_BOOT;
+            next.boot = NO_BOOT;
+            Ok(changes)
+        });
+        distrusted.await?;
+        if !is_flushed {
+            return Err(refusal);
+        }
+        member.take_broken();
+        doubted = Some((member.number, member.name().to_string(), reason));
     }
     Ok(doubted)
+}
+
+/// Waits for a flush of all that a disk was ever given. `None`: the disk went offline for it. One that is only slow has lost nothing: it is waited
+/// for, while nothing else can be done.
+async fn flush_of_predecessor(
+    world: &Arc<dyn World>,
+    voters: &Voters,
+    member: &Arc<Member>,
+) -> std::result::Result<Option<Settled>, Refusal> {
+    let mut flight = member.start_flush_of_all();
+    let mut end = flight.settle_or_go_on().await;
+    for _ in 0..FLUSH_PATIENCE {
+        if let Some(settled) = end {
+            return Ok(Some(settled));
+        }
+        let reason = format!("at mount: {}", Settled::Overdue.reason());
+        match voters.expel(member.number, &reason, false).await {
+            Ok(()) => return Ok(None),
+            Err(Refusal::Answers | Refusal::WouldLoseData) => end = flight.wait_a_while(&**world).await,
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    end.map_or(Err(Refusal::WouldLoseData), |settled| Ok(Some(settled)))
 }
 
 /// Step 3: mounted, and what is not current is offline.

@@ -35,7 +35,7 @@ use crate::{
     reached::{self, Mark},
     space::Space,
 };
-use plinth_format::DiskNumber;
+use plinth_format::{BLOCK_SIZE, DiskNumber};
 use std::sync::Arc;
 
 /// How often it is tried to get an AU, as long as some become free.
@@ -138,7 +138,13 @@ impl Group {
         }
         let is_sure = |Arrival { to: member, .. }: &Arrival| {
             let here = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number);
-            here.is_some_and(|here| !member.is_mend_in_doubt(member.layout().au_offset(here.au), self.au_size))
+            here.is_some_and(|here| {
+                let mut data = extent.data_in(&(0..self.blocks_per_au())).into_iter();
+                data.all(|run| {
+                    let length = (run.len() * BLOCK_SIZE) as u64;
+                    !member.is_mend_in_doubt(Self::offset(member, here, run.start), length)
+                })
+            })
         };
         let stay: Vec<Arrival> = stay.into_iter().filter(is_sure).collect();
         let one_is_current =

@@ -440,6 +440,11 @@ impl Group {
                 }
                 self.world.sleep(PAUSE).await;
             } else if self.let_go_of_leaving().await? {
+                // Last of all: where there is no room for that, all else is done.
+                if self.begin_stage().await? {
+                    (passes, pauses) = (0, 0);
+                    continue;
+                }
                 if compacted != Some(asked) {
                     compacted = Some(asked);
                     self.make_compact(plan, phases, asked, power).await?;

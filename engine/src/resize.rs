@@ -64,12 +64,17 @@ impl Group {
         let order = order.into();
         let _one_at_a_time = self.exchanging.lock().await;
         let _nobody_returns = self.onlining.lock().await;
-        let targets = self.find_targets(resizes)?;
-        self.forget_goals(targets.keys()).await.map_err(|error| {
-            let text = format!("the sizes that disks of disk group {} come to cannot be changed: {error}", self.name);
-            AdminError::new(Code::Io, text)
-        })?;
-        let targets = self.other_targets(targets);
+        let named = self.find_targets(resizes)?;
+        let targets = self.other_targets(named.clone());
+        let only_grow = self.only_grow(&targets);
+        let checked = self.check_targets(&targets);
+        if checked.is_ok() || only_grow {
+            self.forget_goals(named.keys()).await.map_err(|error| {
+                let text =
+                    format!("the sizes that disks of disk group {} come to cannot be changed: {error}", self.name);
+                AdminError::new(Code::Io, text)
+            })?;
+        }
         if targets.is_empty() {
             // One that stopped goes on.
             let goes_on = resizes.iter().any(|one| {
@@ -78,8 +83,8 @@ impl Group {
             });
             return if goes_on { self.rebalance(order).await } else { Ok(()) };
         }
-        match self.check_targets(&targets) {
-            Err(_) if self.only_grow(&targets) => self.grow_in_stages(&targets).await?,
+        match checked {
+            Err(_) if only_grow => self.grow_in_stages(&targets).await?,
             checked => {
                 checked?;
                 self.set_targets(&targets).await?;
@@ -286,7 +291,7 @@ impl Group {
     pub(crate) async fn finish_resizes(&self) -> std::result::Result<Resized, FileError> {
         let resizing = self.resizing();
         if resizing.is_empty() {
-            return Ok(if self.begin_stage().await? { Resized::Done } else { Resized::Nothing });
+            return Ok(Resized::Nothing);
         }
         self.rebuild_catalog().await;
         self.reclaim(true).await?;

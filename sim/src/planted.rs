@@ -81,8 +81,8 @@ struct Hunt {
     under_way: u64,
     /// The lowest seed that failed, and what was reported.
     found: Option<(u64, String)>,
-    /// What that seed reports without the mistake.
-    innocent: Option<String>,
+    /// A seed that failed without the mistake, too, and what was reported then: it says nothing of the mistake.
+    innocent: Option<(u64, String)>,
 }
 
 /// Characters of a report that a table shows.
@@ -99,13 +99,13 @@ fn cut(report: &str) -> String {
 
 impl Hunt {
     fn row(&self, most: u64) -> String {
-        let (count, report) = match (&self.found, &self.innocent) {
-            (None, _) => (format!("not in {most}"), "-".to_owned()),
-            (Some((seed, _)), Some(innocent)) => {
-                (format!("{}", seed + 1), format!("WITHOUT IT TOO: {}", cut(innocent)))
-            }
-            (Some((seed, report)), None) => (format!("{}", seed + 1), cut(report)),
+        let (count, mut report) = match &self.found {
+            None => (format!("not in {most}"), "-".to_owned()),
+            Some((seed, report)) => (format!("{}", seed + 1), cut(report)),
         };
+        if let Some((seed, innocent)) = &self.innocent {
+            report = format!("{report}; WITHOUT IT TOO, seed {seed}: {}", cut(innocent));
+        }
         format!("| {} | {} | {count} | {report} |", self.bug.name(), self.bug.what())
     }
 
@@ -162,21 +162,41 @@ fn hunt_together(hunts: &Mutex<Vec<Hunt>>, next: &AtomicU64, most: u64, recipe: 
         if left.is_empty() || seed >= most {
             return;
         }
-        search(hunts, &left, seed, recipe);
+        if !fails(&left, seed, recipe) {
+            continue;
+        }
+        match farm::history(seed, &[], recipe) {
+            Some(innocent) => blame_nobody(&mut lock(hunts)[left[0].0], seed, innocent),
+            None => search(hunts, &left, seed, recipe),
+        }
     }
 }
 
-/// Which of several mistakes a history finds: it is told with all of them, and where it fails, with each half of them.
+fn fails(bugs: &[(usize, Bug)], seed: u64, recipe: Recipe) -> bool {
+    let bugs: Vec<Bug> = bugs.iter().map(|(_, bug)| *bug).collect();
+    farm::history(seed, &bugs, recipe).is_some()
+}
+
+/// Which of several mistakes fail a history that all of them fail: those of each half of them that does.
 fn search(hunts: &Mutex<Vec<Hunt>>, among: &[(usize, Bug)], seed: u64, recipe: Recipe) {
-    if let [(index, bug)] = among {
-        return try_one(hunts, *index, *bug, seed, recipe);
+    match among {
+        [] => {}
+        [(index, bug)] => try_one(hunts, *index, *bug, seed, recipe),
+        several => {
+            let (half, other) = several.split_at(several.len() / 2);
+            for part in [half, other] {
+                if part.len() == 1 || fails(part, seed, recipe) {
+                    search(hunts, part, seed, recipe);
+                }
+            }
+        }
     }
-    let all: Vec<Bug> = among.iter().map(|(_, bug)| *bug).collect();
-    if farm::history(seed, &all, recipe).is_some() {
-        let (half, other) = among.split_at(among.len() / 2);
-        search(hunts, half, seed, recipe);
-        search(hunts, other, seed, recipe);
-    }
+}
+
+/// A history fails without a mistake, too: what it says is that the engine or the simulator is wrong.
+fn blame_nobody(hunt: &mut Hunt, seed: u64, failure: String) {
+    eprintln!("seed {seed} fails without any: {}", cut(&failure));
+    hunt.innocent = Some((seed, failure));
 }
 
 /// One history with one mistake; if it fails, the same without.
@@ -184,8 +204,10 @@ fn try_one(hunts: &Mutex<Vec<Hunt>>, index: usize, bug: Bug, seed: u64, recipe: 
     let Some(failure) = farm::history(seed, &[bug], recipe) else { return };
     let innocent = farm::history(seed, &[], recipe);
     let hunt = &mut lock(hunts)[index];
-    if hunt.found.as_ref().is_none_or(|(first, _)| seed < *first) {
+    if let Some(innocent) = innocent {
+        blame_nobody(hunt, seed, innocent);
+    } else if hunt.found.as_ref().is_none_or(|(first, _)| seed < *first) {
         eprintln!("{}: seed {seed}: {}", bug.name(), cut(&failure));
-        (hunt.found, hunt.innocent) = (Some((seed, failure)), innocent);
+        hunt.found = Some((seed, failure));
     }
 }

@@ -24,9 +24,6 @@ use crate::{
 use plinth_format::{BLOCK_SIZE, DiskId, DiskNumber, Layout, membership::DiskState};
 use std::sync::Arc;
 
-/// In so many parts the way to the goals is divided.
-const PARTS: u64 = 1 << 20;
-
 /// The largest layout up to `target` that takes no AU with data from `now`: its middle header copy is in the AU in which it is now, and its
 /// checksum zone has no more AUs. `None`: it would have no more AUs for data.
 fn grown_in_place(now: Layout, target: Layout) -> Option<Layout> {
@@ -57,7 +54,7 @@ impl Group {
     }
 
     /// The next stage of disks that have goals, if no other resize is under way. False: there are none.
-    pub(super) async fn begin_stage(&self) -> std::result::Result<bool, FileError> {
+    pub(crate) async fn begin_stage(&self) -> std::result::Result<bool, FileError> {
         let _one_at_a_time = self.exchanging.lock().await;
         let goals = self.goals().await?;
         let (reached, goals): (Targets, Targets) =
@@ -88,28 +85,36 @@ impl Group {
     /// Steps 2 and 3. False: there is no room for any part of the way.
     async fn next_stage(&self, goals: &Targets) -> Result<bool> {
         self.grow_without_moving(goals).await?;
-        let stage = |part: u64| -> Targets {
-            let of = |(number, (member, goal)): (&DiskNumber, &_)| {
-                let member: &Arc<Member> = member;
-                let (now, goal): (Layout, Layout) = (member.layout(), *goal);
-                let more = u128::from(goal.size().saturating_sub(now.size())) * u128::from(part) / u128::from(PARTS);
-                let size = now.size() + u64::try_from(more).expect("no more than the whole");
-                let layout = if part == PARTS { Some(goal) } else { Layout::of_whole_units(size, self.au_size).ok() };
-                (*number, (Arc::clone(member), layout.filter(|layout| layout.size() > now.size()).unwrap_or(now)))
-            };
-            goals.iter().map(of).collect()
-        };
-        let (mut fits, mut too_much) = (0, PARTS + 1);
-        while fits + 1 < too_much {
-            let part = u64::midpoint(fits, too_much);
-            if self.plan_of(&stage(part)).is_ok() { fits = part } else { too_much = part }
-        }
-        let targets = self.other_targets(stage(fits));
+        let targets = self.largest_stage(goals);
         let grows = !targets.is_empty();
         if grows {
             self.set_targets(&targets).await?;
         }
         Ok(grows)
+    }
+
+    /// The largest part of the way to their goals for which there is room.
+    fn largest_stage(&self, goals: &Targets) -> Targets {
+        let gain = |(member, goal): &(Arc<Member>, Layout)| goal.au_count().saturating_sub(member.layout().au_count());
+        let parts = u64::from(goals.values().map(gain).max().unwrap_or(0).max(1));
+        let stage = |part: u64| -> Targets {
+            let of = |(number, (member, goal)): (&DiskNumber, &(Arc<Member>, Layout))| {
+                let now = member.layout();
+                let more = u128::from(goal.size().saturating_sub(now.size())) * u128::from(part) / u128::from(parts);
+                let size = now.size() + u64::try_from(more).expect("no more than the whole");
+                let layout = if part == parts { Some(*goal) } else { Layout::of_whole_units(size, self.au_size).ok() };
+                (*number, (Arc::clone(member), layout.filter(|layout| layout.size() > now.size()).unwrap_or(now)))
+            };
+            goals.iter().map(of).collect()
+        };
+        let has_room = |part: u64| self.plan_of(&stage(part)).is_ok();
+        // The whole way may take less than a part of it: twice the size has its middle where nothing is yet.
+        let (mut fits, mut too_much) = if has_room(parts) { (parts, parts + 1) } else { (0, parts) };
+        while fits + 1 < too_much {
+            let part = u64::midpoint(fits, too_much);
+            if has_room(part) { fits = part } else { too_much = part }
+        }
+        self.other_targets(stage(fits))
     }
 
     /// Gives disks what they can have of their targets although nothing moves.
@@ -136,7 +141,7 @@ impl Group {
     }
 
     /// Disks that grow in stages, and the sizes that they come to.
-    pub(super) async fn goals(&self) -> std::result::Result<Targets, FileError> {
+    pub(crate) async fn goals(&self) -> std::result::Result<Targets, FileError> {
         let kept = self.catalog.read(load_goals).await?;
         let goal = |(number, size, id): (DiskNumber, u64, String)| {
             let member = self.members.get(&number).filter(|member| member.id().to_string() == id)?;

@@ -14,7 +14,7 @@
 use super::{
     DiskStore,
     places::{
-        MIRRORS, can_list, cut, disks_of, disks_of_others, growing, is_too_many, list, neighbours, next_mirror,
+        MIRRORS, can_list, cut, disks_of, disks_of_others, growing, is_too_many, list, moved, neighbours, next_mirror,
         runs_of, takes_mirrors, units_of,
     },
     units,
@@ -139,6 +139,7 @@ impl DiskStore {
                     crate::reached::at(crate::reached::Mark::CatalogRebuilt);
                 }
                 self.strike_barred(file).await;
+                while self.move_barred_unit(file).await? {}
             }
             // What there is no room for now is kept when it is freed.
             self.reserve();
@@ -329,6 +330,45 @@ impl DiskStore {
             let _ = self.voters.change(strike).await;
             self.free_struck();
         }
+    }
+
+    /// Moves an AU that is in the way of a resize to another place on its disk, where there is none for the whole mirror. False: there is none in
+    /// the way, or no room for it.
+    async fn move_barred_unit(&self, file: CatalogFile) -> Result<bool, StoreError> {
+        let membership = self.voters.current();
+        let Some(run) = membership.catalog.iter().find(|run| run.file == file && self.is_barred(run)).copied() else {
+            return Ok(false);
+        };
+        let is_barred = |au: &u32| self.space.lock().is_barred(run.disk, *au);
+        let Some(old) = (run.first..run.first + run.count).find(is_barred) else { return Ok(false) };
+        let _in_hand = self.space.lock().take_in_hand();
+        let Some(new) = self.allocate(run.disk, 1, Space::allocate_on).and_then(|aus| aus.first().copied()) else {
+            return Ok(false);
+        };
+        let at = run.at + (old - run.first);
+        if let Err(error) = self.copy(file, &runs_of(file, run.mirror, run.disk, at, &[new])).await {
+            self.give_back(run.disk, &[new]);
+            return Err(error);
+        }
+        let recorded = self
+            .voters
+            .change(|next| {
+                let Some(runs) = moved(next, run, old, new) else { return Ok(false) };
+                let online = can_list(next, &runs);
+                if online {
+                    list(next, &runs);
+                }
+                Ok(online)
+            })
+            .await;
+        let is_listed = recorded.is_ok_and(|membership| units(&membership).contains(&(run.disk, new)));
+        if is_listed {
+            self.owned.lock().insert((run.disk, new));
+        } else {
+            self.give_back(run.disk, &[new]);
+        }
+        self.free_struck();
+        Ok(is_listed)
     }
 
     async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {

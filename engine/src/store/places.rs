@@ -155,6 +155,21 @@ pub(super) fn list(membership: &mut Membership, runs: &[CatalogRun]) {
     membership.catalog.extend(runs.iter().copied());
 }
 
+/// The runs of the mirror that `run` is of, with one AU in another place on its disk. `None`: it does not have the AU any more.
+pub(super) fn moved(membership: &Membership, run: CatalogRun, old: u32, new: u32) -> Option<Vec<CatalogRun>> {
+    let is_of_it = |one: &&CatalogRun| (one.file, one.mirror) == (run.file, run.mirror);
+    let mut has_moved = false;
+    let mut runs = Vec::new();
+    for one in membership.catalog.iter().filter(is_of_it) {
+        let mut aus: Vec<u32> = (one.first..one.first + one.count).collect();
+        if let Some(au) = aus.iter_mut().find(|au| one.disk == run.disk && **au == old) {
+            (*au, has_moved) = (new, true);
+        }
+        runs.extend(runs_of(one.file, one.mirror, one.disk, one.at, &aus));
+    }
+    has_moved.then_some(runs)
+}
+
 /// Takes a file's AUs from the `keep`th on out of the list. Whether there were any.
 pub(super) fn cut(membership: &mut Membership, file: CatalogFile, keep: u32) -> bool {
     let before = membership.catalog.clone();

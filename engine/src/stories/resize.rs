@@ -296,6 +296,28 @@ fn a_full_disk_grows_in_stages() {
     lab.check();
 }
 
+/// All AUs whose checksums the disk has room for are in use, and where there are to be more lies the catalog. There is never room for a whole mirror
+/// of it: AUs of it move.
+#[test]
+fn the_catalog_moves_out_of_the_way_of_checksums() {
+    let mut lab = Lab::of_size(Redundancy::External, 600 * MIB, &["A"], Some(256 * MIB));
+    let node = lab.create_file("table");
+    let mut length = 0;
+    while block_on(lab.session().write(node, length << 20, &[7; 1 << 20], false)).is_ok() {
+        length += 1;
+    }
+    lab.sync(node);
+    lab.resize(None, None).expect("it is made larger");
+    lab.rebalanced();
+    assert_eq!(lab.sizes(), [600 * MIB]);
+    lab.check();
+    lab.kill();
+    lab.mount();
+    let node = lab.find("table");
+    assert!((0..length).all(|at| lab.read(node, at << 20, 1 << 20) == [7; 1 << 20]));
+    lab.check();
+}
+
 /// One disk gives up half of what it has: that goes to the others as far as these have less then.
 #[test]
 fn one_disk_is_made_smaller() {
