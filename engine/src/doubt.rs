@@ -20,12 +20,12 @@
 //! A reader sees what the disk returns, checked against the checksums in memory: the right bytes or an error. Of a write
 //! that replaced written bytes only the file is known, not the blocks: after its error, either bytes may be there.
 //!
-//!
 //! A mount after a kill flushes what the engine before it left (`mount.rs`, step 6). Where that fails on a disk that stays, it does the same at once:
 //! the boot id that is no host's, pending pieces hold nothing, and files that had some get an error at their next sync.
 //!
-//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure; and, at a mount, files
-//! of which only written bytes were overwritten.
+//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure. Of a mount: files of which only
+//! written bytes were overwritten, or which only grew; an error that nobody has heard when the engine is killed again; and a flush that fails in a
+//! mount which is refused before step 6, as when the only voter does not take its record.
 //!
 //! What a write pays is some loads, and two stores when the era has changed.
 
