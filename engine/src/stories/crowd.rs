@@ -1,8 +1,12 @@
 //! Many threads at once, while disks fail, hang and return.
 
 use super::*;
-use crate::lock::RwLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use crate::{activity::REGIONS_MAX, lock::RwLock};
+use futures::FutureExt;
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 /// What one thread does to its own part of a shared file, and to a file of its own. `gate`: nothing is under way while that is held for writing.
 fn toil(session: &Session, shared: Node, own: Node, seed: u64, rounds: u64, gate: &RwLock<()>) {
@@ -165,4 +169,51 @@ fn a_new_extent_is_in_memory_once() {
         }
     }
     assert!(!seen.is_empty());
+}
+
+/// The activity log has room for two more regions, and two writes need two each. The second one waits outside of all regions until the first has ended: inside
+/// of one each would wait for the other.
+#[test]
+fn writes_in_several_regions_do_not_wait_for_each_other() {
+    let lab = Lab::new(Redundancy::Normal, 192 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    let reserve = Allocate::Reserve { keep_size: false };
+    block_on(lab.session().allocate(node, 0, 128 * MIB, reserve, false)).expect("there is room");
+    let group = lab.group();
+    let mut extents = group.extents.all();
+    extents.retain(|extent| extent.file == node);
+    extents.sort_by_key(|extent| extent.number);
+    // However large regions are while many are opened, the four extents are in four.
+    let pairs = extents.windows(2).filter(|pair| pair[0].id / 32 != pair[1].id / 32).step_by(2);
+    let pairs: Vec<[&Arc<Extent>; 2]> = pairs.map(|pair| [&pair[0], &pair[1]]).collect();
+    let [[one, two], [three, four]] = [pairs[0], pairs[1]];
+    let [first, second] = [two, four].map(|extent| extent.number * MIB - 4096);
+    [first, second].into_iter().for_each(|at| lab.write(node, at, &pattern(1, 8192)));
+    lab.sync(node);
+    lab.close_regions();
+    // Somebody writes in all regions but two.
+    let taken = REGIONS_MAX - 2;
+    let room = block_on(group.activity.room_for(taken + 1));
+    let far = |number: usize| Extent::new((1 << 40) + ((number as u64) << 20), 0, 0, &[]);
+    let enter = |number| block_on(group.activate(&far(number))).expect("there is room");
+    let held: Vec<_> = (0..taken).map(enter).collect();
+    // Each write is held up between its two regions.
+    let ranges = [two, four].map(|extent| extent.ranges.try_hold(0..1, false).expect("nobody writes"));
+    let session = lab.session();
+    let (new, newer) = (pattern(2, 8192), pattern(3, 8192));
+    let mut writing = pin!(session.write(node, first, &new, false));
+    assert!(run_until(writing.as_mut(), || two.ranges.waiting() > 0).is_none());
+    assert!(group.activity.has(one.id));
+    let mut waiting = pin!(session.write(node, second, &newer, false));
+    // Disks in memory answer at once: it comes as far as it can.
+    assert!((0..1000).all(|_| waiting.as_mut().now_or_never().is_none()));
+    assert!(!group.activity.has(three.id), "it has taken the region that the other one needs, and needs one more");
+    drop(ranges);
+    block_on(writing).expect("it is written");
+    block_on(waiting).expect("it is written");
+    drop((held, room));
+    lab.close_regions();
+    assert_eq!(lab.read(node, first, 8192), new);
+    assert_eq!(lab.read(node, second, 8192), newer);
+    lab.check();
 }

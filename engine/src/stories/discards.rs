@@ -403,3 +403,52 @@ fn what_somebody_is_stuck_in_is_not_free() {
     assert!(states().iter().all(|state| *state != Some(AuState::Settled)), "{:?}", states());
     lab.check();
 }
+
+/// A hole is punched, and nothing has made that durable. It is discarded when it is: a loss of power brings no data back that is discarded.
+#[test]
+fn a_hole_is_discarded_when_it_is_durable() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E", "F", "G"]);
+    let node = lab.create_file("table");
+    let reserve = Allocate::Reserve { keep_size: false };
+    block_on(lab.session().allocate(node, 0, 48 * MIB, reserve, false)).expect("there is room");
+    let has_log = |lab: &Lab, disk: usize| !lab.runs_of(CatalogFile::Wal, disk).is_empty();
+    let (logs, plain): (Vec<usize>, Vec<usize>) = (0..7).partition(|disk| has_log(&lab, *disk));
+    let is_plain = |extent: &Extent| extent.disks().all(|disk| plain.contains(&usize::from(disk.0)));
+    let all = lab.group().extents.all();
+    let extent = all.iter().find(|extent| extent.file == node && is_plain(extent)).expect("every two disks have some");
+    let at = extent.number * MIB;
+    let place_of = |mirror: &crate::extent::Mirror| {
+        let disk = usize::from(mirror.disk.0);
+        (disk, lab.member(disk).layout().au_offset(mirror.au))
+    };
+    let places: Vec<(usize, u64)> = extent.mirrors().iter().map(place_of).collect();
+    let bytes = pattern(1, 1 << 20);
+    lab.write(node, at, &bytes);
+    lab.sync(node);
+    drop(all);
+    lab.wait_until_all_is_discarded();
+    lab.dismount();
+    // Nobody else makes anything durable.
+    ["discards", "caretaker", "stamp"].into_iter().for_each(|name| lab.world.hold_back(name));
+    lab.mount();
+    let hole = 4 * PIECE as usize;
+    let punch = Allocate::PunchHole;
+    block_on(lab.session().allocate(lab.find("table"), at, hole as u64, punch, false)).expect("it is punched");
+    lab.group().tend_discards();
+    let mut discards = lab.world.take_task("discards").expect("it was begun");
+    let is_discarded = |(disk, place): &(usize, u64)| lab.disks[*disk].peek(*place, hole) != bytes[..hole];
+    assert!(!places.iter().any(is_discarded));
+    assert!(run_until(discards.as_mut(), || places.iter().all(is_discarded)).is_none());
+    // The disks with the catalog's log keep nothing that was not flushed, those with the file's data all of it.
+    let end = |seed: u64, disk: usize| Numbers::new(seed * 1000 + disk as u64).below(4);
+    let is_worst = |seed: &u64| {
+        logs.iter().all(|disk| end(*seed, *disk) == 1) && places.iter().all(|(disk, _)| end(*seed, *disk) == 0)
+    };
+    let seed = (0..).find(is_worst).expect("one in 1024");
+    drop(discards);
+    lab.cut_power(seed);
+    lab.mount();
+    let found = lab.try_read(lab.find("table"), at, hole);
+    assert!(found.is_ok_and(|found| found == vec![0; hole]), "the hole was discarded and is none");
+    lab.check();
+}

@@ -8,6 +8,7 @@ use std::{
     cell::RefCell,
     ops::Range,
     pin::{Pin, pin},
+    sync::{atomic::Ordering, mpsc},
 };
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -250,5 +251,115 @@ fn a_mirror_is_not_taken_while_the_other_goes() {
     let is_taken = end.unwrap_or_else(|| block_on(taking)).expect("it is known");
     assert_eq!(lab.read(node, extent.number * MIB, 8192), pattern(2, 8192));
     assert!(!is_taken);
+    lab.check();
+}
+
+/// Somebody writes where an extent has no data yet, on its old mirrors only, when one of them begins to move: the move waits for him, and copies that too.
+#[test]
+fn a_move_waits_for_a_write_that_began_before_it() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    let reserve = Allocate::Reserve { keep_size: false };
+    block_on(lab.session().allocate(node, 0, 6 * MIB, reserve, false)).expect("there is room");
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    let (group, to) = (lab.group(), lab.member(2));
+    let stays = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 1).expect("it has one there");
+    let hanging = place(&lab.member(1).layout(), stays.au);
+    lab.disks[1].faults(|faults| faults.hang_in.push(hanging));
+    let (session, at) = (lab.session(), extent.number * MIB);
+    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(1, 65_536), false)));
+    lab.wait_for("the write", || lab.disks[1].hung() > 0);
+    let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
+    let end = lab.go_on_or_end("the wait for him", moving.as_mut(), || extent.ranges.waiting() > 0);
+    lab.disks[1].heal();
+    writer.join().expect("no panic").expect("it is written");
+    let moved = end.unwrap_or_else(|| block_on(moving)).expect("it moves");
+    lab.disks[1].faults(|faults| faults.fail_reads = true);
+    let found = lab.try_read(node, at, 65_536);
+    assert!(found.is_ok_and(|found| found == pattern(1, 65_536)), "the new mirror lacks what was acknowledged");
+    assert_eq!(moved, Some(65_536));
+    lab.disks[1].heal();
+    lab.check();
+}
+
+/// A mirror has moved, durably, and a write that began before is under way to its old place: that is nobody else's until the write has landed.
+#[test]
+fn a_place_that_a_mirror_has_left_is_free_when_nobody_writes_there() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    let (group, to) = (lab.group(), lab.member(2));
+    // For as long as this takes the disk is not silent. Who frees a place waits no longer for that.
+    group.deadline.store(10_000, Ordering::Relaxed);
+    let old = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == 0).expect("it has one there");
+    let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
+    let permit = lab.copy_all(2, moving.as_mut());
+    let hanging = place(&lab.member(0).layout(), old.au);
+    lab.disks[0].faults(|faults| faults.hang_in.push(hanging));
+    let (session, at) = (lab.session(), extent.number * MIB);
+    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
+    lab.wait_for("the write", || lab.disks[0].hung() > 0);
+    drop(permit);
+    assert_eq!(block_on(moving).expect("it moves"), Some(MIB));
+    let state = || group.space().state(old.disk, old.au);
+    for _ in 0..2 {
+        block_on(group.reclaim(true)).expect("the catalog answers");
+        assert_eq!(state(), Some(AuState::Settled), "what is written next may be lost");
+    }
+    lab.disks[0].heal();
+    writer.join().expect("no panic").expect("it is written");
+    lab.wait_for("its old place", || state() != Some(AuState::Settled));
+    assert_eq!(lab.read(node, at, 8192), pattern(2, 8192));
+    lab.check();
+}
+
+/// The commit that a mirror has moved is on its way when somebody writes, and the engine is killed before the disks have it: the mirror is where it was, and
+/// has what was acknowledged.
+#[test]
+fn the_old_place_is_written_until_the_move_is_durable() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    // The checksums of the old bytes are on the disks.
+    lab.close_regions();
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    let (group, to, at) = (Arc::clone(lab.group()), lab.member(2), extent.number * MIB);
+    // The catalog takes nothing until it may go on.
+    let (go_on, waits) = mpsc::channel::<()>();
+    let mut busy = pin!(group.catalog.release(false, move |_| {
+        let _ = waits.recv();
+        Ok(())
+    }));
+    assert!(busy.as_mut().now_or_never().is_none());
+    let counted = || {
+        let sets = group.mirror_sets.counts();
+        sets.into_iter().find(|(set, _)| *set == [DiskNumber(1), DiskNumber(2)]).map_or(0, |(_, count)| count)
+    };
+    let before = counted();
+    let mut moving = pin!(group.move_mirror(&extent, DiskNumber(0), &to, None));
+    lab.go_on_until("its turn", moving.as_mut(), || counted() > before);
+    // The next commit is on no disk.
+    let logs: Vec<_> = (0..3).map(|disk| (lab.disks[disk].clone(), lab.runs_of(CatalogFile::Wal, disk))).collect();
+    let mut hanging = pin!(group.catalog.release(false, move |_| {
+        logs.into_iter().for_each(|(disk, log)| disk.faults(|faults| faults.hang_writes = log));
+        Ok(())
+    }));
+    assert!(hanging.as_mut().now_or_never().is_none());
+    drop(go_on);
+    let has_moved = || extent.mirrors().iter().any(|mirror| mirror.disk.0 == 2);
+    lab.go_on_until("the commit", moving.as_mut(), || has_moved() && lab.disks.iter().any(|disk| disk.hung() > 0));
+    lab.write(node, at, &pattern(2, 8192));
+    lab.kill();
+    lab.disks.iter().for_each(MemoryDisk::fail_hung);
+    lab.disks.iter().for_each(MemoryDisk::heal);
+    lab.mount();
+    assert!(lab.read(lab.find("table"), at, 8192) == pattern(2, 8192), "what was acknowledged is not where it was");
+    let now = lab.extents_on(&[0, 1]).into_iter().any(|other| other.id == extent.id);
+    assert!(now, "the commit was on no disk");
     lab.check();
 }

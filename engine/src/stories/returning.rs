@@ -139,7 +139,7 @@ fn a_write_under_way_when_a_disk_returns() {
         (range, active)
     });
     lab.online(1);
-    std::thread::sleep(Duration::from_millis(300));
+    lab.wait_for("the resync", || extent.ranges.waiting() > 0 || lab.state(1) == DiskState::Online);
     let row = Arc::clone(&extent);
     block_on(group.catalog.write(false, move |connection| {
         Ok(crate::extent::change_marks(connection, &row, |_, pending| pending.add(0))?)
