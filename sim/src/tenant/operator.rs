@@ -211,8 +211,19 @@ impl Tenant {
     }
 
     pub async fn report(&self, repair: bool) -> Result<Report, Failure> {
-        let group = Arc::clone(self.group());
-        let ended = self.inside(async move { group.check(repair).await }).await?.ok_or("the engine died by itself")?;
+        let mut tries = 0;
+        let ended = loop {
+            let group = Arc::clone(self.group());
+            let ended =
+                self.inside(async move { group.check(repair).await }).await?.ok_or("the engine died by itself")?;
+            tries += 1;
+            // Clients may change too much meanwhile for a catalog with little room for its log; they rest after some operations.
+            let is_overtaken = ended.as_ref().is_err_and(|error| error.message.contains("snapshot too old"));
+            if !is_overtaken || tries == 5 {
+                break ended;
+            }
+            self.core.sleep(Duration::from_secs(5)).await;
+        };
         ended.map_err(|error| format!("{}: check: {}", self.name, words(&error)))
     }
 
