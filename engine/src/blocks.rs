@@ -220,8 +220,8 @@ impl Group {
             for (index, sum) in sums.iter().enumerate() {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
                 let offset = Self::offset(member, *mirror, blocks.start + index);
-                let is_there =
-                    image[index].as_deref() == Some(&part[..]) && !member.is_mend_in_doubt(offset, BLOCK_SIZE as u64);
+                let is_shown = image[index].as_deref() == Some(&part[..]);
+                let is_there = is_shown && !member.is_mend_in_doubt(offset, BLOCK_SIZE as u64);
                 if sum.is_none() || is_there || rivals.contains(&index) {
                     continue;
                 }
@@ -248,7 +248,7 @@ impl Group {
                     }
                     continue;
                 }
-                if reason == Reason::Repair && image[index].as_deref() != Some(&part[..]) {
+                if reason == Reason::Repair && !is_shown {
                     member.counters.repaired.fetch_add(1, Ordering::Relaxed);
                     let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
                     member.note(Trouble::Repaired, Some((offset, BLOCK_SIZE as u64)), place);
@@ -334,7 +334,7 @@ impl Group {
         let Some(member) = self.members.get(&guest.disk).filter(|member| member.is_writable()) else { return Ok(()) };
         for index in (0..sums.len()).filter(|index| sums[*index].is_some()) {
             let part = data.part(bytes_of(index)..bytes_of(index + 1));
-            // One that is overdue is waited for: where the mirror does not come, the place is somebody else's.
+            // An overdue write is waited for: if the mirror does not move after all, its AU goes to another extent, and the write would land there.
             match self.write_copy(extent, member, Self::offset(member, guest, first + index), part).await {
                 Ok(_) => {}
                 Err(FileError::Refused { .. }) => _ = extent.turn_away(guest),

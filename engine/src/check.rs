@@ -388,6 +388,9 @@ impl Group {
             let Some(sums) = &*sums else { return Ok((wrong, unsettled)) };
             (sums.of(blocks.clone()).collect(), blocks.clone().map(|block| sums.is_fresh(block)).collect())
         };
+        unsettled |= candidates.iter().any(|(mirror, member)| {
+            member.is_mend_in_doubt(Self::offset(member, *mirror, blocks.start), (blocks.len() * BLOCK_SIZE) as u64)
+        });
         let (mut bad_zones, mut disputed) = (vec![0; candidates.len()], Vec::new());
         for index in 0..blocks.len() {
             let evidence = Evidence {
@@ -401,10 +404,7 @@ impl Group {
                     .collect(),
             };
             let (case, right) = evidence.judge();
-            let is_in_doubt = |(mirror, member): &(_, &Arc<Member>)| {
-                member.is_mend_in_doubt(Self::offset(member, *mirror, blocks.start + index), BLOCK_SIZE as u64)
-            };
-            unsettled |= known[index] == UNKNOWN || candidates.iter().any(is_in_doubt);
+            unsettled |= known[index] == UNKNOWN;
             let mut differing = |what: &str, right: Option<&[u8]>| {
                 let others = candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
                 for ((mirror, member), _) in others {

@@ -23,9 +23,12 @@
 //! A mount after a kill flushes what the engine before it left (`mount.rs`, step 6). Where that fails on a disk that stays, it does the same at once:
 //! the boot id that is no host's, pending pieces hold nothing, and files that had some get an error at their next sync.
 //!
-//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure. Of a mount: files of which only
-//! written bytes were overwritten, or which only grew; an error that nobody has heard when the engine is killed again; and a flush that fails in a
-//! mount which is refused before step 6, as when the only voter does not take its record.
+//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure. And of a flush that fails at a
+//! mount:
+//!
+//!   - Files that had no pending pieces, because only bytes that were written before were overwritten, or because they only grew, get no error.
+//!   - The errors are kept in memory: those that no sync has returned when the engine is killed again are forgotten.
+//!   - If the mount is refused before step 6, because the only voter does not take its record, the next mount does not know of the failure.
 //!
 //! What a write pays is some loads, and two stores when the era has changed.
 
@@ -316,15 +319,7 @@ impl Group {
     }
 
     async fn record_boot(&self, boot: [u8; 16]) -> Result<(), FileError> {
-        let changed = self
-            .voters
-            .change(move |next| {
-                let changes = next.boot != boot;
-                next.boot = boot;
-                Ok(changes)
-            })
-            .await;
-        changed.map(|_| ()).map_err(|refusal| FileError::Refused {
+        self.voters.record_boot(boot).await.map_err(|refusal| FileError::Refused {
             disk: self.name.clone(),
             reason: refusal.to_string(),
             why: "what may be lost could not be recorded".to_owned(),

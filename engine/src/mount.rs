@@ -554,12 +554,7 @@ async fn flush_what_was_left(
             // It would take no record of that, either.
             return Err(refusal);
         }
-        let distrusted = voters.change(|next| {
-            let changes = next.boot != NO_BOOT;
-            next.boot = NO_BOOT;
-            Ok(changes)
-        });
-        distrusted.await?;
+        voters.record_boot(NO_BOOT).await?;
         if !is_flushed {
             return Err(refusal);
         }

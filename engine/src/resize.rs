@@ -317,7 +317,7 @@ impl Group {
         self.take_size(number).await
     }
 
-    /// The same, while nobody else gives it a target.
+    /// As [`Self::finish_resize`], for a caller that holds `exchanging`.
     async fn take_size(&self, number: DiskNumber) -> std::result::Result<bool, FileError> {
         let membership = self.voters.current();
         let entry = membership.disk(number).filter(|entry| is_resizing(entry));

@@ -393,6 +393,15 @@ impl Voters {
         Ok(())
     }
 
+    /// Records of which boot of the host the pending pieces may be taken for written after a kill.
+    ///
+    /// # Errors
+    /// If that cannot be recorded.
+    pub(crate) async fn record_boot(&self, boot: [u8; 16]) -> Result<(), Refusal> {
+        let record = move |next: &mut Membership| Ok(std::mem::replace(&mut next.boot, boot) != boot);
+        self.change(record).await.map(|_| ())
+    }
+
     /// R5 for one disk that is to go for `reason`, given the states in `membership`. What cannot be read is no current mirror; and where the
     /// disk goes because it is silent, one that is silent, too, or has just been, is none (R2): it may be one array that both are on.
     ///

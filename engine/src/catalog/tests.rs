@@ -786,7 +786,7 @@ fn views_of_many_rows_are_read_in_order() {
     assert_eq!(scan("SELECT count(*) FROM entries"), "SCAN entry USING COVERING INDEX entry_node");
 }
 
-/// A page is written and pushed while somebody reads it: what he has found is older, and nobody else is given that.
+/// A page is written while a reader already has its old bytes from the disk. They are not kept in the cache: the next reader gets the new ones.
 #[test]
 fn a_page_that_was_read_before_a_write_is_not_kept() {
     let store = MemoryStore::new(1, 4 * MIB, 4 * MIB, Some(7));

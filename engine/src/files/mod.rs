@@ -606,7 +606,7 @@ impl Files {
         }
     }
 
-    /// Lets a few files go that nobody needs, as where there are too many.
+    /// Drops a few unused files from memory, as the engine does when there are too many.
     #[cfg(test)]
     pub(crate) fn let_some_go(&self) {
         self.shrink(&mut self.cache.lock(), 0);

@@ -39,6 +39,18 @@ impl Lab {
 
 const LENGTH: usize = 8 << 20;
 
+impl Lab {
+    /// Of five disks two have no copy of the catalog. Takes one of them offline: the other one cannot be spared then. Their numbers.
+    fn leave_one_that_is_needed(&self) -> (u16, u16) {
+        let membership = self.group().voters.current();
+        let mut plain = (0..5).filter(|number| membership.catalog.iter().all(|run| run.disk.0 != *number));
+        let (away, needed) = (plain.next().expect("it has few"), plain.next().expect("it has few"));
+        assert!(!self.extents_on(&[away, needed]).is_empty(), "every two disks have some");
+        self.offline(usize::from(away));
+        (away, needed)
+    }
+}
+
 /// Five disks without mirrors; the one that has nothing of the catalog loses a flush. Each file with writes that no
 /// good flush had covered hears of it once, whoever's sync it was; then what a sync acknowledges is there again.
 #[test]
@@ -239,12 +251,7 @@ fn an_extent_whose_recovery_failed_is_compared_again() {
     lab.write(node, 0, &pattern(1, 40 << 20));
     lab.sync(node);
     lab.close_regions();
-    // Two disks without a copy of the catalog. When one is away the other one cannot be spared.
-    let membership = lab.group().voters.current();
-    let mut plain = (0..5).filter(|number| membership.catalog.iter().all(|run| run.disk.0 != *number));
-    let (away, number) = (plain.next().expect("it has few"), plain.next().expect("it has few"));
-    assert!(!lab.extents_on(&[away, number]).is_empty(), "every two disks have some");
-    block_on(lab.group().offline(Selection::Disks(vec![format!("DATA_000{away}")]), None)).expect("it goes");
+    let (away, number) = lab.leave_one_that_is_needed();
     let bytes = pattern(2, 40 << 20);
     lab.write(node, 0, &bytes);
     let (extents, _) = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
@@ -271,8 +278,8 @@ fn an_extent_whose_recovery_failed_is_compared_again() {
     lab.check();
 }
 
-/// Recovery after a kill has made the mirrors of an extent equal, and the flush fails on a disk that cannot be spared: the extent is compared again. Else
-/// its region would be closed with checksums from before what was written last, and one mirror that rots later would be the end of it.
+/// Recovery after a kill has copied a block to a mirror, and its disk, which cannot be spared, loses that with a flush. The extent is compared again, and
+/// the block copied again: the disk shows it, and does not have it.
 #[test]
 fn what_recovery_copied_and_a_flush_lost_is_copied_again() {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
@@ -281,12 +288,7 @@ fn what_recovery_copied_and_a_flush_lost_is_copied_again() {
     lab.write(node, 0, &pattern(1, 40 << 20));
     lab.sync(node);
     lab.close_regions();
-    // Two disks without a copy of the catalog. When one is away the other one cannot be spared.
-    let membership = lab.group().voters.current();
-    let mut plain = (0..5).filter(|number| membership.catalog.iter().all(|run| run.disk.0 != *number));
-    let (away, number) = (plain.next().expect("it has few"), plain.next().expect("it has few"));
-    assert!(!lab.extents_on(&[away, number]).is_empty(), "every two disks have some");
-    block_on(lab.group().offline(Selection::Disks(vec![format!("DATA_000{away}")]), None)).expect("it goes");
+    let (away, number) = lab.leave_one_that_is_needed();
     let bytes = pattern(2, 40 << 20);
     lab.write(node, 0, &bytes);
     let (extents, _) = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
@@ -324,11 +326,7 @@ fn a_mirror_is_not_taken_for_one_that_was_mended_and_lost_it_with_a_flush() {
     lab.sync(node);
     lab.close_regions();
     let group = lab.group();
-    let membership = group.voters.current();
-    let mut plain = (0..5).filter(|number| membership.catalog.iter().all(|run| run.disk.0 != *number));
-    let (away, number) = (plain.next().expect("it has few"), plain.next().expect("it has few"));
-    assert!(!lab.extents_on(&[away, number]).is_empty(), "every two disks have some");
-    block_on(group.offline(Selection::Disks(vec![format!("DATA_000{away}")]), None)).expect("it goes");
+    let (away, number) = lab.leave_one_that_is_needed();
     let other = (0..5).find(|other| *other != away && *other != number).expect("five");
     let extent = lab.extents_on(&[number, other]).remove(0);
     let stays = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == number).expect("it has one there");
