@@ -92,7 +92,7 @@ impl Tenant {
     pub async fn ask_online(&mut self) -> Result<Result<bool, AdminError>, Failure> {
         let group = Arc::clone(self.group());
         let away = self.is_away();
-        let is_stuck = |one: &Operation| !away && one.pass == "REBALANCE" && one.state == "ERRS";
+        let is_stuck = move |one: &Operation| !away && one.pass == "REBALANCE" && one.state == "ERRS";
         let error = group.operations().into_iter().find(is_stuck).map(|one| one.error.unwrap_or_default());
         let gives_up = self.goes_on && error.is_some();
         if let Some(error) = &error {
@@ -120,8 +120,9 @@ impl Tenant {
             if away {
                 group.online(Selection::All).await.map(|()| false)
             } else {
-                let runs = group.operations().iter().any(|operation| operation.state == "RUN");
-                let busy = runs || group.lacks_catalog_mirror();
+                // One that has ended with errors since is asked about the next time.
+                let goes_on = |one: &Operation| one.state == "RUN" || is_stuck(one);
+                let busy = group.operations().iter().any(goes_on) || group.lacks_catalog_mirror();
                 Ok(!busy && group.members().iter().all(|(_, state)| *state == DiskState::Online))
             }
         });
