@@ -667,7 +667,7 @@ impl Group {
     pub(crate) async fn write_sums(&self, extent: &Extent) -> Result<(), FileError> {
         let sums = extent.sums().clone();
         let Some(sums) = sums.filter(|_| extent.is_dirty()) else { return Ok(()) };
-        let kept = self.sums_to_keep(extent, &sums).await;
+        let kept = self.sums_to_keep(extent, &sums).await?;
         let mut block = Buffer::zeroed(self.sums_length());
         for (stored, sum) in block.chunks_exact_mut(4).zip(sums.all()) {
             stored.copy_from_slice(&sum.to_le_bytes());

@@ -36,7 +36,7 @@ use crate::{
     error::FileError,
     event::{Event, Severity},
     extent::{Extent, Mirror, Mirrors},
-    flight::Settled,
+    flight::{Flight, Settled},
     group::Group,
     member::Member,
     planted::{self, Bug},
@@ -79,6 +79,59 @@ pub(crate) fn blocks_of_piece(piece: usize) -> Range<usize> {
 
 fn bytes_of(blocks: usize) -> usize {
     blocks * BLOCK_SIZE
+}
+
+/// How long mirrors are waited for that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// As long as a disk may be silent: the others may be enough.
+    Deadline,
+    /// Until the disk has answered, or is let go (R2).
+    UntilLetGo,
+}
+
+/// What a mirror has, block by block; `None` where it cannot be read.
+pub(crate) type Blocks = Vec<Option<Box<[u8]>>>;
+
+/// What mirrors have.
+struct Seen<'a> {
+    candidates: Vec<(Mirror, &'a Arc<Member>)>,
+    images: Vec<Blocks>,
+    /// And what its zone says.
+    zones: Vec<Option<Box<[u32]>>>,
+    /// Something of that was not answered in time.
+    is_silent: bool,
+}
+
+impl Seen<'_> {
+    /// What there is to decide by, for one of the blocks.
+    fn evidence(&self, index: usize, reason: Reason, known: &Known) -> Evidence<'_> {
+        let stored = |zone: &Option<Box<[u32]>>| zone.as_ref().map_or(UNKNOWN, |zone| zone[known.first + index]);
+        Evidence {
+            reason,
+            mirrors: self.images.iter().map(|image| image[index].as_deref()).collect(),
+            known: known.sums.get(index).copied().unwrap_or(UNKNOWN),
+            fresh: known.fresh[index],
+            stored: self.zones.iter().map(stored).collect(),
+        }
+    }
+}
+
+/// What memory knows of blocks: their checksums, and whether each was made by a write since the zones were.
+struct Known {
+    /// The first of the blocks, in its extent.
+    first: usize,
+    sums: Vec<u32>,
+    fresh: Vec<bool>,
+}
+
+impl Known {
+    fn of(extent: &Extent, blocks: &Range<usize>) -> Self {
+        let sums = extent.sums();
+        let is_fresh = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(block));
+        let of_blocks = sums.as_ref().map_or_else(Vec::new, |sums| sums.of(blocks.clone()).collect());
+        Self { first: blocks.start, sums: of_blocks, fresh: blocks.clone().map(is_fresh).collect() }
+    }
 }
 
 impl Group {
@@ -151,25 +204,19 @@ impl Group {
     ) -> Result<(Buffer, Compared), FileError> {
         self.load_sums(extent).await?;
         let (mirrors, guest) = extent.places();
-        let candidates: Vec<_> = self.members_of(mirrors).filter(|(_, member)| member.is_readable()).collect();
-        let mut images = Vec::new();
-        let mut zones = Vec::new();
-        for (mirror, member) in &candidates {
-            images.push(self.read_image(member, *mirror, blocks.clone()).await);
-            zones.push(self.read_zone(member, *mirror).await);
+        let mut seen = self.see(mirrors, &blocks, Patience::Deadline).await?;
+        let known = Known::of(extent, &blocks);
+        if seen.is_silent && !(0..blocks.len()).all(|index| seen.evidence(index, reason, &known).suffices()) {
+            reached::at(Mark::SilentMirrorNeeded);
+            seen = self.see(mirrors, &blocks, Patience::UntilLetGo).await?;
         }
+        let Seen { candidates, images, .. } = &seen;
         if images.iter().all(|image| image.iter().all(Option::is_none)) {
             if reason == Reason::Crash {
                 extent.forget_sums(blocks.start, blocks.len());
             }
             return Err(self.lost(extent, candidates.len()));
         }
-        let (known, fresh): (Vec<u32>, Vec<bool>) = {
-            let sums = extent.sums();
-            let is_fresh = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(block));
-            let known = sums.as_ref().map_or_else(Vec::new, |sums| sums.of(blocks.clone()).collect());
-            (known, blocks.clone().map(is_fresh).collect())
-        };
         let mut result = Buffer::zeroed(bytes_of(blocks.len()));
         let mut sums = Vec::with_capacity(blocks.len());
         let (mut lost, mut guessed) = (false, false);
@@ -177,16 +224,7 @@ impl Group {
         // Of each mirror, blocks that are right and its zone wrong.
         let mut bad_zones = vec![0; candidates.len()];
         for index in 0..blocks.len() {
-            let evidence = Evidence {
-                reason,
-                mirrors: images.iter().map(|image| image[index].as_deref()).collect(),
-                known: known.get(index).copied().unwrap_or(UNKNOWN),
-                fresh: fresh[index],
-                stored: zones
-                    .iter()
-                    .map(|zone| zone.as_ref().map_or(UNKNOWN, |zone| zone[blocks.start + index]))
-                    .collect(),
-            };
+            let evidence = seen.evidence(index, reason, &known);
             let (case, winner) = evidence.judge();
             guessed |= case == Case::Lowest;
             match case {
@@ -216,7 +254,7 @@ impl Group {
         }
         let result = result.share();
         let (mut copied, mut left) = (0, 0);
-        for ((mirror, member), image) in candidates.iter().zip(&images) {
+        for ((mirror, member), image) in candidates.iter().zip(images) {
             for (index, sum) in sums.iter().enumerate() {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
                 let offset = Self::offset(member, *mirror, blocks.start + index);
@@ -283,11 +321,11 @@ impl Group {
                 None => {}
             }
         }
-        self.tell_bad_zones(extent, &candidates, &bad_zones);
-        let seen: Vec<Image<'_>> = images.iter().map(|image| image.iter().map(Option::as_deref).collect()).collect();
-        self.note_disputes(extent, blocks.clone(), &rivals, &candidates, &seen);
+        self.tell_bad_zones(extent, candidates, &bad_zones);
+        let shown: Vec<Image<'_>> = images.iter().map(|image| image.iter().map(Option::as_deref).collect()).collect();
+        self.note_disputes(extent, blocks.clone(), &rivals, candidates, &shown);
         if lost {
-            for ((mirror, member), image) in candidates.iter().zip(&images) {
+            for ((mirror, member), image) in candidates.iter().zip(images) {
                 let refuted = sums.iter().zip(image).filter(|(sum, bytes)| sum.is_none() && bytes.is_some()).count();
                 if refuted > 0 {
                     self.note_mismatch(extent, &blocks, *mirror, member);
@@ -350,14 +388,15 @@ impl Group {
         member: &Arc<Member>,
         mirror: Mirror,
         blocks: Range<usize>,
-    ) -> Vec<Option<Box<[u8]>>> {
+        patience: Patience,
+    ) -> Result<Option<Blocks>, FileError> {
         let first = blocks.start;
-        let mut image = self.read_all(member, mirror, blocks).await;
+        let Some(mut image) = self.read_all(member, mirror, blocks, patience).await? else { return Ok(None) };
         for (index, block) in image.iter_mut().enumerate() {
             let here = self.envelope_at(member, Self::offset(member, mirror, first + index));
             *block = block.take().filter(|bytes| !lost::is_mark(bytes, here));
         }
-        image
+        Ok(Some(image))
     }
 
     fn envelope_at(&self, member: &Member, place: u64) -> Envelope {
@@ -370,26 +409,82 @@ impl Group {
         Buffer::copy_of(&lost::mark(self.envelope_at(member, place)))
     }
 
-    /// One mirror's blocks as they are, `None` where they cannot be read.
-    async fn read_all(&self, member: &Arc<Member>, mirror: Mirror, blocks: Range<usize>) -> Vec<Option<Box<[u8]>>> {
+    /// What mirrors on ONLINE disks have of blocks, and what their zones say of them.
+    async fn see(&self, mirrors: Mirrors, blocks: &Range<usize>, patience: Patience) -> Result<Seen<'_>, FileError> {
+        let candidates = self.members_of(mirrors).filter(|(_, member)| member.is_readable()).collect();
+        let mut seen = Seen { candidates, images: Vec::new(), zones: Vec::new(), is_silent: false };
+        for (mirror, member) in seen.candidates.clone() {
+            let image = self.read_image(member, mirror, blocks.clone(), patience).await?;
+            seen.is_silent |= image.is_none();
+            seen.images.push(image.unwrap_or_else(|| vec![None; blocks.len()]));
+            let zone = self.settle_with(member, Self::start_zone(member, mirror), patience).await?;
+            seen.is_silent |= matches!(zone, Settled::Overdue);
+            seen.zones.push(self.zone_in(zone));
+        }
+        Ok(seen)
+    }
+
+    /// One mirror's blocks as they are, `None` where they cannot be read. `None` of all: the disk is silent, or was let go for that.
+    async fn read_all(
+        &self,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        blocks: Range<usize>,
+        patience: Patience,
+    ) -> Result<Option<Blocks>, FileError> {
         let whole = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
-        match whole.of(IoClient::Checks).settle().await {
-            Settled::Ok(Some(buffer)) => buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect(),
+        match self.settle_with(member, whole.of(IoClient::Checks), patience).await? {
+            Settled::Ok(Some(buffer)) => {
+                Ok(Some(buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect()))
+            }
             Settled::Overdue => {
                 self.expel_in_background(member, Settled::Overdue.reason());
-                vec![None; blocks.len()]
+                Ok(None)
             }
             _ => {
                 let mut image = Vec::with_capacity(blocks.len());
                 for block in blocks {
                     let one = member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Checks);
-                    let one = one.again().settle().await;
-                    image.push(match one {
+                    image.push(match self.settle_with(member, one.again(), patience).await? {
                         Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
+                        Settled::Overdue => return Ok(None),
                         _ => None,
                     });
                 }
-                image
+                Ok(Some(image))
+            }
+        }
+    }
+
+    /// Waits for an I/O, as long as that is to be. Overdue: it has not ended, or the disk was let go for that.
+    async fn settle_with(
+        &self,
+        member: &Arc<Member>,
+        mut flight: Flight<'_>,
+        patience: Patience,
+    ) -> Result<Settled, FileError> {
+        let end = match (flight.settle_or_go_on().await, patience) {
+            (None, Patience::UntilLetGo) => self.end_or_give_up(member, &mut flight).await?,
+            (end, _) => end,
+        };
+        Ok(end.unwrap_or(Settled::Overdue))
+    }
+
+    /// Waits for an I/O that is overdue, on a disk that cannot be spared (R2). `None`: it can, and is let go.
+    pub(crate) async fn end_or_give_up(
+        &self,
+        member: &Arc<Member>,
+        flight: &mut Flight<'_>,
+    ) -> Result<Option<Settled>, FileError> {
+        loop {
+            match self.give_up(member, &Settled::Overdue).await {
+                Ok(()) => return Ok(None),
+                // Others that were silent with it may answer meanwhile: then it is spared.
+                Err(FileError::Refused { .. }) if !self.is_stopping() => {}
+                Err(error) => return Err(error),
+            }
+            if let Some(end) = flight.wait_a_while(&*self.world).await {
+                return Ok(Some(end));
             }
         }
     }

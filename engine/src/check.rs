@@ -17,7 +17,7 @@
 use crate::{
     admin::{AdminError, Code, Problem, Report, Scope},
     blocks::{
-        BLOCKS_PER_PIECE,
+        BLOCKS_PER_PIECE, Patience,
         cases::{Case, Evidence, Reason},
     },
     counters::IoClient,
@@ -373,7 +373,7 @@ impl Group {
             match member.start_read(offset, blocks.len() * BLOCK_SIZE).of(IoClient::Checks).settle().await {
                 Settled::Ok(Some(buffer)) => {
                     report.bytes_read += buffer.len() as u64;
-                    zones.push(self.read_zone(member, mirror).await);
+                    zones.push(self.read_zone(member, mirror, Patience::Deadline).await?);
                     buffers.push(buffer);
                     candidates.push((mirror, member));
                 }

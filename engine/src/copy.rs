@@ -144,24 +144,15 @@ impl Group {
     ) -> Result<u64, FileError> {
         let bytes = data.len() as u64;
         let mut flight = member.start_write(offset, data).of(IoClient::Copies);
-        let mut end = flight.settle_or_go_on().await;
-        loop {
-            let settled = end.unwrap_or(Settled::Overdue);
-            if settled.is_ok() {
-                break;
-            }
-            match self.give_up(member, &settled).await {
-                Ok(()) => return Ok(0),
-                // The disk must stay in service, so the copy is waited for: a later write of these blocks must not land before it.
-                Err(FileError::Refused { .. })
-                    if matches!(settled, Settled::Overdue)
-                        && !self.is_stopping()
-                        && !planted::has(Bug::OverdueCopyLeft) =>
-                {
-                    end = flight.wait_a_while(&*self.world).await;
-                }
-                Err(error) => return Err(error),
-            }
+        // A disk that must stay in service is waited for: a later write of these blocks must not land before this copy.
+        let end = match flight.settle_or_go_on().await {
+            None if !planted::has(Bug::OverdueCopyLeft) => self.end_or_give_up(member, &mut flight).await?,
+            end => Some(end.unwrap_or(Settled::Overdue)),
+        };
+        match end {
+            Some(settled) if settled.is_ok() => {}
+            Some(settled) => return self.give_up(member, &settled).await.map(|()| 0),
+            None => return Ok(0),
         }
         // The disk's checksum block is written when the region closes.
         extent.soil();

@@ -17,6 +17,7 @@
 //! What is here in memory is only who was told already.
 
 use crate::{
+    blocks::Patience,
     error::FileError,
     event::Severity,
     extent::{Extent, Mirror, Sums},
@@ -200,11 +201,15 @@ impl Group {
         blocks.filter(|block| !sums.is_fresh(*block) && zone.get(*block) != memory.get(*block)).collect()
     }
 
-    /// Point 3: what each zone of an extent keeps when `sums` are written. Nobody writes its blocks meanwhile.
-    pub(crate) async fn sums_to_keep(&self, extent: &Extent, sums: &Sums) -> Kept {
+    /// Point 3: what each zone of an extent keeps when `sums` are written. Nobody writes its blocks meanwhile. A zone on a disk that is silent
+    /// and cannot be spared is waited for: it would be written next, and what it says would be gone.
+    ///
+    /// # Errors
+    /// If the group is dismounted meanwhile.
+    pub(crate) async fn sums_to_keep(&self, extent: &Extent, sums: &Sums) -> Result<Kept, FileError> {
         self.disputes.settle(extent.id, |block| sums.is_fresh(block));
         if sums.are_agreed() {
-            return Kept { own: Vec::new(), agree: true };
+            return Ok(Kept { own: Vec::new(), agree: true });
         }
         let pieces = extent.state().marked();
         let all_are_new = pieces.iter().flat_map(crate::blocks::blocks_of_piece).all(|block| sums.is_fresh(block));
@@ -217,11 +222,11 @@ impl Group {
             if sums.are_in(extent.moves(), member.number, member.losses()) {
                 continue;
             }
-            let Some(zone) = self.read_zone(member, mirror).await else { continue };
+            let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? else { continue };
             let mut own = Vec::new();
             for run in runs(&self.differing(extent, sums, &zone)) {
-                let image = self.read_image(member, mirror, run.clone()).await;
-                for (block, bytes) in run.clone().zip(image) {
+                let image = self.read_image(member, mirror, run.clone(), Patience::UntilLetGo).await?;
+                for (block, bytes) in run.clone().zip(image.into_iter().flatten()) {
                     let stored = zone[block];
                     if stored != UNKNOWN && bytes.is_some_and(|bytes| of_block(&bytes) == stored) {
                         own.push((block, stored));
@@ -239,7 +244,7 @@ impl Group {
                 kept.agree = false;
             }
         }
-        kept
+        Ok(kept)
     }
 
     /// Compares what the zones of an extent differ in: before its mirrors are changed.
@@ -252,7 +257,7 @@ impl Group {
         let mut differing = BTreeSet::new();
         if let Some(sums) = sums.filter(|sums| !sums.are_agreed()) {
             for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
-                if let Some(zone) = self.read_zone(member, mirror).await {
+                if let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? {
                     differing.extend(self.differing(extent, &sums, &zone));
                 }
             }

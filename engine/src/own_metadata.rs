@@ -41,7 +41,7 @@
 
 use crate::{
     admin::Problem,
-    blocks::BLOCKS_PER_PIECE,
+    blocks::{BLOCKS_PER_PIECE, Patience},
     counters::IoClient,
     create::{header_of, write_header},
     event::Severity,
@@ -438,7 +438,7 @@ impl Group {
             if !sums.are_in(extent.moves(), member.number, member.losses()) {
                 continue;
             }
-            let zone = self.read_zone(member, mirror).await;
+            let Ok(zone) = self.read_zone(member, mirror, Patience::Deadline).await else { continue };
             if member.is_hung() || !sums.are_in(extent.moves(), member.number, member.losses()) {
                 continue;
             }

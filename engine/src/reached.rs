@@ -22,6 +22,7 @@ named! {
         ReadElsewhere "read-elsewhere" "a read that went wrong is answered by another mirror"
         ReadRepaired "read-repaired" "a read that no mirror could answer compares all of them"
         PairsInDispute "pairs-in-dispute" "two mirrors differ, and each is right by its own checksum"
+        SilentMirrorNeeded "silent-mirror-needed" "no other mirror is known to be right: one that is silent is waited for"
         LowestTaken "lowest-taken" "of mirrors of which nothing is known the lowest is taken"
         ChecksumRefuted "checksum-refuted" "mirrors prove a checksum wrong"
         ZoneKept "zone-kept" "a checksum block keeps what it has of blocks that nobody has written"

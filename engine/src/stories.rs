@@ -242,6 +242,23 @@ impl Lab {
         all
     }
 
+    /// Disks without a copy of the catalog.
+    fn plain_disk(&self) -> usize {
+        let membership = self.group().voters.current();
+        let mut numbers = membership.disks.iter().map(|disk| disk.number);
+        numbers.position(|number| membership.catalog.iter().all(|run| run.disk != number)).expect("there is one")
+    }
+
+    /// Of five disks two have no copy of the catalog. Takes one of them offline: the other one cannot be spared then. Their numbers.
+    fn leave_one_that_is_needed(&self) -> (u16, u16) {
+        let membership = self.group().voters.current();
+        let mut plain = (0..5).filter(|number| membership.catalog.iter().all(|run| run.disk.0 != *number));
+        let (away, needed) = (plain.next().expect("it has few"), plain.next().expect("it has few"));
+        assert!(!self.extents_on(&[away, needed]).is_empty(), "every two disks have some");
+        self.offline(usize::from(away));
+        (away, needed)
+    }
+
     /// No region is listed any more: what is known of checksums is on the disks.
     fn close_regions(&self) {
         while block_on(self.group().close_idle(true)).expect("they are closed") {}

@@ -60,6 +60,9 @@ pub struct Faults {
 /// One of [`FLUSHES_SLOW`] flushes takes up to a hundred times as long as a write, where things fail midway.
 const FLUSHES_SLOW: u64 = 4;
 
+/// Milliseconds after which what hung has landed at the latest, once it can.
+const LATE_MAX: u64 = 2000;
+
 /// Blocks of the system area of a disk with the smallest AUs.
 pub const SYSTEM_BLOCKS: u64 = 256;
 
@@ -222,7 +225,8 @@ impl SimDisk {
         change(&mut lock(&self.medium).faults)
     }
 
-    /// Ends every fault; what hung is done now.
+    /// Ends every fault; what hung is done now, or, where failures are midway, a little later and in any order: one way to the disk of several
+    /// was stuck, and what went there lands when others have been used since.
     pub fn heal(&self) {
         let hung = {
             let mut medium = lock(&self.medium);
@@ -234,7 +238,12 @@ impl SimDisk {
             std::mem::take(&mut medium.hung)
         };
         for flight in hung {
-            self.land(flight);
+            if self.core.fails_midway() {
+                let (disk, late) = (self.clone(), Duration::from_millis(self.core.below(LATE_MAX)));
+                self.core.after(late, move || disk.land(flight));
+            } else {
+                self.land(flight);
+            }
         }
     }
 

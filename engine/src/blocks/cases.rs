@@ -156,6 +156,15 @@ impl<'a> Evidence<'a> {
         (rivals.len() > 1).then_some(first.0)
     }
 
+    /// Whether nothing that a silent mirror may say yet would change it.
+    pub fn suffices(&self) -> bool {
+        match self.judge().0 {
+            Case::ByMemory | Case::Equal => true,
+            Case::ByZone => self.known == UNKNOWN,
+            _ => planted::has(Bug::SilentMirrorTakenForBad),
+        }
+    }
+
     /// The case, and the right bytes if there are any.
     pub fn judge(&self) -> (Case, Option<&'a [u8]>) {
         let (facts, [by_memory, by_zone, first_rival]) = self.weigh();

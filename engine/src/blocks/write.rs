@@ -190,10 +190,10 @@ impl Group {
             }
             let expelled = loop {
                 let expelled = self.voters.expel(member.number, &failure, false).await;
-                if !is_silent || !matches!(expelled, Err(Refusal::WouldLoseData | Refusal::Answers)) {
+                if !is_silent || matches!(expelled, Ok(()) | Err(Refusal::Closing)) {
                     break expelled;
                 }
-                // It cannot be spared, so it is waited for: a later write of these blocks must not land before this one. Those that were silent
+                // It cannot be spared, or not yet, so it is waited for: a later write of these blocks must not land before this one. Those that were silent
                 // with it may answer meanwhile, and then it is spared.
                 match flight.wait_a_while(&*self.world).await {
                     Some(end) if end.is_ok() => continue 'copies,

@@ -3,18 +3,18 @@
 //! Which mirror's is a matter of the extent's number, so that all disks are asked alike. While none can be read because disks are
 //! only silent they are waited for; when none can be read at all nothing is known, and mirrors prove each other.
 
-use super::{BLOCKS_PER_PIECE, STEP};
+use super::{BLOCKS_PER_PIECE, Patience, STEP};
 use crate::{
     counters::IoClient,
     error::FileError,
     event::Severity,
     extent::{Extent, MIRRORS_MAX, Mirror, Sums},
-    flight::Settled,
+    flight::{Flight, Settled},
     group::Group,
     member::Member,
 };
 use smallvec::SmallVec;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
 impl Group {
     /// Loads the checksums from the zone of a mirror, unless they are in memory.
@@ -90,8 +90,7 @@ impl Group {
         let first = Self::first_zone(extent, zones.len());
         zones.rotate_left(first);
         for (mirror, member) in zones {
-            let (offset, length) = member.layout().sums_of(mirror.au);
-            let mut flight = member.start_read(offset, length).of(IoClient::Checksums);
+            let mut flight = Self::start_zone(member, mirror);
             match flight.settle_or_go_on().await {
                 Some(Settled::Ok(Some(buffer))) => return (Some(Sums::new(self.sums_in(&buffer))), wrong),
                 Some(_) => wrong = true,
@@ -120,13 +119,23 @@ impl Group {
         sums.iter().map(|sum| u32::from_le_bytes(*sum)).take(self.blocks_per_au())
     }
 
-    /// The stored checksums of one mirror.
-    pub(crate) async fn read_zone(&self, member: &Member, mirror: Mirror) -> Option<Box<[u32]>> {
+    /// The stored checksums of one mirror. `None`: they cannot be read.
+    pub(crate) async fn read_zone(
+        &self,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        patience: Patience,
+    ) -> Result<Option<Box<[u32]>>, FileError> {
+        Ok(self.zone_in(self.settle_with(member, Self::start_zone(member, mirror), patience).await?))
+    }
+
+    pub(super) fn start_zone(member: &Member, mirror: Mirror) -> Flight<'_> {
         let (offset, length) = member.layout().sums_of(mirror.au);
-        let Settled::Ok(Some(buffer)) = member.start_read(offset, length).of(IoClient::Checksums).settle().await else {
-            return None;
-        };
-        Some(self.sums_in(&buffer).collect())
+        member.start_read(offset, length).of(IoClient::Checksums)
+    }
+
+    pub(super) fn zone_in(&self, settled: Settled) -> Option<Box<[u32]>> {
+        if let Settled::Ok(Some(buffer)) = settled { Some(self.sums_in(&buffer).collect()) } else { None }
     }
 }
 

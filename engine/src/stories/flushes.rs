@@ -16,13 +16,6 @@ impl Lab {
         self.write(node, 0, bytes);
     }
 
-    /// Disks without a copy of the catalog.
-    fn plain_disk(&self) -> usize {
-        let membership = self.group().voters.current();
-        let mut numbers = membership.disks.iter().map(|disk| disk.number);
-        numbers.position(|number| membership.catalog.iter().all(|run| run.disk != number)).expect("there is one")
-    }
-
     /// Whether the membership names the boot of this host: what is pending counts if the engine dies now.
     fn trusts_pending(&self) -> bool {
         self.group().voters.current().boot == self.world.boot_id()
@@ -38,18 +31,6 @@ impl Lab {
 }
 
 const LENGTH: usize = 8 << 20;
-
-impl Lab {
-    /// Of five disks two have no copy of the catalog. Takes one of them offline: the other one cannot be spared then. Their numbers.
-    fn leave_one_that_is_needed(&self) -> (u16, u16) {
-        let membership = self.group().voters.current();
-        let mut plain = (0..5).filter(|number| membership.catalog.iter().all(|run| run.disk.0 != *number));
-        let (away, needed) = (plain.next().expect("it has few"), plain.next().expect("it has few"));
-        assert!(!self.extents_on(&[away, needed]).is_empty(), "every two disks have some");
-        self.offline(usize::from(away));
-        (away, needed)
-    }
-}
 
 /// Five disks without mirrors; the one that has nothing of the catalog loses a flush. Each file with writes that no
 /// good flush had covered hears of it once, whoever's sync it was; then what a sync acknowledges is there again.

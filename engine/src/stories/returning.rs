@@ -915,3 +915,37 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
         lab.check();
     }
 }
+
+/// A disk is to vote, does not take the activity log, and cannot be spared. Others go and come back all the same: the vote stays where it is.
+#[test]
+fn a_disk_comes_back_while_another_one_cannot_vote() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "B", "C", "D"]);
+    let votes = |disk: usize| {
+        let membership = lab.group().voters.current();
+        membership.voters().any(|voter| usize::from(voter.number.0) == disk)
+    };
+    // One disk of a failure group has the data, and the other one the vote.
+    lab.offline(1);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 40 << 20));
+    lab.sync(node);
+    lab.online_all();
+    lab.offline(2);
+    lab.online_all();
+    lab.close_regions();
+    assert!(votes(1) && !votes(2));
+    // Extents that the two have now have no other mirror.
+    lab.offline(3);
+    let logs: Vec<_> = lab.member(2).areas().iter().flat_map(|area| area.activity).collect();
+    let length = plinth_format::layout::ACTIVITY_SLOT as u64;
+    lab.disks[2].faults(|faults| faults.worn = logs.iter().map(|place| *place..*place + length).collect());
+    lab.offline(1);
+    assert!(!votes(1) && !votes(2));
+    block_on(lab.group().online(Selection::Disks(vec!["DATA_0001".into()]))).expect("it comes back");
+    lab.wait_for("its return", || lab.state(1) == DiskState::Online);
+    assert_eq!(lab.state(2), DiskState::Online);
+    lab.disks[2].heal();
+    lab.online_all();
+    assert_eq!(lab.read(node, 0, 40 << 20), pattern(1, 40 << 20));
+    lab.check();
+}

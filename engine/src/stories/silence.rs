@@ -254,3 +254,70 @@ fn a_disk_whose_partner_is_silent_is_not_expelled() {
     assert!(lab.states().iter().all(|state| *state == DiskState::Online), "{:?}", lab.states());
     lab.check();
 }
+
+/// A disk of a group without mirrors fails a read and then takes its time over it, as when one path of several fails. What it has is not lost
+/// for that: it is waited for.
+#[test]
+fn what_only_a_silent_disk_has_is_not_lost() {
+    let lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C", "D", "E"]);
+    let node = lab.create_file("table");
+    let bytes = pattern(1, 16 << 20);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    lab.close_regions();
+    let disk = lab.plain_disk();
+    let extent = lab.extents_on(&[u16::try_from(disk).expect("few")]).remove(0);
+    let at = usize::try_from(extent.number * MIB).expect("small");
+    // Its checksums are known.
+    lab.read(node, at as u64, 8192);
+    let place = lab.member(disk).layout().au_offset(extent.mirrors()[0].au);
+    lab.disks[disk].faults(|faults| faults.hang_in.push(place..place + 4096));
+    std::thread::scope(|scope| {
+        let _healed = Healed(&lab);
+        scope.spawn(|| assert!(lab.read(node, at as u64, 8192) == bytes[at..at + 8192]));
+        let is_silent = || lab.disks[disk].hung() > 0 && lab.is_hung(disk);
+        lab.wait_for("the read", is_silent);
+        lab.disks[disk].fail_hung();
+        lab.wait_for("another look", is_silent);
+        // Whoever gives up does so now.
+        std::thread::sleep(Duration::from_secs(2));
+        lab.disks[disk].answer();
+    });
+    assert!(!lab.told("no good mirror"));
+    lab.check();
+}
+
+/// One mirror of a block has rotted, and the other one is on a disk that takes its time over it and cannot be spared.
+#[test]
+fn what_has_rotted_elsewhere_a_silent_disk_is_waited_for() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
+    let node = lab.create_file("table");
+    let bytes = pattern(1, 40 << 20);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    lab.close_regions();
+    let (away, number) = lab.leave_one_that_is_needed();
+    let other = (0..5).find(|other| *other != away && *other != number).expect("five");
+    let extent = lab.extents_on(&[number, other]).remove(0);
+    let rotten = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == other).expect("it has one there");
+    let place = lab.member(usize::from(other)).layout().au_offset(rotten.au);
+    lab.disks[usize::from(other)].corrupt(place, &pattern(7, 4096));
+    let good = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == number).expect("it has one there");
+    let (silent, at) = (usize::from(number), usize::try_from(extent.number * MIB).expect("small"));
+    // Its checksums are known, and its region is active: a disk that is silent does not take the activity log.
+    lab.write(node, at as u64 + 8192, &bytes[at + 8192..at + 12288]);
+    let place = lab.member(silent).layout().au_offset(good.au);
+    lab.disks[silent].faults(|faults| faults.hang_in.push(place..place + 4096));
+    std::thread::scope(|scope| {
+        let _healed = Healed(&lab);
+        scope.spawn(|| assert!(lab.read(node, at as u64, 4096) == bytes[at..at + 4096]));
+        lab.wait_for("the read", || lab.is_hung(silent));
+        // Whoever gives up does so now.
+        std::thread::sleep(Duration::from_secs(2));
+        lab.disks[silent].answer();
+    });
+    assert!(!lab.told("no good mirror"));
+    lab.online_all();
+    block_on(lab.group().check(true)).expect("the check runs");
+    lab.check();
+}
