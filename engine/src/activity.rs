@@ -76,8 +76,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Regions that may be open at once: with regions of 4 extents of 4 MiB, 16 GiB
 /// under random writes before regions grow; a log write is 16 KiB at most.
 pub const REGIONS_MAX: usize = 1000;
-/// How many are open at once.
-const REGIONS_OPEN: Limit = Limit::new(REGIONS_MAX, 6);
+/// How many are open at once: more than one request has parts, each in a region of its own. A mebibyte in FINE stripes has nine at most.
+const REGIONS_OPEN: Limit = Limit::new(REGIONS_MAX, 10);
 /// Regions closed together when the table is full.
 const BATCH: usize = 128;
 /// Checksum blocks that are written at the same time, before regions are closed.
@@ -256,7 +256,7 @@ impl Activity {
         if regions < 2 || planted::has(Bug::RegionsAwaitEachOther) {
             return None;
         }
-        // More than there are it cannot be: the extents of one request are neighbours.
+        // More than there are it cannot be ([`REGIONS_OPEN`]).
         let beside = u32::try_from((regions - 1).min(Self::shared())).unwrap_or(u32::MAX);
         self.shared.acquire_many(beside).await.ok()
     }

@@ -77,10 +77,22 @@ impl Tenant {
                 Err(error) => self.say(|| format!("online: {}", words(&error))),
             }
             if self.core.now() > end {
-                return Err(format!("{}: not all disks are online again", self.name));
+                return Err(format!("{}: not all disks are online again: {}", self.name, self.what_is_left()));
             }
             self.core.sleep(Duration::from_millis(500)).await;
         }
+    }
+
+    /// What keeps the group from being whole, in words.
+    fn what_is_left(&self) -> String {
+        let group = self.group();
+        let states = group.members().into_iter().filter(|(_, state)| *state != DiskState::Online);
+        let mut all: Vec<String> = states.map(|(name, state)| format!("{name} is {state:?}")).collect();
+        all.extend(
+            group.operations().iter().map(|one| format!("{} {} {}/{}", one.pass, one.state, one.so_far, one.work)),
+        );
+        all.extend(group.lacks_catalog_mirror().then(|| "the catalog lacks a mirror".to_owned()));
+        all.join(", ")
     }
 
     /// Whether a disk is OFFLINE.
