@@ -23,10 +23,13 @@
 
 pub(crate) mod cases;
 mod read;
+mod seen;
 mod write;
 mod zones;
 
 pub(crate) use read::{Answer, Asked, Order};
+pub(crate) use seen::Patience;
+use seen::{Known, Seen};
 
 use crate::{
     activity::Active,
@@ -36,14 +39,14 @@ use crate::{
     error::FileError,
     event::{Event, Severity},
     extent::{Extent, Mirror, Mirrors},
-    flight::{Flight, Settled},
+    flight::Settled,
     group::Group,
     member::Member,
     planted::{self, Bug},
     reached::{self, Mark},
     troubles::Trouble,
 };
-use cases::{Case, Evidence, Reason};
+use cases::{Case, Reason};
 use plinth_format::{
     BLOCK_SIZE,
     checksum::{UNKNOWN, of_block},
@@ -70,6 +73,8 @@ pub struct Compared {
     pub copied: u64,
     /// Blocks that stay wrong, summed over mirrors on disks that stay.
     pub left: u64,
+    /// Of those, blocks of mirrors that nobody has seen, as their disks are silent.
+    pub unseen: u64,
 }
 
 /// The blocks of a piece.
@@ -79,59 +84,6 @@ pub(crate) fn blocks_of_piece(piece: usize) -> Range<usize> {
 
 fn bytes_of(blocks: usize) -> usize {
     blocks * BLOCK_SIZE
-}
-
-/// How long mirrors are waited for that are compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// As long as a disk may be silent: the others may be enough.
-    Deadline,
-    /// Until the disk has answered, or is let go (R2).
-    UntilLetGo,
-}
-
-/// What a mirror has, block by block; `None` where it cannot be read.
-pub(crate) type Blocks = Vec<Option<Box<[u8]>>>;
-
-/// What mirrors have.
-struct Seen<'a> {
-    candidates: Vec<(Mirror, &'a Arc<Member>)>,
-    images: Vec<Blocks>,
-    /// And what its zone says.
-    zones: Vec<Option<Box<[u32]>>>,
-    /// Something of that was not answered in time.
-    is_silent: bool,
-}
-
-impl Seen<'_> {
-    /// What there is to decide by, for one of the blocks.
-    fn evidence(&self, index: usize, reason: Reason, known: &Known) -> Evidence<'_> {
-        let stored = |zone: &Option<Box<[u32]>>| zone.as_ref().map_or(UNKNOWN, |zone| zone[known.first + index]);
-        Evidence {
-            reason,
-            mirrors: self.images.iter().map(|image| image[index].as_deref()).collect(),
-            known: known.sums.get(index).copied().unwrap_or(UNKNOWN),
-            fresh: known.fresh[index],
-            stored: self.zones.iter().map(stored).collect(),
-        }
-    }
-}
-
-/// What memory knows of blocks: their checksums, and whether each was made by a write since the zones were.
-struct Known {
-    /// The first of the blocks, in its extent.
-    first: usize,
-    sums: Vec<u32>,
-    fresh: Vec<bool>,
-}
-
-impl Known {
-    fn of(extent: &Extent, blocks: &Range<usize>) -> Self {
-        let sums = extent.sums();
-        let is_fresh = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(block));
-        let of_blocks = sums.as_ref().map_or_else(Vec::new, |sums| sums.of(blocks.clone()).collect());
-        Self { first: blocks.start, sums: of_blocks, fresh: blocks.clone().map(is_fresh).collect() }
-    }
 }
 
 impl Group {
@@ -186,6 +138,7 @@ impl Group {
                 Ok((_, compared)) => {
                     total.bytes += compared.bytes;
                     total.copied += compared.copied;
+                    total.unseen += compared.unseen;
                 }
                 // Its reader will hear of it; the rest of the extent must not wait.
                 Err(FileError::ExtentLost { .. }) => total.bytes += bytes_of(blocks.len()) as u64,
@@ -206,11 +159,16 @@ impl Group {
         let (mirrors, guest) = extent.places();
         let mut seen = self.see(mirrors, &blocks, Patience::Deadline).await?;
         let known = Known::of(extent, &blocks);
-        if seen.is_silent && !(0..blocks.len()).all(|index| seen.evidence(index, reason, &known).suffices()) {
-            reached::at(Mark::SilentMirrorNeeded);
-            seen = self.see(mirrors, &blocks, Patience::UntilLetGo).await?;
+        if seen.is_partial() {
+            let patience = seen.patience_for(reason, &known, blocks.len());
+            if patience == Patience::Deadline {
+                seen.silent().for_each(|member| self.expel_in_background(member, Settled::Overdue.reason()));
+            } else {
+                reached::at(Mark::SilentMirrorNeeded);
+                seen = self.see(mirrors, &blocks, patience).await?;
+            }
         }
-        let Seen { candidates, images, .. } = &seen;
+        let Seen { candidates, images, are_silent, .. } = &seen;
         if images.iter().all(|image| image.iter().all(Option::is_none)) {
             if reason == Reason::Crash {
                 extent.forget_sums(blocks.start, blocks.len());
@@ -253,8 +211,8 @@ impl Group {
             }
         }
         let result = result.share();
-        let (mut copied, mut left) = (0, 0);
-        for ((mirror, member), image) in candidates.iter().zip(images) {
+        let (mut copied, mut left, mut unseen) = (0, 0, 0);
+        for (((mirror, member), image), is_silent) in candidates.iter().zip(images).zip(are_silent) {
             for (index, sum) in sums.iter().enumerate() {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
                 let offset = Self::offset(member, *mirror, blocks.start + index);
@@ -263,9 +221,24 @@ impl Group {
                 if sum.is_none() || is_there || rivals.contains(&index) {
                     continue;
                 }
+                if (*is_silent || member.is_hung()) && !planted::has(Bug::UnseenOverwritten) {
+                    // What nobody has seen is not written over: it may be one of two that are right by their own checksums. And whoever has
+                    // what he asked for does not wait for a disk that is silent.
+                    let later = self.mend_later(extent, member, blocks.start + index);
+                    (left, unseen) = (left + later, unseen + later);
+                    continue;
+                }
                 copied += BLOCK_SIZE as u64;
                 let is_written = self.rewrite(member, offset, part.clone()).await?;
-                if is_written && reason == Reason::Repair && !self.reads_back(member, offset, &part).await {
+                let reads_back = match is_written && reason == Reason::Repair {
+                    true => self.reads_back(member, offset, &part).await,
+                    false => Some(true),
+                };
+                let Some(reads_back) = reads_back else {
+                    left += self.mend_later(extent, member, blocks.start + index);
+                    continue;
+                };
+                if !reads_back {
                     let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
                     let text = format!(
                         "4 KiB at offset {offset} of disk {} ({}) were rewritten from another mirror, and cannot be read back: {place}",
@@ -278,12 +251,7 @@ impl Group {
                     continue;
                 }
                 if !is_written {
-                    left += u64::from(member.is_writable());
-                    if member.is_writable()
-                        && let Some(extent) = self.extents.get(extent.id)
-                    {
-                        self.repairs.add_later(&extent, blocks.start + index);
-                    }
+                    left += self.mend_later(extent, member, blocks.start + index);
                     continue;
                 }
                 if reason == Reason::Repair && !is_shown {
@@ -315,6 +283,8 @@ impl Group {
         for (index, sum) in sums.iter().enumerate() {
             match sum {
                 Some(sum) if rivals.contains(&index) => extent.prefer_sum(blocks.start + index, *sum),
+                // Memory says that already, and who was not seen may differ.
+                Some(_) if seen.is_partial() => {}
                 Some(sum) => extent.set_sums(blocks.start + index, &[*sum]),
                 // The zone may be older than what nobody could read.
                 None if reason == Reason::Crash => extent.forget_sums(blocks.start + index, 1),
@@ -323,7 +293,9 @@ impl Group {
         }
         self.tell_bad_zones(extent, candidates, &bad_zones);
         let shown: Vec<Image<'_>> = images.iter().map(|image| image.iter().map(Option::as_deref).collect()).collect();
-        self.note_disputes(extent, blocks.clone(), &rivals, candidates, &shown);
+        if !seen.is_partial() {
+            self.note_disputes(extent, blocks.clone(), &rivals, candidates, &shown);
+        }
         if lost {
             for ((mirror, member), image) in candidates.iter().zip(images) {
                 let refuted = sums.iter().zip(image).filter(|(sum, bytes)| sum.is_none() && bytes.is_some()).count();
@@ -336,7 +308,7 @@ impl Group {
             return Err(error);
         }
         let buffer = Buffer::copy_of(&result);
-        Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied, left }))
+        Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied, left, unseen }))
     }
 
     /// Data is right, and what a disk stores of its checksums is not: that is written again when the region closes.
@@ -382,23 +354,6 @@ impl Group {
         Ok(())
     }
 
-    /// One mirror's blocks, `None` where they cannot be read, or a resync found nothing to copy.
-    pub(crate) async fn read_image(
-        &self,
-        member: &Arc<Member>,
-        mirror: Mirror,
-        blocks: Range<usize>,
-        patience: Patience,
-    ) -> Result<Option<Blocks>, FileError> {
-        let first = blocks.start;
-        let Some(mut image) = self.read_all(member, mirror, blocks, patience).await? else { return Ok(None) };
-        for (index, block) in image.iter_mut().enumerate() {
-            let here = self.envelope_at(member, Self::offset(member, mirror, first + index));
-            *block = block.take().filter(|bytes| !lost::is_mark(bytes, here));
-        }
-        Ok(Some(image))
-    }
-
     fn envelope_at(&self, member: &Member, place: u64) -> Envelope {
         let (group, disk) = member.origin().unwrap_or_else(|| (self.id, member.id()));
         Envelope { group, disk, place }
@@ -409,90 +364,24 @@ impl Group {
         Buffer::copy_of(&lost::mark(self.envelope_at(member, place)))
     }
 
-    /// What mirrors on ONLINE disks have of blocks, and what their zones say of them.
-    async fn see(&self, mirrors: Mirrors, blocks: &Range<usize>, patience: Patience) -> Result<Seen<'_>, FileError> {
-        let candidates = self.members_of(mirrors).filter(|(_, member)| member.is_readable()).collect();
-        let mut seen = Seen { candidates, images: Vec::new(), zones: Vec::new(), is_silent: false };
-        for (mirror, member) in seen.candidates.clone() {
-            let image = self.read_image(member, mirror, blocks.clone(), patience).await?;
-            seen.is_silent |= image.is_none();
-            seen.images.push(image.unwrap_or_else(|| vec![None; blocks.len()]));
-            let zone = self.settle_with(member, Self::start_zone(member, mirror), patience).await?;
-            seen.is_silent |= matches!(zone, Settled::Overdue);
-            seen.zones.push(self.zone_in(zone));
+    /// A block of a mirror stays as it is for now. How many: none, where the disk has gone.
+    fn mend_later(&self, extent: &Extent, member: &Member, block: usize) -> u64 {
+        if !member.is_writable() {
+            return 0;
         }
-        Ok(seen)
-    }
-
-    /// One mirror's blocks as they are, `None` where they cannot be read. `None` of all: the disk is silent, or was let go for that.
-    async fn read_all(
-        &self,
-        member: &Arc<Member>,
-        mirror: Mirror,
-        blocks: Range<usize>,
-        patience: Patience,
-    ) -> Result<Option<Blocks>, FileError> {
-        let whole = member.start_read(Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()));
-        match self.settle_with(member, whole.of(IoClient::Checks), patience).await? {
-            Settled::Ok(Some(buffer)) => {
-                Ok(Some(buffer.chunks_exact(BLOCK_SIZE).map(|block| Some(block.into())).collect()))
-            }
-            Settled::Overdue => {
-                self.expel_in_background(member, Settled::Overdue.reason());
-                Ok(None)
-            }
-            _ => {
-                let mut image = Vec::with_capacity(blocks.len());
-                for block in blocks {
-                    let one = member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Checks);
-                    image.push(match self.settle_with(member, one.again(), patience).await? {
-                        Settled::Ok(Some(buffer)) => Some(Box::from(&*buffer)),
-                        Settled::Overdue => return Ok(None),
-                        _ => None,
-                    });
-                }
-                Ok(Some(image))
-            }
+        if let Some(extent) = self.extents.get(extent.id) {
+            self.repairs.add_later(&extent, block);
         }
+        1
     }
 
-    /// Waits for an I/O, as long as that is to be. Overdue: it has not ended, or the disk was let go for that.
-    async fn settle_with(
-        &self,
-        member: &Arc<Member>,
-        mut flight: Flight<'_>,
-        patience: Patience,
-    ) -> Result<Settled, FileError> {
-        let end = match (flight.settle_or_go_on().await, patience) {
-            (None, Patience::UntilLetGo) => self.end_or_give_up(member, &mut flight).await?,
-            (end, _) => end,
-        };
-        Ok(end.unwrap_or(Settled::Overdue))
-    }
-
-    /// Waits for an I/O that is overdue, on a disk that cannot be spared (R2). `None`: it can, and is let go.
-    pub(crate) async fn end_or_give_up(
-        &self,
-        member: &Arc<Member>,
-        flight: &mut Flight<'_>,
-    ) -> Result<Option<Settled>, FileError> {
-        loop {
-            match self.give_up(member, &Settled::Overdue).await {
-                Ok(()) => return Ok(None),
-                // Others that were silent with it may answer meanwhile: then it is spared.
-                Err(FileError::Refused { .. }) if !self.is_stopping() => {}
-                Err(error) => return Err(error),
-            }
-            if let Some(end) = flight.wait_a_while(&*self.world).await {
-                return Ok(Some(end));
-            }
-        }
-    }
-
-    /// Rewrites a block of one mirror; false if the disk went offline instead.
+    /// Rewrites a block of one mirror; false if the disk went offline instead. A disk that must stay in service is waited for: a later write of the
+    /// block must not land before this one.
     async fn rewrite(&self, member: &Arc<Member>, offset: u64, part: Slice) -> Result<bool, FileError> {
         let broken = member.broken();
-        let settled = member.start_write(offset, part).of(IoClient::Checks).settle().await;
+        let flight = member.start_write(offset, part).of(IoClient::Checks);
+        let patience = if planted::has(Bug::OverdueMendLeft) { Patience::Deadline } else { Patience::UntilLetGo };
+        let settled = self.settle_with(member, flight, patience).await?;
         if settled.is_ok() {
             member.note_mended(offset, broken);
             return Ok(true);
@@ -505,14 +394,37 @@ impl Group {
         }
     }
 
-    /// Whether a disk has what was just written there: until then nothing is repaired.
-    async fn reads_back(&self, member: &Member, offset: u64, part: &[u8]) -> bool {
+    /// Whether a disk has what was just written there: until then nothing is repaired. `None`: it does not answer.
+    async fn reads_back(&self, member: &Member, offset: u64, part: &[u8]) -> Option<bool> {
         let found = member.start_read(offset, part.len()).of(IoClient::Checks).again().settle().await;
-        let is_there = matches!(found, Settled::Ok(Some(found)) if found[..] == part[..]);
+        let is_there = match found {
+            Settled::Ok(Some(found)) => found[..] == part[..],
+            Settled::Overdue => return None,
+            _ => false,
+        };
         if is_there {
             member.health.note_mended((offset, part.len()));
         }
-        is_there
+        Some(is_there)
+    }
+
+    /// Whether some mirror can be read of a block, whatever it has.
+    pub(crate) async fn is_shown(&self, extent: &Extent, block: usize) -> Result<bool, FileError> {
+        let seen = self.see(extent.mirrors(), &(block..block + 1), Patience::UntilEnd).await?;
+        Ok(seen.images.iter().any(|image| image[0].is_some()))
+    }
+
+    /// Gives all mirrors on ONLINE disks, and the guest, a block that none of them has. What memory knows of it stays.
+    pub(crate) async fn mend_from(&self, extent: &Extent, block: usize, bytes: Slice) -> Result<(), FileError> {
+        let (mirrors, guest) = extent.places();
+        for (mirror, member) in self.members_of(mirrors).filter(|(_, member)| member.is_readable()) {
+            if !self.rewrite(member, Self::offset(member, mirror, block), bytes.clone()).await? {
+                self.mend_later(extent, member, block);
+            }
+        }
+        self.write_to_guest(extent, guest, block, &[Some(of_block(&bytes))], &bytes).await?;
+        extent.soil();
+        Ok(())
     }
 
     /// Makes everything written durable on every writable disk that has something to flush.
@@ -557,6 +469,23 @@ impl Group {
             self.wait_settled(member).await?;
         }
         Ok(())
+    }
+
+    /// Makes everything written to a disk durable. False: it could not, and was let go.
+    pub(crate) async fn flush_or_give_up(&self, member: &Arc<Member>) -> Result<bool, FileError> {
+        loop {
+            let settled = member.flush().await;
+            if settled.is_ok() {
+                return Ok(true);
+            }
+            let gone = match settled {
+                Settled::Overdue => self.give_up_or_wait(member, &settled).await?,
+                _ => self.give_up(member, &settled).await.map(|()| true)?,
+            };
+            if gone {
+                return Ok(false);
+            }
+        }
     }
 
     /// As `give_up`, but a silent disk that cannot be spared is waited for (R2). False: try again.
@@ -605,7 +534,7 @@ impl Group {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{cases::Evidence, *};
 
     fn block(byte: u8) -> Vec<u8> {
         vec![byte; BLOCK_SIZE]

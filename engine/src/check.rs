@@ -364,7 +364,7 @@ impl Group {
             return Ok((Vec::new(), false));
         }
         let owner = format!("extent {} of file {}", extent.number, extent.file);
-        let (mut wrong, mut unsettled) = (Vec::new(), false);
+        let (mut wrong, mut unsettled, mut is_partial) = (Vec::new(), false, false);
         let (mut candidates, mut buffers, mut zones) = (Vec::new(), Vec::new(), Vec::new());
         // What zones have counts where nothing newer is in memory, before they are read and after.
         let mut is_settled = !self.activity.has(extent.id) && !extent.is_dirty();
@@ -377,7 +377,10 @@ impl Group {
                     buffers.push(buffer);
                     candidates.push((mirror, member));
                 }
-                bad => wrong.push(Wrong::of(format!("{}: {}; {owner}", place_of(mirror, member), bad.reason()))),
+                bad => {
+                    is_partial = true;
+                    wrong.push(Wrong::of(format!("{}: {}; {owner}", place_of(mirror, member), bad.reason())));
+                }
             }
         }
         is_settled &= !self.activity.has(extent.id) && !extent.is_dirty();
@@ -443,6 +446,10 @@ impl Group {
             } else {
                 unsettled = true;
             }
+        }
+        if is_partial && disputed.is_empty() {
+            // What was in dispute with what cannot be seen stays so.
+            return Ok((wrong, unsettled));
         }
         let disputes = self.note_disputes(extent, blocks, &disputed, &candidates, &images);
         wrong.extend(disputes.into_iter().map(|text| Wrong { text, can_be_mended: false }));

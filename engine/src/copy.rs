@@ -5,16 +5,21 @@
 
 use crate::{
     activity::Active,
-    blocks::{BLOCKS_PER_PIECE, Order},
+    blocks::{BLOCKS_PER_PIECE, Order, Patience},
     buffer::Slice,
     counters::IoClient,
     error::FileError,
+    event::Severity,
     extent::{Extent, Mirror},
     flight::Settled,
     group::Group,
     member::Member,
     planted::{self, Bug},
     reached::{self, Mark},
+};
+use plinth_format::{
+    BLOCK_SIZE,
+    checksum::{UNKNOWN, of_block},
 };
 use std::{ops::Range, sync::Arc};
 use tokio::sync::Semaphore;
@@ -79,15 +84,53 @@ impl Group {
         // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
         let mut copied = Copied::default();
         for block in blocks {
-            copied.bytes += match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
+            let bytes = match self.copy_blocks(extent, member, mirror, block..block + 1, &active).await? {
+                Some(bytes) => Some(bytes),
+                None => self.bring_back(extent, member, mirror, block).await?,
+            };
+            copied.lost |= bytes.is_none();
+            copied.bytes += match bytes {
                 Some(bytes) => bytes,
-                None => {
-                    copied.lost = true;
-                    self.mark_lost(extent, member, mirror, block).await?
-                }
+                None => self.mark_lost(extent, member, mirror, block).await?,
             };
         }
         Ok(copied)
+    }
+
+    /// A block that no mirror can be read of, and the disk has as memory knows it: all get it from there. Returns bytes; `None`: it has something
+    /// else, or a mirror has. What a disk brings back is old where it differs from what can be read, whatever a checksum says that may be old, too.
+    async fn bring_back(
+        &self,
+        extent: &Extent,
+        member: &Arc<Member>,
+        mirror: Mirror,
+        block: usize,
+    ) -> Result<Option<u64>, FileError> {
+        let known = extent.sums().as_ref().map(|sums| (sums.of(block..block + 1).next(), sums.is_fresh(block)));
+        let Some((Some(known), is_fresh)) = known.filter(|(sum, _)| *sum != Some(UNKNOWN)) else { return Ok(None) };
+        if planted::has(Bug::ReturningBlockMarkedLost) || !is_fresh && self.is_shown(extent, block).await? {
+            return Ok(None);
+        }
+        let ask = || member.start_read(Self::offset(member, mirror, block), BLOCK_SIZE).of(IoClient::Copies);
+        let mut found = self.settle_with(member, ask(), Patience::UntilLetGo).await?;
+        if matches!(found, Settled::Failed(_)) {
+            found = self.settle_with(member, ask().again(), Patience::UntilLetGo).await?;
+        }
+        let bytes = match found {
+            Settled::Ok(Some(bytes)) if of_block(&bytes) == known => bytes.share(),
+            _ => return Ok(None),
+        };
+        self.mend_from(extent, block, bytes).await?;
+        let text = format!(
+            "4 KiB that no other mirror had are right on disk {} ({}), and are copied from there: AU {}, extent {} of file {}",
+            member.name(),
+            member.path(),
+            mirror.au,
+            extent.number,
+            extent.file
+        );
+        self.tell(Severity::Warning, Some(mirror.disk), text);
+        Ok(Some(BLOCK_SIZE as u64))
     }
 
     /// Replaces what the disk had in a block that is lost on every mirror: it is old, and nobody may take it for right.

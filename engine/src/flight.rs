@@ -110,6 +110,12 @@ impl Flight<'_> {
         self
     }
 
+    /// It reads, and writes nothing.
+    #[must_use]
+    pub fn is_read(&self) -> bool {
+        self.purpose == IoClass::Read
+    }
+
     fn tally(&self) -> &Tally {
         let client = self.member.counters.of(self.client);
         if self.purpose == IoClass::Read { &client.reads } else { &client.writes }

@@ -487,7 +487,8 @@ impl Group {
 
     async fn take_care(&self) {
         let ticks = self.ticks.fetch_add(1, Ordering::Relaxed);
-        self.repairs.try_again();
+        // Not on a disk that does not answer yet.
+        self.repairs.try_again(|extent| !self.mirrors(extent).any(|(_, member)| member.is_hung()));
         if let Err(error) = self.close_idle(false).await {
             self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
         }

@@ -110,7 +110,7 @@ async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
         ];
         for (from, to, length) in copies {
             let _recording = member.record().await;
-            let found = read(member, from, length).await;
+            let found = read(member, from, length).await?;
             if let Some(record) = found.as_deref().and_then(|bytes| moved(member, bytes, from, to)) {
                 write(member, to, record).await?;
             }
@@ -133,11 +133,12 @@ fn moved(member: &Member, bytes: &[u8], from: u64, to: u64) -> Option<Vec<u8>> {
     is_ours(&envelope).then(|| membership.encode(at(envelope)))
 }
 
-/// What is there; `None` if it cannot be read, as a record that cannot is none.
-async fn read(member: &Member, place: u64, length: usize) -> Option<Vec<u8>> {
+/// What is there; `None` if it cannot be read, as a record that cannot is none. Not so if the disk is only silent.
+async fn read(member: &Member, place: u64, length: usize) -> Result<Option<Vec<u8>>, String> {
     match member.start_read(place, length).of(IoClient::Records).settle().await {
-        Settled::Ok(Some(bytes)) => Some(bytes.to_vec()),
-        _ => None,
+        Settled::Ok(bytes) => Ok(bytes.map(|bytes| bytes.to_vec())),
+        Settled::Failed(_) => Ok(None),
+        Settled::Overdue => Err(Settled::Overdue.reason()),
     }
 }
 

@@ -218,30 +218,78 @@ async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String
     answered.filter(|disk| unusable(disk)).map(sentence).collect()
 }
 
-/// The newest activity log on the voters, and those that have it.
-async fn read_activity(membership: &Membership, members: &Members) -> (ActivityLog, BTreeSet<DiskNumber>) {
+/// The newest activity log on the voters, and those that have it. A voter that is silent is waited for, and one of those that answer for all
+/// of theirs has the newest that counts (R3).
+///
+/// # Errors
+/// If none does, and some do not answer.
+async fn read_activity(
+    world: &Arc<dyn World>,
+    membership: &Membership,
+    members: &Members,
+    force: bool,
+) -> std::result::Result<(ActivityLog, BTreeSet<DiskNumber>), String> {
     let mut newest = ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
     let mut holders = BTreeSet::new();
-    for voter in membership.voters() {
-        let Some(member) = members.get(&voter.number) else { continue };
+    // Whether it is a log of that disk.
+    let mut count = |member: &Member, place: u64, bytes: &[u8]| {
+        let Ok((envelope, log)) = ActivityLog::decode(bytes, place) else { return false };
+        if envelope.disk != member.id() || log.sequence < newest.sequence.max(1) {
+            return envelope.disk == member.id();
+        }
+        if log.sequence > newest.sequence {
+            newest = log;
+            holders.clear();
+        }
+        holders.insert(member.number);
+        true
+    };
+    // What was dismounted has nothing that was being written.
+    let (mut silent, mut is_seen) = (Vec::new(), !membership.mounted);
+    for member in membership.voters().filter_map(|voter| members.get(&voter.number)) {
+        let (mut under_way, mut is_whole, mut has_log) = (Vec::new(), true, false);
         for place in member.areas().iter().flat_map(|area| area.activity) {
-            if let Settled::Ok(Some(bytes)) =
-                member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records).settle().await
-                && let Ok((envelope, log)) = ActivityLog::decode(&bytes, place)
-                && envelope.disk == member.id()
-                && log.sequence >= newest.sequence.max(1)
-            {
-                if log.sequence > newest.sequence {
-                    newest = log;
-                    holders.clear();
-                }
-                holders.insert(voter.number);
+            let mut flight = member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records);
+            match flight.settle_or_go_on().await {
+                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
+                Some(_) => is_whole = false,
+                None => under_way.push((place, flight)),
             }
         }
+        is_seen |= is_whole && has_log && under_way.is_empty();
+        if !under_way.is_empty() {
+            silent.push((member, is_whole, has_log, under_way));
+        }
+    }
+    let (mut unanswered, mut patience) = (Vec::new(), SILENCE_PATIENCE);
+    for (member, mut is_whole, mut has_log, under_way) in silent {
+        if is_seen || planted::has(Bug::SilentLogForNone) {
+            break;
+        }
+        for (place, mut flight) in under_way {
+            let mut end = flight.wait_a_while(&**world).await;
+            while end.is_none() && patience > 0 {
+                patience -= 1;
+                end = flight.wait_a_while(&**world).await;
+            }
+            match end {
+                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
+                Some(_) => is_whole = false,
+                None => {
+                    is_whole = false;
+                    unanswered.push(member.name().to_string());
+                    break;
+                }
+            }
+        }
+        is_seen = is_whole && has_log;
+    }
+    if !is_seen && !unanswered.is_empty() && !force {
+        return Err(format!("what was being written is on {}, which does not answer", unanswered.join(", ")));
     }
     // No extent has such an id: a checksum can be forged, and sums must not overflow.
     newest.regions.retain(|region| region.first < EVERYTHING - u64::from(u32::MAX));
-    (newest, holders)
+    Ok((newest, holders))
 }
 
 /// What a group is mounted for.
@@ -309,7 +357,10 @@ async fn mount_disks(
     let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
     let watch = member::Watch::new(&found.group_name);
     member::watch(&world, &members, &deadline, &watch);
-    let (log, holders) = read_activity(&found, &members).await;
+    let (log, holders) = read_activity(&world, &found, &members, force).await.map_err(|reason| {
+        AdminError::new(Code::Io, format!("disk group {name}: {reason}"))
+            .hint("mount it when the disk answers; MOUNT FORCE if it is lost for good")
+    })?;
 
     let mirror_sets = Arc::new(MirrorSets::default());
     let voters = Voters::new(
@@ -528,8 +579,8 @@ fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) 
     Ok(members)
 }
 
-/// How often a flush that is overdue is waited for at a mount, before that is refused (a second each).
-const FLUSH_PATIENCE: u32 = 30;
+/// How often what is overdue is waited for at a mount, before that is refused (a second each).
+const SILENCE_PATIENCE: u32 = 30;
 
 /// Step 6: makes durable what the engine before gave the disks. A disk that fails to goes offline; one that cannot be spared, and fails no more,
 /// is returned, with the reason: no later flush makes good what one of this mount has lost (R9), which is on record then.
@@ -573,7 +624,7 @@ async fn flush_of_predecessor(
 ) -> std::result::Result<Option<Settled>, Refusal> {
     let mut flight = member.start_flush_of_all();
     let mut end = flight.settle_or_go_on().await;
-    for _ in 0..FLUSH_PATIENCE {
+    for _ in 0..SILENCE_PATIENCE {
         if let Some(settled) = end {
             return Ok(Some(settled));
         }

@@ -28,7 +28,6 @@ use crate::{
     error::FileError,
     extent::{self, Change, Extent, Mirror},
     extents::Freed,
-    flight::Settled,
     group::Group,
     member::Member,
     planted::{self, Bug},
@@ -130,9 +129,7 @@ impl Group {
             }
         }
         for Arrival { to: member, .. } in &stay {
-            let flushed = member.flush().await;
-            if !flushed.is_ok() {
-                self.give_up(member, &flushed).await?;
+            if !self.flush_or_give_up(member).await? {
                 return Ok(false);
             }
         }
@@ -241,9 +238,7 @@ impl Group {
             // What cannot be read now may be read later, where it is.
             return Ok(None);
         }
-        let flushed = if planted::has(Bug::MoveNotFlushed) { Settled::Ok(None) } else { to.flush().await };
-        if !flushed.is_ok() {
-            self.give_up(to, &flushed).await?;
+        if !planted::has(Bug::MoveNotFlushed) && !self.flush_or_give_up(to).await? {
             return Ok(None);
         }
         let changed = self.change_places(extent, change, Box::new(move || arrival.is_good())).await?;

@@ -318,6 +318,11 @@ impl Group {
         loop {
             let asked = self.rebalance.lock().asked;
             let ended = self.make_passes().await;
+            if matches!(ended, Err(Stuck::Stopping)) && !self.is_stopping() && !self.voters.is_closing() {
+                // The dismount that it ended for has failed.
+                self.world.sleep(PAUSE).await;
+                continue;
+            }
             let mut orders = self.rebalance.lock();
             let is_late = orders.asked != asked && !planted::has(Bug::LateStatementLost);
             if is_late && !matches!(ended, Err(Stuck::Stopping)) {

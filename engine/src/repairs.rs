@@ -45,9 +45,15 @@ impl Repairs {
         }
     }
 
-    /// What was put off is due: to be called now and then.
-    pub fn try_again(&self) {
-        let again = std::mem::take(&mut self.0.lock().again);
+    /// What was put off is due, where `is_due`: to be called now and then.
+    pub fn try_again(&self, is_due: impl Fn(&Extent) -> bool) {
+        let again = {
+            let mut waiting = self.0.lock();
+            let (due, later): (BTreeMap<_, _>, BTreeMap<_, _>) =
+                std::mem::take(&mut waiting.again).into_iter().partition(|(_, (extent, _))| is_due(extent));
+            waiting.again = later;
+            due
+        };
         again.into_values().for_each(|(extent, blocks)| self.add(&extent, blocks));
     }
 

@@ -399,9 +399,7 @@ impl Group {
                 rows.last().map_or(end, |extent| extent.id + 1)
             };
             self.copy_extents(self.alive(rows.iter().map(|row| row.id).collect()).await?, member).await?;
-            let settled = member.flush().await;
-            if !settled.is_ok() {
-                self.give_up(member, &settled).await?;
+            if !self.flush_or_give_up(member).await? {
                 return Ok(false);
             }
             cursor = done;

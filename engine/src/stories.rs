@@ -14,6 +14,7 @@ mod growth;
 mod hanging;
 mod health;
 mod kills;
+mod mends;
 mod moves;
 mod names;
 mod noise;
@@ -271,6 +272,17 @@ impl Lab {
         let membership = group.voters.current();
         let runs = membership.catalog.iter().filter(|run| (run.file, run.disk) == (file, member.number));
         runs.map(|run| member.layout().au_offset(run.first)..member.layout().au_offset(run.first + run.count)).collect()
+    }
+
+    /// The bytes of a disk where the activity log is, or would be if it voted.
+    fn places_of_logs(&self, disk: usize) -> Vec<std::ops::Range<u64>> {
+        let places = self.member(disk).areas().iter().flat_map(|area| area.activity).collect::<Vec<_>>();
+        places.into_iter().map(|place| place..place + plinth_format::layout::ACTIVITY_SLOT as u64).collect()
+    }
+
+    fn votes(&self, disk: usize) -> bool {
+        let number = self.member(disk).number;
+        self.group().voters.current().voters().any(|voter| voter.number == number)
     }
 
     /// Every I/O of a disk fails from now on.

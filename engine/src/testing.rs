@@ -297,6 +297,8 @@ pub struct Faults {
     pub bad: Vec<std::ops::Range<u64>>,
     /// Byte ranges in which writes fail.
     pub worn: Vec<std::ops::Range<u64>>,
+    /// Byte ranges in which writes that are to be durable end well, and leave everything as it was.
+    pub lost_when_durable: Vec<std::ops::Range<u64>>,
     /// As `bad`, until they are written.
     pub latent: Vec<std::ops::Range<u64>>,
     /// Every I/O fails after this many more.
@@ -592,11 +594,15 @@ impl MemoryDisk {
             Io::Write { offset, data, durably } => {
                 medium.counts.writes += 1;
                 medium.counts.bytes_written += data.len() as u64;
+                let end = offset + data.len() as u64;
+                let mut lost = medium.faults.lost_when_durable.iter();
+                if durably && lost.any(|lost| lost.start < end && offset < lost.end) {
+                    return Done { result: Ok(()), buffer: None };
+                }
                 medium.image.write(offset, &data);
                 if durably {
                     medium.image.keep(offset, data.len());
                 }
-                let end = offset + data.len() as u64;
                 medium.faults.latent.retain(|bad| bad.start < offset || end < bad.end);
             }
             Io::Flush => {

@@ -221,6 +221,11 @@ impl Voters {
         self.closing.load(Ordering::Acquire)
     }
 
+    /// Whether nothing was recorded yet since the mount.
+    pub(crate) fn is_first(&self) -> bool {
+        self.first.load(Ordering::Relaxed)
+    }
+
     /// Waits until every change that was decided before is in force.
     pub async fn settled(&self) {
         drop(self.turn.lock().await);
@@ -410,7 +415,8 @@ impl Voters {
     fn may_go(&self, membership: &Membership, number: DiskNumber, reason: &str) -> Result<(), Refusal> {
         // Looked at once: it may answer at any moment.
         let member = self.members.get(&number);
-        let is_spared = match member.filter(|member| member.is_hung()) {
+        let is_silence = flight::is_silence(reason) || planted::has(Bug::SilenceOverFailure);
+        let is_spared = match member.filter(|member| is_silence && member.is_hung()) {
             None if member.is_some() && flight::is_silence(reason) => return Err(Refusal::Answers),
             None => self.can_spare_for(membership, number, |member| !member.health.is_unreadable()),
             Some(leaving) if leaving.is_excused() => false,
@@ -542,17 +548,22 @@ impl Voters {
             if !changed && step.is_none() {
                 return Ok(());
             }
-            let may_step = !vote_stays && !self.first.load(Ordering::Relaxed);
-            let votes = step.filter(|_| may_step).unwrap_or_else(|| now.clone());
+            let can_stay = now.iter().any(|disk| is_writable(&next, *disk));
+            let stays = vote_stays && can_stay || self.first.load(Ordering::Relaxed);
+            let votes = step.filter(|_| !stays).unwrap_or_else(|| now.clone());
             let joining: BTreeSet<_> = votes.difference(&now).copied().collect();
             let unfit = self.prepare_to_vote(&joining).await;
             if !unfit.is_empty() {
+                // It does not vote, so nobody waits for it to take the logs that are written from now on.
+                if !planted::has(Bug::JoiningForGood) {
+                    self.log.lock().joining.clear();
+                }
                 if self.drop_failed(&mut next, &unfit) {
                     changed = true;
                 } else if recorded {
                     // What was asked for is in force; the vote stays where it is for now.
                     return Ok(());
-                } else if now.iter().any(|disk| is_writable(&next, *disk)) && !planted::has(Bug::VoteHoldsUpChange) {
+                } else if can_stay && !planted::has(Bug::VoteHoldsUpChange) {
                     // So it does while that is recorded.
                     vote_stays = true;
                 } else {

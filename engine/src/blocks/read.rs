@@ -13,10 +13,11 @@ use crate::{
     extent::{Extent, MIRRORS_MAX, Mirror},
     flight::{Flight, Settled},
     group::Group,
-    member::Member,
+    member::{LOOK_AGAIN, Member},
     planted::{self, Bug},
     read_policy::{self, ReadGauge, Reading},
 };
+use futures::future::{self, Either};
 use plinth_format::{
     BLOCK_SIZE,
     checksum::{UNKNOWN, of_block},
@@ -82,8 +83,10 @@ pub(crate) struct Asked<'a> {
 /// What came of it.
 pub(crate) enum Answer {
     Good(Buffer),
-    /// It failed, or what it has is not known to be right.
+    /// It failed.
     Wrong,
+    /// What it has is not known to be right.
+    Unproved,
     /// It has other bytes than the checksum in memory says.
     Refuted,
     /// The flight goes on.
@@ -193,7 +196,7 @@ impl Group {
         let Wanted { extent, blocks, .. } = wanted;
         match self.judge(extent, blocks, &buffer) {
             Verdict::Good => Answer::Good(buffer),
-            Verdict::Unproved => Answer::Wrong,
+            Verdict::Unproved => Answer::Unproved,
             Verdict::Refuted => Answer::Refuted,
         }
     }
@@ -214,13 +217,14 @@ impl Group {
         let Asked { wanted, mut attempt } = asked;
         let mut candidates = self.candidates(wanted.extent);
         candidates.strike(attempt.member);
-        let (mut silent, mut wrong) = (Vec::new(), false);
+        let (mut silent, mut wrong, mut unproved) = (Vec::new(), false, false);
         // Whose bytes match no checksum is known when another mirror's do: it may be the checksum that is wrong.
         let mut refuted: SmallVec<[_; MIRRORS_MAX]> = SmallVec::new();
         let buffer = loop {
             match answer {
                 Answer::Good(buffer) => break Some(buffer),
                 Answer::Wrong => wrong = true,
+                Answer::Unproved => (wrong, unproved) = (true, true),
                 Answer::Refuted => {
                     wrong = true;
                     refuted.push((attempt.mirror, attempt.member));
@@ -237,20 +241,43 @@ impl Group {
                 self.note_mismatch(wanted.extent, &wanted.blocks, mirror, member);
             }
         }
-        if buffer.is_none() && !wrong && !silent.is_empty() {
-            // Every mirror is silent: wait for the first that answers (R2).
-            let waits = silent.iter_mut().map(|attempt| Box::pin(attempt.flight.wait()));
-            return match futures::future::select_all(waits).await.0 {
-                Settled::Ok(Some(buffer)) if self.judge(wanted.extent, &wanted.blocks, &buffer) == Verdict::Good => {
-                    Ok(Some(Read { buffer, wrong: false }))
-                }
-                _ => Ok(None),
-            };
-        }
+        let Some(buffer) = buffer else {
+            // What is not known to be right may be: that is for whoever compares them all.
+            return if unproved { Ok(None) } else { self.wait_for_silent(&wanted, silent, wrong).await };
+        };
         for attempt in &silent {
             self.expel_in_background(attempt.member, Settled::Overdue.reason());
         }
-        Ok(buffer.map(|buffer| Read { buffer, wrong }))
+        Ok(Some(Read { buffer, wrong }))
+    }
+
+    /// No other mirror has it right: waits for the first of those that are silent that has (R2). None of them is let go for that.
+    async fn wait_for_silent(
+        &self,
+        wanted: &Wanted<'_>,
+        mut silent: Vec<Attempt<'_>>,
+        mut wrong: bool,
+    ) -> Result<Option<Read>, FileError> {
+        while !silent.is_empty() {
+            let ends = silent.iter_mut().map(|attempt| Box::pin(attempt.flight.wait()));
+            let ended = match future::select(future::select_all(ends), self.world.sleep(LOOK_AGAIN)).await {
+                Either::Left(((end, index, _), _)) => Some((end, index)),
+                Either::Right(_) => None,
+            };
+            if let Some((end, index)) = ended {
+                let mut attempt = silent.swap_remove(index);
+                match self.answer(wanted, &mut attempt, Some(end)) {
+                    Answer::Good(buffer) => return Ok(Some(Read { buffer, wrong })),
+                    _ => wrong = true,
+                }
+            }
+            if self.voters.is_closing() {
+                return Err(FileError::Dismounted);
+            }
+            // What went offline meanwhile may never answer.
+            silent.retain(|attempt| attempt.member.is_readable());
+        }
+        Ok(None)
     }
 
     /// What the checksums in memory say of bytes.

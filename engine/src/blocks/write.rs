@@ -177,6 +177,7 @@ impl Group {
             });
         }
         let Sent { extent, first, sums, copies, .. } = sent;
+        let mut refused = None;
         'copies: for Copy { mirror, member, mut flight, end } in copies {
             let mut is_silent = matches!(end, End::Silent);
             let mut failure = match end {
@@ -209,18 +210,24 @@ impl Group {
                 Ok(()) => {}
                 // A move that cannot go on, and no more than that.
                 Err(Refusal::WouldLoseData) if extent.turn_away(mirror) => {}
-                Err(refusal) => {
+                Err(Refusal::Closing) => {
                     extent.forget_sums(first, sums.len());
-                    return Err(match refusal {
-                        Refusal::Closing => FileError::Dismounted,
-                        other => {
-                            let why = other.to_string();
-                            member.note(Trouble::Refused, None, format!("{failure}: {why}"));
-                            FileError::Refused { disk: member.name().to_string(), reason: failure, why }
-                        }
-                    });
+                    return Err(FileError::Dismounted);
+                }
+                Err(refusal) => {
+                    let why = refusal.to_string();
+                    member.note(Trouble::Refused, None, format!("{failure}: {why}"));
+                    refused = Some(FileError::Refused { disk: member.name().to_string(), reason: failure, why });
+                    if planted::has(Bug::FailureOverSilence) {
+                        break;
+                    }
+                    // The others are waited for all the same: whoever asked may write something else there next.
                 }
             }
+        }
+        if let Some(error) = refused {
+            extent.forget_sums(first, sums.len());
+            return Err(error);
         }
         extent.set_sums(first, &sums);
         // What an offline disk misses must be on record before anybody is told (R4).

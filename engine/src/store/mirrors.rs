@@ -36,6 +36,7 @@ use plinth_format::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
 
 /// Where a mirror is to be, or its AUs: some on each disk, in the order of the file.
@@ -49,6 +50,8 @@ struct Built {
 
 /// Bytes copied at once when a mirror is built.
 const STEP: u64 = 1 << 20;
+/// After which a change that could not be recorded is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl DiskStore {
     /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
@@ -474,9 +477,19 @@ impl DiskStore {
     /// way. A crash before leaves them to the catalog.
     pub(super) async fn shrink_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
         let keep = u32::try_from(capacity.div_ceil(self.au_size)).unwrap_or(u32::MAX).max(1);
-        let recorded = self.voters.change(|next| Ok(cut(next, file, keep))).await;
-        recorded.map_err(|refusal| StoreError::Stopped(refusal.to_string()))?;
+        while let Err(refusal) = self.voters.change(|next| Ok(cut(next, file, keep))).await {
+            self.wait_for_voters(refusal).await?;
+        }
         self.free_struck();
+        Ok(())
+    }
+
+    /// What could not be recorded is tried again: the catalog does not end because a disk that is to vote does not take the activity log.
+    async fn wait_for_voters(&self, refusal: Refusal) -> Result<(), StoreError> {
+        if !matches!(refusal, Refusal::Other(_)) || self.voters.is_closing() || self.voters.is_first() {
+            return Err(StoreError::Stopped(refusal.to_string()));
+        }
+        self.world.sleep(AGAIN).await;
         Ok(())
     }
 
@@ -560,7 +573,7 @@ impl DiskStore {
             Err(refusal) => {
                 // What was more than the least is given back already.
                 runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
-                Err(StoreError::Stopped(refusal.to_string()))
+                self.wait_for_voters(refusal).await.map(|()| false)
             }
         };
         self.reserve();

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{admin::Code, buffer::Buffer, flight::Settled, space::AuState};
-use plinth_format::membership::Membership;
+use plinth_format::{BLOCK_SIZE, membership::Membership};
 use std::sync::atomic::Ordering;
 
 /// A device of nobody's hangs. Mounts and returns of disks do not wait for it, and nothing goes OFFLINE.
@@ -137,5 +137,111 @@ fn what_the_catalog_still_writes_lands_in_nobodys_place() {
     maker.join().expect("no panic").expect("it is made");
     assert!(before, "somebody else could have been given what was written to");
     lab.wait_for("its place", || !are_used());
+    lab.check();
+}
+
+impl Lab {
+    /// The engine is killed, and mounted again while the voters cannot say what was being written: all but the last have lost their activity logs, and that one
+    /// answers later than it may. Nobody goes on without it.
+    fn kill_and_mount_when_a_log_is_late(&mut self, last: usize) {
+        let logs: Vec<_> = (0..=last).map(|disk| self.places_of_logs(disk)).collect();
+        assert!((0..=last).all(|disk| self.votes(disk)) && self.disks.len() == last + 1, "they all vote");
+        self.kill();
+        for (disk, logs) in self.disks.iter().zip(logs) {
+            disk.fail_hung();
+            disk.heal();
+            disk.faults(|faults| {
+                if disk.path() == self.disks[last].path() {
+                    faults.hang_in = logs;
+                } else {
+                    // Until they are written again.
+                    faults.latent = logs.into_iter().map(|log| log.start..log.start + BLOCK_SIZE as u64).collect();
+                }
+            });
+        }
+        let late = self.disks[last].clone();
+        let answers = std::thread::spawn(move || {
+            while late.hung() == 0 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // Longer than a disk may be silent at a mount.
+            std::thread::sleep(Duration::from_secs(9));
+            late.answer();
+        });
+        self.mount();
+        answers.join().expect("no panic");
+    }
+}
+
+/// Something was written on one mirror and not yet on the other when the engine was killed, and what says so is on a disk that takes its time: the mount waits
+/// for it, and the two are made equal.
+#[test]
+fn what_was_being_written_is_compared_although_the_log_comes_late() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    // The checksums of the old bytes are on the disks.
+    lab.close_regions();
+    let extent = lab.extents_on(&[0, 1]).remove(0);
+    let at = extent.number * MIB;
+    let places: Vec<_> = (0..2)
+        .map(|disk| {
+            let here = extent.mirrors().into_iter().find(|mirror| usize::from(mirror.disk.0) == disk);
+            lab.member(disk).layout().au_offset(here.expect("it has one there").au)
+        })
+        .collect();
+    let old = lab.disks[0].peek(places[0], 8192);
+    lab.disks[1].faults(|faults| faults.hang_writes.push(places[1]..places[1] + 8192));
+    let session = lab.session();
+    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(2, 8192), false)));
+    lab.wait_for("one mirror", || lab.disks[1].hung() > 0 && lab.disks[0].peek(places[0], 8192) != old);
+    drop(extent);
+    lab.kill_and_mount_when_a_log_is_late(2);
+    drop(writer);
+    let node = lab.find("table");
+    let found = lab.read(node, at, 8192);
+    assert!(found == pattern(2, 8192) || found == old);
+    lab.check();
+    assert!((0..2).all(|disk| lab.disks[disk].peek(places[disk], 8192) == found), "they are equal");
+    assert!((0..3).all(|disk| lab.state(disk) == DiskState::Online));
+}
+
+/// The same in a group without mirrors: what was written since its checksums were is read, and not taken for rot.
+#[test]
+fn what_was_being_written_is_read_although_the_log_comes_late() {
+    let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A", "B", "C"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 6 << 20));
+    lab.sync(node);
+    // The checksums of the old bytes are on the disks.
+    lab.close_regions();
+    lab.write(node, 0, &pattern(2, 6 << 20));
+    lab.kill_and_mount_when_a_log_is_late(2);
+    assert!(lab.read(lab.find("table"), 0, 6 << 20) == pattern(2, 6 << 20));
+    assert!(!lab.told("no good mirror"));
+    lab.check();
+}
+
+/// Only one disk says what was being written when the engine was killed, and it never does: the mount is refused, and says whose answer it lacks.
+#[test]
+fn a_mount_without_the_log_of_a_silent_disk_is_refused() {
+    let mut lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 300_000));
+    lab.sync(node);
+    lab.close_regions();
+    lab.write(node, 0, &pattern(2, 300_000));
+    let logs = lab.places_of_logs(0);
+    lab.kill();
+    lab.disks[0].faults(|faults| faults.hang_in = logs);
+    let refused = lab.try_mount(false).expect_err("nobody knows what was being written");
+    let reason = "what was being written is on DATA_0000, which does not answer";
+    assert!(refused.code == Code::Io && refused.to_string().contains(reason), "{refused}");
+    lab.disks[0].heal();
+    lab.mount();
+    assert_eq!(lab.read(lab.find("table"), 0, 300_000), pattern(2, 300_000));
     lab.check();
 }

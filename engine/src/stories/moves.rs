@@ -145,6 +145,56 @@ fn a_copy_that_is_overdue_lands_in_nobodys_place() {
     lab.check();
 }
 
+/// The copy of a move is overdue on a disk that cannot be spared when the group is to be dismounted. Its AU is nobody else's until it has landed, as that may
+/// not come to its end; and it does when the disk answers. By force it does without that.
+#[test]
+fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() {
+    for force in [false, true] {
+        let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 12 << 20));
+        lab.sync(node);
+        let extent = lab.extents_on(&[0, 1]).remove(0);
+        lab.offline(1);
+        lab.hang_where_nobody_is(2);
+        let (group, to) = (Arc::clone(lab.group()), lab.member(2));
+        let mut moving = pin!(group.move_mirror(&extent, DiskNumber(1), &to, None));
+        lab.go_on_until("the copy", moving.as_mut(), || lab.disks[2].hung() > 0);
+        let guest = extent.guest().expect("it is on its way");
+        let refused = || {
+            let troubles = to.counters.troubles.all();
+            troubles.iter().find(|(trouble, _)| *trouble == Trouble::Refused).map_or(0, |(_, seen)| seen.count)
+        };
+        lab.go_on_until("a refusal", moving.as_mut(), || refused() > 0);
+        let ending = Arc::clone(&group);
+        let ending = std::thread::spawn(move || block_on(ending.dismount(force)));
+        let end = if force {
+            lab.go_on_or_end("the end of the group", moving.as_mut(), || ending.is_finished())
+        } else {
+            lab.go_on_until("the dismount", moving.as_mut(), || group.is_stopping());
+            let before = refused();
+            let end = lab.go_on_or_end("another refusal", moving.as_mut(), || refused() > before + 1);
+            assert_eq!(
+                group.space().state(guest.disk, guest.au),
+                Some(AuState::Used),
+                "what is written next may be lost"
+            );
+            assert!(end.is_none() && !ending.is_finished());
+            lab.disks[2].heal();
+            end
+        };
+        // Whether it has moved is another matter.
+        let _ = end.unwrap_or_else(|| block_on(moving));
+        lab.wait_for("the end of the group", || ending.is_finished());
+        ending.join().expect("no panic").expect("it ends");
+        lab.disks[2].heal();
+        lab.mount();
+        lab.online_all();
+        assert!(lab.read(lab.find("table"), 0, 12 << 20) == pattern(1, 12 << 20));
+        lab.check();
+    }
+}
+
 /// A move cannot be made, and somebody still writes to the new place: that is nobody else's until the write has landed.
 #[test]
 fn a_place_that_is_not_moved_to_is_free_when_nobody_writes_there() {

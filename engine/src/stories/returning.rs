@@ -1,7 +1,7 @@
 //! Disks that come back, and what they bring with them.
 
 use super::*;
-use crate::absent::Question;
+use crate::{absent::Question, catalog::Store, testing::Faults};
 use futures::FutureExt;
 use plinth_format::membership::{MemberDisk, Membership};
 use std::{collections::BTreeSet, pin::pin, sync::atomic::Ordering};
@@ -916,14 +916,9 @@ fn a_new_mirror_of_the_catalog_survives_a_loss_of_power() {
     }
 }
 
-/// A disk is to vote, does not take the activity log, and cannot be spared. Others go and come back all the same: the vote stays where it is.
-#[test]
-fn a_disk_comes_back_while_another_one_cannot_vote() {
+/// Five disks, of which one is to vote next and cannot be spared, and a file on all of them. `wears` has the places of the activity log on that disk from now on.
+fn with_one_that_is_to_vote(wears: impl FnOnce(&mut Faults, Vec<std::ops::Range<u64>>)) -> (Lab, Node) {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "B", "C", "D"]);
-    let votes = |disk: usize| {
-        let membership = lab.group().voters.current();
-        membership.voters().any(|voter| usize::from(voter.number.0) == disk)
-    };
     // One disk of a failure group has the data, and the other one the vote.
     lab.offline(1);
     let node = lab.create_file("table");
@@ -933,18 +928,74 @@ fn a_disk_comes_back_while_another_one_cannot_vote() {
     lab.offline(2);
     lab.online_all();
     lab.close_regions();
-    assert!(votes(1) && !votes(2));
+    assert!(lab.votes(1) && !lab.votes(2));
     // Extents that the two have now have no other mirror.
     lab.offline(3);
-    let logs: Vec<_> = lab.member(2).areas().iter().flat_map(|area| area.activity).collect();
-    let length = plinth_format::layout::ACTIVITY_SLOT as u64;
-    lab.disks[2].faults(|faults| faults.worn = logs.iter().map(|place| *place..*place + length).collect());
+    let logs = lab.places_of_logs(2);
+    lab.disks[2].faults(|faults| wears(faults, logs));
     lab.offline(1);
-    assert!(!votes(1) && !votes(2));
+    assert!(!lab.votes(1) && !lab.votes(2));
+    (lab, node)
+}
+
+/// A disk is to vote, does not take the activity log, and cannot be spared. Others go and come back all the same: the vote stays where it is.
+#[test]
+fn a_disk_comes_back_while_another_one_cannot_vote() {
+    let (lab, node) = with_one_that_is_to_vote(|faults, logs| faults.worn = logs);
     block_on(lab.group().online(Selection::Disks(vec!["DATA_0001".into()]))).expect("it comes back");
     lab.wait_for("its return", || lab.state(1) == DiskState::Online);
     assert_eq!(lab.state(2), DiskState::Online);
     lab.disks[2].heal();
+    lab.online_all();
+    assert_eq!(lab.read(node, 0, 40 << 20), pattern(1, 40 << 20));
+    lab.check();
+}
+
+/// A disk is to vote, takes all that it is given before, and does not keep the activity log itself: it does not vote, so whoever writes the log from now on
+/// does without it.
+#[test]
+fn nobody_waits_for_a_disk_that_does_not_come_to_vote() {
+    let (lab, node) = with_one_that_is_to_vote(|faults, logs| faults.lost_when_durable = logs);
+    // Its region is not open.
+    let session = lab.session();
+    let writer = std::thread::spawn(move || block_on(session.write(node, 0, &pattern(2, 300_000), false)));
+    let waits = || lab.told("does not take the activity log");
+    lab.wait_for("the write, or who waits for the disk", || writer.is_finished() || waits());
+    let has_waited = waits();
+    lab.disks[2].heal();
+    writer.join().expect("no panic").expect("it is written");
+    assert!(!has_waited, "the disk does not vote");
+    assert_eq!(lab.state(2), DiskState::Online);
+    lab.online_all();
+    assert_eq!(lab.read(node, 0, 300_000), pattern(2, 300_000));
+    lab.check();
+}
+
+/// The catalog has to grow, and then to shrink, while a disk that is to vote does not take the activity log and cannot be spared: it goes on without that.
+#[test]
+fn the_catalog_grows_while_a_disk_cannot_vote() {
+    let (lab, node) = with_one_that_is_to_vote(|faults, logs| faults.worn = logs);
+    let (store, member) = (Arc::clone(&lab.group().store), lab.member(2));
+    let size = store.capacity(CatalogFile::Database);
+    let resize = move |_: &rusqlite::Connection| {
+        let grown = store.grow(CatalogFile::Database, size + MIB).map(|()| store.capacity(CatalogFile::Database));
+        let shrunk = store.shrink(CatalogFile::Database, size).map(|()| store.capacity(CatalogFile::Database));
+        Ok((grown, shrunk))
+    };
+    // On the catalog's own thread, where it does so itself.
+    let catalog = Arc::clone(&lab.group().catalog);
+    let resizing = std::thread::spawn(move || block_on(catalog.release(false, resize)));
+    // Whoever does not go on asks the disk again and again.
+    let refused = || member.counters.write_errors.load(Ordering::Relaxed);
+    let before = refused();
+    lab.wait_for("the end, or many refusals", || resizing.is_finished() || refused() > before + 100);
+    let goes_on = resizing.is_finished();
+    lab.disks[2].heal();
+    let ((grown, shrunk), _) = resizing.join().expect("no panic").expect("the catalog goes on");
+    assert!(grown.expect("there is room") > size);
+    assert_eq!(shrunk.expect("it is recorded"), size);
+    assert!(goes_on && lab.group().failure().is_none());
+    assert_eq!(lab.state(2), DiskState::Online);
     lab.online_all();
     assert_eq!(lab.read(node, 0, 40 << 20), pattern(1, 40 << 20));
     lab.check();

@@ -15,7 +15,7 @@ struct Work {
 }
 
 /// All disks answer when a story fails: nobody waits for them for ever.
-struct Healed<'a>(&'a Lab);
+pub(super) struct Healed<'a>(pub(super) &'a Lab);
 
 impl Drop for Healed<'_> {
     fn drop(&mut self) {
@@ -84,7 +84,7 @@ impl Lab {
         self.group().deadline.store(10, Ordering::Relaxed);
     }
 
-    fn states(&self) -> Vec<DiskState> {
+    pub(super) fn states(&self) -> Vec<DiskState> {
         (0..self.disks.len()).map(|disk| self.state(disk)).collect()
     }
 
@@ -92,7 +92,7 @@ impl Lab {
         disks.iter().for_each(|disk| self.disks[*disk].faults(|faults| faults.hang = true));
     }
 
-    fn is_hung(&self, disk: usize) -> bool {
+    pub(super) fn is_hung(&self, disk: usize) -> bool {
         self.member(disk).is_hung()
     }
 
@@ -319,5 +319,68 @@ fn what_has_rotted_elsewhere_a_silent_disk_is_waited_for() {
     assert!(!lab.told("no good mirror"));
     lab.online_all();
     block_on(lab.group().check(true)).expect("the check runs");
+    lab.check();
+}
+
+/// A disk is silent about one block and fails to write another, and its partner was silent, too, a moment ago, and answers now. What fails is no silence: the
+/// disk goes offline, and whoever wrote hears of nothing.
+#[test]
+fn a_disk_that_fails_a_write_goes_although_it_is_silent_too() {
+    let (lab, work, both) = Lab::with_two_that_do_not_vote();
+    let [failing, partner] = both;
+    let numbers = both.map(|disk| lab.member(disk).number.0);
+    let extent = lab.extents_on(&numbers).pop().expect("every two disks have some");
+    let places = both.map(|disk| {
+        let member = lab.member(disk);
+        let here = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number);
+        member.layout().au_offset(here.expect("it has one there").au)
+    });
+    for (disk, place) in both.into_iter().zip(places) {
+        let elsewhere = place + MIB / 2;
+        lab.disks[disk].faults(|faults| faults.hang_in.push(elsewhere..elsewhere + 4096));
+        drop(lab.member(disk).start_read(elsewhere, 4096));
+    }
+    lab.wait_for("the timeouts", || both.iter().all(|disk| lab.is_hung(*disk)));
+    // From now on that was a moment ago for long.
+    lab.give_time();
+    lab.disks[partner].answer();
+    assert!(lab.is_hung(failing) && !lab.is_hung(partner));
+    assert_eq!((lab.state(failing), lab.state(partner)), (DiskState::Online, DiskState::Online));
+    lab.disks[failing].faults(|faults| faults.worn.push(places[0]..places[0] + 4096));
+    lab.write(work.old, extent.number * MIB, &pattern(5, 4096));
+    assert_eq!((lab.state(failing), lab.state(partner)), (DiskState::Offline, DiskState::Online));
+    lab.disks[failing].heal();
+    lab.give_none();
+    lab.online_all();
+    assert_eq!(lab.read(work.old, extent.number * MIB, 4096), pattern(5, 4096));
+    lab.check();
+}
+
+/// After a crash one mirror of an extent is on a disk that takes its time and cannot be spared. What is known to be right is read meanwhile, and the
+/// extent counts as compared when that disk has answered.
+#[test]
+fn what_is_known_to_be_right_is_read_while_recovery_waits_for_a_silent_disk() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
+    let node = lab.create_file("table");
+    let bytes = pattern(1, 40 << 20);
+    lab.write(node, 0, &bytes);
+    lab.sync(node);
+    lab.close_regions();
+    let (away, number) = lab.leave_one_that_is_needed();
+    let other = (0..5).find(|other| *other != away && *other != number).expect("five");
+    let extent = lab.extents_on(&[number, other]).remove(0);
+    let unseen = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == number).expect("it has one there");
+    let (silent, at) = (usize::from(number), usize::try_from(extent.number * MIB).expect("small"));
+    let place = lab.member(silent).layout().au_offset(unseen.au);
+    // Its region is active, and its checksums are those of before.
+    lab.write(node, at as u64, &bytes[at..at + 4096]);
+    lab.kill();
+    lab.disks[silent].faults(|faults| faults.hang_in.push(place..place + MIB));
+    lab.mount();
+    lab.wait_for("its silence", || lab.is_hung(silent));
+    assert!(lab.read(lab.find("table"), at as u64, 4096) == bytes[at..at + 4096]);
+    assert!(!lab.told("recovery ended"));
+    lab.disks[silent].answer();
+    lab.wait_for("the end of recovery", || lab.told("recovery ended"));
     lab.check();
 }

@@ -1,0 +1,316 @@
+//! What mends blocks while a disk with a mirror of them is silent, or away: nothing that only it has is lost, nor written over, and nothing old
+//! lands on what is written next.
+
+use super::{silence::Healed, *};
+use plinth_format::BLOCK_SIZE;
+use std::sync::mpsc;
+
+/// Of the file, and of a block in an extent beside the first one, of which a story is.
+const LENGTH: usize = 40 << 20;
+const BESIDE: u64 = 2 * BLOCK_SIZE as u64;
+
+/// Where a disk has the first block of an extent and the checksums of its AU.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    disk: usize,
+    data: u64,
+    sums: u64,
+}
+
+impl Place {
+    fn bytes(self) -> std::ops::Range<u64> {
+        self.data..self.data + BLOCK_SIZE as u64
+    }
+}
+
+/// A table, and the first block of one of its extents.
+struct Case {
+    lab: Lab,
+    node: Node,
+    at: u64,
+    /// What is written there.
+    bytes: Vec<u8>,
+    /// Of each mirror, in the order of the extent's.
+    places: Vec<Place>,
+}
+
+impl Case {
+    /// Of an extent with mirrors on these disks and no others.
+    fn on(lab: Lab, disks: &[usize]) -> Self {
+        let numbers: Vec<_> = disks.iter().map(|disk| u16::try_from(*disk).expect("few")).collect();
+        let extent = lab.extents_on(&numbers).into_iter().next().expect("there is one");
+        Self::of(lab, &extent)
+    }
+
+    fn of(lab: Lab, extent: &Extent) -> Self {
+        let place = |mirror: &crate::extent::Mirror| {
+            let member = Arc::clone(&lab.group().members[&mirror.disk]);
+            let (data, sums) = (member.layout().au_offset(mirror.au), member.layout().sums_of(mirror.au).0);
+            Place { disk: usize::from(mirror.disk.0), data, sums }
+        };
+        let places = extent.mirrors().iter().map(place).collect();
+        let at = extent.number * MIB;
+        let bytes = lab.read(lab.find("table"), at, BLOCK_SIZE);
+        Self { node: lab.find("table"), lab, at, bytes, places }
+    }
+
+    fn lab(redundancy: Redundancy) -> Lab {
+        let lab = Lab::new(redundancy, 64 * MIB, &["A", "B", "C", "D", "E"]);
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, LENGTH));
+        lab.sync(node);
+        lab.close_regions();
+        lab
+    }
+
+    /// One mirror is on a disk that cannot be spared, the other one, from whose zone checksums are loaded, is not: their places.
+    fn with_one_that_is_needed() -> (Self, Place, Place) {
+        let lab = Self::lab(Redundancy::Normal);
+        let (away, needed) = lab.leave_one_that_is_needed();
+        let others = (0..5).filter(|disk| ![away, needed].contains(disk));
+        let mut extents = others.flat_map(|other| lab.extents_on(&[needed, other]));
+        let zone_of = |extent: &Extent| extent.mirrors()[Group::first_zone(extent, 2)].disk.0;
+        let extent = extents.find(|extent| zone_of(extent) != needed).expect("there is one");
+        let case = Self::of(lab, &extent);
+        let needed = case.place(usize::from(needed));
+        let other = *case.places.iter().find(|place| place.disk != needed.disk).expect("two");
+        (case, needed, other)
+    }
+
+    fn place(&self, disk: usize) -> Place {
+        *self.places.iter().find(|place| place.disk == disk).expect("it has one there")
+    }
+
+    /// Its region is active from now on, and its checksums are known: a disk that is silent does not take the activity log.
+    fn write_beside(&self) {
+        self.lab.write(self.node, self.at + BESIDE, &pattern(2, BLOCK_SIZE));
+    }
+
+    fn has(&self, place: Place) -> Vec<u8> {
+        self.lab.disks[place.disk].peek(place.data, BLOCK_SIZE)
+    }
+
+    fn rots(&self, place: Place) {
+        self.lab.disks[place.disk].corrupt(place.data, &pattern(7, BLOCK_SIZE));
+    }
+
+    /// The block cannot be read until it is written.
+    fn goes_bad(&self, place: Place) {
+        self.lab.disks[place.disk].faults(|faults| faults.latent.push(place.bytes()));
+    }
+
+    /// Neither reads of the block nor writes to it end on a disk.
+    fn hang(&self, place: Place) {
+        self.lab.disks[place.disk].faults(|faults| faults.hang_in.push(place.bytes()));
+    }
+
+    fn read(&self) -> Result<Vec<u8>, FileError> {
+        self.lab.try_read(self.node, self.at, BLOCK_SIZE)
+    }
+}
+
+/// One mirror of a block has rotted. The other one is on a disk that could be spared, and is silent for longer than the timeout when it is asked for
+/// it: it is waited for, and stays.
+#[test]
+fn a_disk_that_alone_has_a_block_right_is_not_let_go_for_its_silence() {
+    let lab = Case::lab(Redundancy::Normal);
+    // Without a copy of the catalog.
+    let silent = lab.plain_disk();
+    let case = Case::on(lab, &[silent, (silent + 1) % 5]);
+    let lab = &case.lab;
+    case.write_beside();
+    let rotten = case.place((silent + 1) % 5);
+    case.rots(rotten);
+    case.hang(case.place(silent));
+    std::thread::scope(|scope| {
+        let _healed = Healed(lab);
+        let reader = scope.spawn(|| case.read());
+        lab.wait_for("the read", || lab.is_hung(silent));
+        // Whoever gives up does so now.
+        std::thread::sleep(Duration::from_secs(3));
+        lab.disks[silent].answer();
+        assert!(reader.join().expect("no panic").expect("it is read") == case.bytes);
+    });
+    lab.wait_for("the mend", || case.has(rotten) == case.bytes);
+    assert!(lab.states().iter().all(|state| *state == DiskState::Online), "{:?}", lab.states());
+    assert!(!lab.told("no good mirror"));
+    lab.check();
+}
+
+/// A disk that is needed has lost a write together with its checksum, and is silent when a check looks at its mirror: nobody has seen what it has, so
+/// that is not written over with what the other mirror has. When it answers the two are in dispute.
+#[test]
+fn what_nobody_has_seen_is_not_written_over() {
+    let (mut case, needed, _) = Case::with_one_that_is_needed();
+    let new = pattern(3, BLOCK_SIZE);
+    case.lab.dismount();
+    let kept = [needed.data, needed.sums].map(|place| case.lab.disks[needed.disk].peek(place, BLOCK_SIZE));
+    case.lab.mount();
+    case.lab.write(case.node, case.at, &new);
+    case.lab.sync(case.node);
+    case.lab.dismount();
+    for (place, bytes) in [needed.data, needed.sums].iter().zip(&kept) {
+        case.lab.disks[needed.disk].corrupt(*place, bytes);
+    }
+    case.lab.mount();
+    let lab = &case.lab;
+    case.write_beside();
+    case.hang(needed);
+    std::thread::scope(|scope| {
+        let _healed = Healed(lab);
+        let checker = scope.spawn(|| block_on(lab.group().check(true)).expect("the check runs"));
+        lab.wait_for("its silence", || lab.is_hung(needed.disk));
+        // Whoever does not wait writes now.
+        std::thread::sleep(Duration::from_secs(3));
+        lab.disks[needed.disk].answer();
+        let report = checker.join().expect("no panic");
+        assert!(case.has(needed) == case.bytes, "what nobody had seen was written over");
+        assert!(!report.is_good(), "it does not say that all is well");
+    });
+    lab.wait_for("the alarm", || lab.told("are disputed"));
+    assert!(case.has(needed) == case.bytes, "one of two that are right was written over");
+    // Somebody writes it.
+    lab.write(case.node, case.at, &new);
+    lab.online_all();
+    lab.check();
+}
+
+/// A block has rotted on a disk that is needed, and the write that mends it does not end. A client that writes the block meanwhile has the last word:
+/// the mend does not land on what the client wrote.
+#[test]
+fn a_mend_that_hangs_does_not_land_on_what_is_written_next() {
+    let (case, needed, other) = Case::with_one_that_is_needed();
+    let (lab, new) = (&case.lab, pattern(3, BLOCK_SIZE));
+    case.write_beside();
+    case.rots(needed);
+    lab.disks[needed.disk].faults(|faults| faults.hang_writes.push(needed.bytes()));
+    std::thread::scope(|scope| {
+        let _healed = Healed(lab);
+        scope.spawn(|| block_on(lab.group().check(true)).expect("the check runs"));
+        lab.wait_for("the mend", || lab.is_hung(needed.disk));
+        // Whoever gives up does so now.
+        std::thread::sleep(Duration::from_secs(3));
+        // What comes next is not held up, and what is held up is not done yet.
+        lab.disks[needed.disk].faults(|faults| faults.hang_writes.clear());
+        scope.spawn(|| lab.write(case.node, case.at, &new));
+        // Whoever does not wait for the mend writes now.
+        std::thread::sleep(Duration::from_secs(1));
+        lab.disks[needed.disk].heal();
+    });
+    assert!(case.has(needed) == new && case.has(other) == new, "the mend landed on what was written after it");
+    assert!(case.read().expect("it is read") == new);
+    lab.online_all();
+    lab.check();
+}
+
+/// While a disk is away a block goes bad on the other one that has a mirror of it: no mirror has it any more. The one that returns still has. The
+/// resync does not replace that with a mark, but mends the other one from it.
+#[test]
+fn a_disk_that_returns_brings_back_what_has_gone_bad_on_the_other() {
+    for is_mounted_anew in [false, true] {
+        let mut case = Case::on(Case::lab(Redundancy::Normal), &[0, 1]);
+        let [gone, stays] = [0, 1].map(|disk| case.place(disk));
+        case.lab.offline(gone.disk);
+        // Then the whole extent is stale there.
+        case.write_beside();
+        case.lab.sync(case.node);
+        case.lab.close_regions();
+        if is_mounted_anew {
+            case.lab.dismount();
+        }
+        case.goes_bad(stays);
+        if is_mounted_anew {
+            case.lab.mount();
+        }
+        assert!(matches!(case.read(), Err(FileError::ExtentLost { .. })), "nobody has it right");
+        case.lab.online_all();
+        assert!(case.read().expect("it is there again") == case.bytes);
+        assert!(case.has(gone) == case.bytes && case.has(stays) == case.bytes);
+        case.lab.check();
+    }
+}
+
+/// Of three mirrors one takes a write, one fails it on a disk that is needed, and one is silent about it. The client hears of the failure when the
+/// third write has ended, too: what the client writes next is not overwritten by that.
+#[test]
+fn a_write_that_has_failed_does_not_end_before_one_that_is_silent() {
+    let lab = Case::lab(Redundancy::High);
+    // What has its other mirrors there needs the one that is left.
+    [3, 4].into_iter().for_each(|disk| lab.offline(disk));
+    let case = Case::on(lab, &[0, 1, 2]);
+    let (lab, last) = (&case.lab, pattern(4, BLOCK_SIZE));
+    // In their order: who gives up at the first that fails does not come to the second.
+    let [failing, silent, _] = case.places[..] else { panic!("it has three mirrors") };
+    for place in [failing, silent] {
+        let disk = u16::try_from(place.disk).expect("few");
+        assert!(!lab.extents_on(&[disk, 3, 4]).is_empty(), "disk {disk} is needed");
+    }
+    case.write_beside();
+    lab.disks[failing.disk].faults(|faults| faults.worn.push(failing.bytes()));
+    case.hang(silent);
+    let (go_on, may_go_on) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let _healed = Healed(lab);
+        let (case, last) = (&case, &last);
+        let client = scope.spawn(move || {
+            let end = block_on(lab.session().write(case.node, case.at, &pattern(3, BLOCK_SIZE), false));
+            may_go_on.recv().expect("the story goes on");
+            lab.write(case.node, case.at, last);
+            end
+        });
+        lab.wait_for("the first write", || lab.is_hung(silent.disk));
+        // Whoever does not wait for it hears of the failure now.
+        std::thread::sleep(Duration::from_secs(3));
+        // What comes next is taken, and what is held up is not done yet.
+        lab.disks[failing.disk].heal();
+        lab.disks[silent.disk].faults(|faults| faults.hang_in.clear());
+        go_on.send(()).expect("the client waits for it");
+        std::thread::sleep(Duration::from_secs(1));
+        lab.disks[silent.disk].answer();
+        let end = client.join().expect("no panic");
+        assert!(matches!(end, Err(FileError::Refused { .. })), "{end:?}");
+    });
+    let have: Vec<_> = case.places.iter().map(|place| case.has(*place) == last).collect();
+    assert_eq!(have, [true; 3], "the first write landed on the second");
+    assert!(case.read().expect("it is read") == last);
+    lab.online_all();
+    lab.check();
+}
+
+/// A disk returns that alone has a block, and the other one, where it has gone bad, does not take it: the one that returns keeps it, and is read.
+#[test]
+fn what_cannot_be_brought_back_stays_where_it_is_right() {
+    let case = Case::on(Case::lab(Redundancy::Normal), &[0, 1]);
+    let (lab, [gone, stays]) = (&case.lab, [0, 1].map(|disk| case.place(disk)));
+    lab.offline(gone.disk);
+    case.write_beside();
+    lab.sync(case.node);
+    lab.close_regions();
+    case.goes_bad(stays);
+    lab.disks[stays.disk].faults(|faults| faults.worn.push(stays.bytes()));
+    block_on(lab.group().online(Selection::All)).expect("its resync begins");
+    let has_ended = || lab.group().operations().iter().any(|one| one.pass == "RESYNC" && one.state != "RUN");
+    lab.wait_for("the end of the resync", || has_ended() || lab.state(gone.disk) == DiskState::Online);
+    assert!(case.read().expect("it is there again") == case.bytes);
+    assert!(case.has(gone) == case.bytes);
+    lab.disks[stays.disk].heal();
+    lab.online_all();
+    lab.wait_for("the mend", || case.has(stays) == case.bytes);
+    lab.check();
+}
+
+/// A disk returns with what a block was when it went, and the checksum that the other one stores is of that, as a write of checksums was lost.
+/// Nothing old is taken for right for that: what was written since is not overwritten.
+#[test]
+fn what_is_old_is_not_brought_back_over_what_can_be_read() {
+    let case = Case::on(Case::lab(Redundancy::Normal), &[0, 1]);
+    let (lab, [gone, stays]) = (&case.lab, [0, 1].map(|disk| case.place(disk)));
+    lab.offline(gone.disk);
+    case.write_beside();
+    lab.sync(case.node);
+    lab.close_regions();
+    case.rots(stays);
+    lab.online_all();
+    assert!(matches!(case.read(), Err(FileError::ExtentLost { .. })), "nobody has it right");
+    assert!(case.has(stays) == pattern(7, BLOCK_SIZE));
+}
