@@ -203,14 +203,8 @@ pub fn remount(directory: &Path, options: MountOptions) -> Result<()> {
         Some(mount) if mount.kind != TYPE => return Err(MountError::NotOurs(directory, mount.source)),
         Some(_) => {}
     }
-    match rustix::mount::mount_remount(&directory, options.flags(), c"") {
-        Ok(()) => Ok(()),
-        Err(Errno::BUSY) => {
-            let users = users_of(&directory);
-            Err(MountError::Busy(directory, users))
-        }
-        Err(errno) => Err(MountError::Remount(directory, errno.into())),
-    }
+    let ended = when_unused(&directory, || rustix::mount::mount_remount(&directory, options.flags(), c""));
+    ended?.map_err(|errno| MountError::Remount(directory, errno.into()))
 }
 
 /// Unmounts what [`mount`] made. `force`: also while it is used; its users keep what they have open.
@@ -225,20 +219,24 @@ pub fn unmount(directory: &Path, force: bool) -> Result<()> {
         Some(_) => {}
     }
     let flags = UnmountFlags::NOFOLLOW | if force { UnmountFlags::DETACH } else { UnmountFlags::empty() };
+    let ended = when_unused(&directory, || rustix::mount::unmount(&directory, flags));
+    ended?.map_err(|errno| MountError::Unmount(directory, errno.into()))
+}
+
+/// Does something with a mount that fails with `EBUSY` while it is in use.
+fn when_unused(directory: &Path, act: impl Fn() -> rustix::io::Result<()>) -> Result<rustix::io::Result<()>> {
     let began = Instant::now();
     loop {
-        match rustix::mount::unmount(&directory, flags) {
-            Ok(()) => return Ok(()),
-            Err(Errno::BUSY) => {
-                let users = users_of(&directory);
-                // Somebody who is just ending, or a child that has not started its program yet, is seen by nobody and gone in a moment.
-                if !users.is_empty() || began.elapsed() > PATIENCE {
-                    return Err(MountError::Busy(directory, users));
-                }
-                thread::sleep(PATIENCE / 20);
-            }
-            Err(errno) => return Err(MountError::Unmount(directory, errno.into())),
+        let ended = act();
+        if ended != Err(Errno::BUSY) {
+            return Ok(ended);
         }
+        let users = users_of(directory);
+        // Somebody who is just ending, or a child that has not started its program yet, is seen by nobody and gone in a moment.
+        if !users.is_empty() || began.elapsed() > PATIENCE {
+            return Err(MountError::Busy(directory.to_owned(), users));
+        }
+        thread::sleep(PATIENCE / 20);
     }
 }
 
