@@ -94,6 +94,8 @@ struct Medium {
     flights: BTreeMap<u64, Flight>,
     /// Blocks that were written, or came with the device, and were not discarded since: those that a thin device lends.
     lends: Vec<bool>,
+    /// A write was lost or went elsewhere since somebody asked.
+    went_astray: bool,
     /// Flights whose time is over, on a disk that hangs.
     hung: Vec<u64>,
     count: u64,
@@ -163,6 +165,7 @@ impl SimDisk {
             failed_durably: false,
             flights: BTreeMap::new(),
             lends: vec![true; usize::try_from(size / BLOCK).expect("a small disk")],
+            went_astray: false,
             hung: Vec::new(),
             count: 0,
             open: BTreeSet::new(),
@@ -223,6 +226,11 @@ impl SimDisk {
     /// Changes what the disk does wrong.
     pub fn faults<T>(&self, change: impl FnOnce(&mut Faults) -> T) -> T {
         change(&mut lock(&self.medium).faults)
+    }
+
+    /// Whether a write was lost or went elsewhere since this was asked last.
+    pub fn take_astray(&self) -> bool {
+        std::mem::take(&mut lock(&self.medium).went_astray)
     }
 
     /// Ends every fault; what hung is done now, or, where failures are midway, a little later and in any order: one way to the disk of several
@@ -368,9 +376,11 @@ impl SimDisk {
                 let length = data.len() as u64;
                 let is_meant = medium.faults.lost_where.as_ref().is_none_or(|place| place.contains(&offset));
                 if is_meant && some_left(&mut medium.faults.lost_writes) {
+                    medium.went_astray = true;
                     self.core.tell(|| format!("  {}: a write of {length} bytes at {offset} is lost", self.label));
                 } else if some_left(&mut medium.faults.misdirected_writes) {
                     let astray = self.elsewhere(medium, offset, length);
+                    medium.went_astray = true;
                     self.core
                         .tell(|| format!("  {}: a write of {length} bytes at {offset} goes to {astray}", self.label));
                     medium.image.write(astray, &data);

@@ -261,6 +261,9 @@ impl Tenant {
         }
         if is_clean {
             self.forget_failures();
+        } else {
+            // As if it had been killed: what was in doubt still is.
+            self.group = Some(group);
         }
         self.ended(false);
         Ok(())
