@@ -5,7 +5,7 @@
 use crate::disk::SimDisk;
 use plinth_engine::{api::ROOT, group::Group, session::Session, testing::Numbers, world::World};
 use plinth_format::{
-    BLOCK_SIZE, Layout, checksum, envelope,
+    BLOCK_SIZE, checksum, envelope,
     layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT, RecordArea},
     membership::{CatalogFile, CatalogRun, Membership},
     page,
@@ -123,15 +123,10 @@ pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
 
 /// Where the checksum of a block of data is, by the offset of the block.
 pub fn sums_of(disk: &SimDisk, offset: u64) -> Option<u64> {
-    let mut slot = vec![0; MEMBERSHIP_SLOT];
-    memberships(disk).into_iter().find_map(|place| {
-        disk.peek(place, &mut slot);
-        let (envelope, membership) = Membership::decode(&slot, place).ok()?;
-        let known = membership.disks.iter().find(|known| known.id == envelope.disk)?;
-        let layout = Layout::new(known.size, membership.au_size).ok()?;
-        let au = u32::try_from(offset / membership.au_size).ok().filter(|au| layout.is_data(*au))?;
-        Some(layout.sums_of(au).0 + offset % membership.au_size / BLOCK_SIZE as u64 * 4)
-    })
+    // Not every disk has a membership. All have a header.
+    let layout = disk.header()?.layout;
+    let au = u32::try_from(offset / layout.au_size()).ok().filter(|au| layout.is_data(*au))?;
+    Some(layout.sums_of(au).0 + offset % layout.au_size() / BLOCK_SIZE as u64 * 4)
 }
 
 /// A page of the catalog, as the membership on this disk says where it lies.
