@@ -73,7 +73,7 @@ pub struct Compared {
     pub copied: u64,
     /// Blocks that stay wrong, summed over mirrors on disks that stay.
     pub left: u64,
-    /// Of those, blocks of mirrors that nobody has seen, as their disks are silent.
+    /// Of those, blocks whose disk did not answer, so that they could not be compared.
     pub unseen: u64,
 }
 
@@ -222,23 +222,25 @@ impl Group {
                     continue;
                 }
                 if (*is_silent || member.is_hung()) && !planted::has(Bug::UnseenOverwritten) {
-                    // What nobody has seen is not written over: it may be one of two that are right by their own checksums. And whoever has
-                    // what he asked for does not wait for a disk that is silent.
+                    // A mirror that could not be compared is not overwritten: it may have data that matches its own checksum, and be the
+                    // right one. Nor does a read that has its bytes wait for a silent disk.
                     let later = self.mend_later(extent, member, blocks.start + index);
                     (left, unseen) = (left + later, unseen + later);
                     continue;
                 }
                 copied += BLOCK_SIZE as u64;
                 let is_written = self.rewrite(member, offset, part.clone()).await?;
-                let reads_back = match is_written && reason == Reason::Repair {
-                    true => self.reads_back(member, offset, &part).await,
-                    false => Some(true),
-                };
-                let Some(reads_back) = reads_back else {
+                if !is_written {
                     left += self.mend_later(extent, member, blocks.start + index);
                     continue;
-                };
-                if !reads_back {
+                }
+                let reads_back =
+                    if reason == Reason::Repair { self.reads_back(member, offset, &part).await } else { Some(true) };
+                if reads_back.is_none() {
+                    left += self.mend_later(extent, member, blocks.start + index);
+                    continue;
+                }
+                if reads_back == Some(false) {
                     let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
                     let text = format!(
                         "4 KiB at offset {offset} of disk {} ({}) were rewritten from another mirror, and cannot be read back: {place}",
@@ -248,10 +250,6 @@ impl Group {
                     member.note(Trouble::NotRepaired, Some((offset, BLOCK_SIZE as u64)), place);
                     self.tell(Severity::Warning, Some(mirror.disk), text);
                     left += 1;
-                    continue;
-                }
-                if !is_written {
-                    left += self.mend_later(extent, member, blocks.start + index);
                     continue;
                 }
                 if reason == Reason::Repair && !is_shown {
@@ -292,8 +290,9 @@ impl Group {
             }
         }
         self.tell_bad_zones(extent, candidates, &bad_zones);
-        let shown: Vec<Image<'_>> = images.iter().map(|image| image.iter().map(Option::as_deref).collect()).collect();
         if !seen.is_partial() {
+            let shown: Vec<Image<'_>> =
+                images.iter().map(|image| image.iter().map(Option::as_deref).collect()).collect();
             self.note_disputes(extent, blocks.clone(), &rivals, candidates, &shown);
         }
         if lost {

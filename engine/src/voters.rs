@@ -554,7 +554,7 @@ impl Voters {
             let joining: BTreeSet<_> = votes.difference(&now).copied().collect();
             let unfit = self.prepare_to_vote(&joining).await;
             if !unfit.is_empty() {
-                // It does not vote, so nobody waits for it to take the logs that are written from now on.
+                // It does not become a voter, so later writes of the activity log do not wait for it.
                 if !planted::has(Bug::JoiningForGood) {
                     self.log.lock().joining.clear();
                 }

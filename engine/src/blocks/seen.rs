@@ -61,7 +61,7 @@ impl Seen<'_> {
         all.filter(|(_, is_silent)| **is_silent).map(|((_, member), _)| *member)
     }
 
-    /// How long those that are silent are to be waited for, for what the others have of so many blocks.
+    /// How long the silent mirrors are to be waited for. That depends on whether the others have all of the `blocks` blocks right.
     pub fn patience_for(&self, reason: Reason, known: &Known, blocks: usize) -> Patience {
         let all = || (0..blocks).map(|index| self.evidence(index, reason, known));
         if all().all(|evidence| evidence.suffices()) {
@@ -117,7 +117,7 @@ impl Group {
         let mut seen = Seen { candidates, images, zones, are_silent, patience };
         for (mirror, member) in seen.candidates.clone() {
             if patience == Patience::Deadline && member.is_hung() {
-                // It is silent already. Nothing is sent to it each time that somebody looks.
+                // I/O sent to a silent disk stays under way. Each comparison would add to it.
                 seen.are_silent.push(true);
                 seen.images.push(vec![None; blocks.len()]);
                 seen.zones.push(None);
