@@ -241,7 +241,7 @@ impl Group {
                     continue;
                 }
                 if reads_back == Some(false) {
-                    let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
+                    let place = extent.place_of(*mirror);
                     let text = format!(
                         "4 KiB at offset {offset} of disk {} ({}) were rewritten from another mirror, and cannot be read back: {place}",
                         member.name(),
@@ -254,16 +254,13 @@ impl Group {
                 }
                 if reason == Reason::Repair && !is_shown {
                     member.counters.repaired.fetch_add(1, Ordering::Relaxed);
-                    let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
-                    member.note(Trouble::Repaired, Some((offset, BLOCK_SIZE as u64)), place);
+                    let place = extent.place_of(*mirror);
                     let text = format!(
-                        "repaired 4 KiB at offset {offset} of disk {} ({}): AU {}, extent {} of file {}",
+                        "repaired 4 KiB at offset {offset} of disk {} ({}): {place}",
                         member.name(),
-                        member.path(),
-                        mirror.au,
-                        extent.number,
-                        extent.file
+                        member.path()
                     );
+                    member.note(Trouble::Repaired, Some((offset, BLOCK_SIZE as u64)), place);
                     self.tell(Severity::Warning, Some(mirror.disk), text);
                 }
             }
@@ -317,7 +314,7 @@ impl Group {
         }
         for ((mirror, member), count) in candidates.iter().zip(bad).filter(|(_, count)| **count > 0) {
             let (offset, length) = member.layout().sums_of(mirror.au);
-            let place = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
+            let place = extent.place_of(*mirror);
             let text = format!(
                 "disk {} ({}): the checksum block at offset {offset} is wrong for {count} blocks whose data is right, and is written \
                  again: {place}",

@@ -122,12 +122,10 @@ impl Group {
         };
         self.mend_from(extent, block, bytes).await?;
         let text = format!(
-            "4 KiB that no other mirror had are right on disk {} ({}), and are copied from there: AU {}, extent {} of file {}",
+            "4 KiB that no other mirror had are right on disk {} ({}), and are copied from there: {}",
             member.name(),
             member.path(),
-            mirror.au,
-            extent.number,
-            extent.file
+            extent.place_of(mirror)
         );
         self.tell(Severity::Warning, Some(mirror.disk), text);
         Ok(Some(BLOCK_SIZE as u64))

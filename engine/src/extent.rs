@@ -268,6 +268,12 @@ impl Extent {
         }
     }
 
+    /// Where it has a mirror, in words.
+    #[must_use]
+    pub fn place_of(&self, mirror: Mirror) -> String {
+        format!("AU {}, extent {} of file {}", mirror.au, self.number, self.file)
+    }
+
     /// Where its mirrors are now.
     #[must_use]
     pub fn mirrors(&self) -> Mirrors {

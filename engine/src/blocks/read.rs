@@ -204,8 +204,7 @@ impl Group {
     /// Notes that a mirror has other bytes than another one, which match the checksum that is known.
     pub(super) fn note_mismatch(&self, extent: &Extent, blocks: &Range<usize>, mirror: Mirror, member: &Member) {
         let place = (Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()) as u64);
-        let text = format!("AU {}, extent {} of file {}", mirror.au, extent.number, extent.file);
-        member.note_mismatch(place, text);
+        member.note_mismatch(place, extent.place_of(mirror));
     }
 
     /// Goes on when the first mirror did not have the bytes.
