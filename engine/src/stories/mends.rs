@@ -137,8 +137,8 @@ fn a_disk_that_alone_has_a_block_right_is_not_let_go_for_its_silence() {
     lab.check();
 }
 
-/// A disk that is needed has lost a write together with its checksum, and is silent when a check looks at its mirror: nobody has seen what it has, so
-/// that is not written over with what the other mirror has. When it answers the two are in dispute.
+/// A disk that cannot be spared has lost a write together with its checksum. It does not answer when a check with repair compares mirrors, so the check
+/// does not overwrite what it has. When it answers the two mirrors are in dispute.
 #[test]
 fn what_nobody_has_seen_is_not_written_over() {
     let (mut case, needed, _) = Case::with_one_that_is_needed();

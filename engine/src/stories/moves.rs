@@ -145,8 +145,8 @@ fn a_copy_that_is_overdue_lands_in_nobodys_place() {
     lab.check();
 }
 
-/// The copy of a move is overdue on a disk that cannot be spared when the group is to be dismounted. Its AU is nobody else's until it has landed, as that may
-/// not come to its end; and it does when the disk answers. By force it does without that.
+/// A dismount begins while a move's copy is overdue on a disk that cannot be spared. The dismount may fail, so the AU that is copied to is given to no
+/// other extent before the copy has landed. The dismount ends when the disk answers; one by force does not wait for that.
 #[test]
 fn a_copy_that_is_overdue_when_the_group_is_dismounted_lands_in_nobodys_place() {
     for force in [false, true] {
