@@ -28,8 +28,8 @@ mod write;
 mod zones;
 
 pub(crate) use read::{Answer, Asked, Order};
-pub(crate) use seen::Patience;
-use seen::{Known, Seen};
+use seen::Seen;
+pub(crate) use seen::{Known, Patience};
 
 use crate::{
     activity::Active,

@@ -17,8 +17,8 @@
 use crate::{
     admin::{AdminError, Code, Problem, Report, Scope},
     blocks::{
-        BLOCKS_PER_PIECE, Patience,
-        cases::{Case, Evidence, Reason},
+        BLOCKS_PER_PIECE, Known, Patience,
+        cases::{Case, Reason},
     },
     counters::IoClient,
     disputes::Image,
@@ -386,28 +386,19 @@ impl Group {
         is_settled &= !self.activity.has(extent.id) && !extent.is_dirty();
         let images: Vec<Image<'_>> =
             buffers.iter().map(|buffer| buffer.chunks_exact(BLOCK_SIZE).map(Some).collect()).collect();
-        let (known, fresh): (Vec<u32>, Vec<bool>) = {
-            let sums = extent.sums();
-            let Some(sums) = &*sums else { return Ok((wrong, unsettled)) };
-            (sums.of(blocks.clone()).collect(), blocks.clone().map(|block| sums.is_fresh(block)).collect())
-        };
+        let known = Known::of(extent, &blocks);
+        if !known.is_loaded() {
+            return Ok((wrong, unsettled));
+        }
         unsettled |= candidates.iter().any(|(mirror, member)| {
             member.is_mend_in_doubt(Self::offset(member, *mirror, blocks.start), (blocks.len() * BLOCK_SIZE) as u64)
         });
         let (mut bad_zones, mut disputed) = (vec![0; candidates.len()], Vec::new());
         for index in 0..blocks.len() {
-            let evidence = Evidence {
-                reason: Reason::Repair,
-                mirrors: images.iter().map(|image| image[index]).collect(),
-                known: known[index],
-                fresh: fresh[index],
-                stored: zones
-                    .iter()
-                    .map(|zone| zone.as_ref().map_or(UNKNOWN, |zone| zone[blocks.start + index]))
-                    .collect(),
-            };
+            let shown = images.iter().map(|image| image[index]).collect();
+            let evidence = known.evidence(index, Reason::Repair, shown, &zones);
             let (case, right) = evidence.judge();
-            unsettled |= known[index] == UNKNOWN;
+            unsettled |= known.sum(index) == UNKNOWN;
             let mut differing = |what: &str, right: Option<&[u8]>| {
                 let others = candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
                 for ((mirror, member), _) in others {

@@ -76,19 +76,12 @@ impl Seen<'_> {
 
     /// What there is to decide by, for one of the blocks.
     pub fn evidence(&self, index: usize, reason: Reason, known: &Known) -> Evidence<'_> {
-        let stored = |zone: &Option<Box<[u32]>>| zone.as_ref().map_or(UNKNOWN, |zone| zone[known.first + index]);
-        Evidence {
-            reason,
-            mirrors: self.images.iter().map(|image| image[index].as_deref()).collect(),
-            known: known.sums.get(index).copied().unwrap_or(UNKNOWN),
-            fresh: known.fresh[index],
-            stored: self.zones.iter().map(stored).collect(),
-        }
+        known.evidence(index, reason, self.images.iter().map(|image| image[index].as_deref()).collect(), &self.zones)
     }
 }
 
 /// What memory knows of blocks: their checksums, and whether each was made by a write since the zones were.
-pub(super) struct Known {
+pub(crate) struct Known {
     /// The first of the blocks, in its extent.
     first: usize,
     sums: Vec<u32>,
@@ -101,6 +94,29 @@ impl Known {
         let is_fresh = |block| sums.as_ref().is_some_and(|sums| sums.is_fresh(block));
         let of_blocks = sums.as_ref().map_or_else(Vec::new, |sums| sums.of(blocks.clone()).collect());
         Self { first: blocks.start, sums: of_blocks, fresh: blocks.clone().map(is_fresh).collect() }
+    }
+
+    /// Whether checksums of the extent were in memory at all.
+    pub fn is_loaded(&self) -> bool {
+        !self.sums.is_empty()
+    }
+
+    /// The checksum of one of the blocks.
+    pub fn sum(&self, index: usize) -> u32 {
+        self.sums.get(index).copied().unwrap_or(UNKNOWN)
+    }
+
+    /// What there is to decide by, for one of the blocks: what mirrors have of it, and the zone of each of them.
+    pub fn evidence<'a>(
+        &self,
+        index: usize,
+        reason: Reason,
+        mirrors: Vec<Option<&'a [u8]>>,
+        zones: &[Option<Box<[u32]>>],
+    ) -> Evidence<'a> {
+        let stored = |zone: &Option<Box<[u32]>>| zone.as_ref().map_or(UNKNOWN, |zone| zone[self.first + index]);
+        let (known, fresh) = (self.sum(index), self.fresh[index]);
+        Evidence { reason, mirrors, known, fresh, stored: zones.iter().map(stored).collect() }
     }
 }
 
