@@ -334,8 +334,9 @@ impl Group {
         drop(in_hand);
         let stale = Arc::clone(&self.stale);
         let forget = move |connection: &rusqlite::Connection| {
+            stale::replace(connection, number, &stale::Runs::default())?;
             stale.lock().remove(&number);
-            Ok(stale::replace(connection, number, &stale::Runs::default())?)
+            Ok(())
         };
         self.catalog.release(false, forget).await?;
         let path = member.path();

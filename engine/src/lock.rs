@@ -4,6 +4,10 @@
 //! so, there are no others here: `clippy.toml` refuses the standard library's. What a lock protects is whole whenever
 //! it is let go, also by a panic; so nobody asks.
 //!
+//! Nobody waits for a disk with one of them in his hands: those who want it are threads, and a thread that answers clients, or hears of I/O that
+//! has ended, would stand still as long as that disk takes. Tasks are held to it by clippy (`await_holding_lock`), code that waits
+//! synchronously by tests ([`none_is_held`]).
+//!
 //! Only tests count ([`taken`]).
 
 use std::{
@@ -19,11 +23,14 @@ type StdRwLock<T> = sync::RwLock<T>;
 #[allow(clippy::disallowed_types)]
 type TokioMutex<T> = tokio::sync::Mutex<T>;
 
-pub use sync::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+/// Counts its lock as held, in tests; or does not, where it may be held for long.
+#[derive(Debug)]
+struct Held(#[cfg_attr(not(any(test, feature = "testing")), allow(dead_code))] bool);
 
 #[cfg(any(test, feature = "testing"))]
 thread_local! {
     static TAKEN: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static HELD: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -34,6 +41,79 @@ fn count() {
 
 #[cfg(not(any(test, feature = "testing")))]
 const fn count() {}
+
+#[cfg(any(test, feature = "testing"))]
+impl Held {
+    fn new(counts: bool) -> Self {
+        let _ = HELD.try_with(|held| held.set(held.get() + u64::from(counts)));
+        Self(counts)
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = HELD.try_with(|held| held.set(held.get() - u64::from(self.0)));
+    }
+}
+
+#[cfg(not(any(test, feature = "testing")))]
+impl Held {
+    const fn new(counts: bool) -> Self {
+        Self(counts)
+    }
+}
+
+/// Whether this thread holds none of [`Mutex`] and [`RwLock`]. Only tests know; elsewhere it is true.
+#[must_use]
+pub fn none_is_held() -> bool {
+    #[cfg(any(test, feature = "testing"))]
+    return HELD.get() == 0;
+    #[cfg(not(any(test, feature = "testing")))]
+    true
+}
+
+/// Declares what has a lock for as long as it lives.
+macro_rules! guard {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug)]
+        pub struct $name<'a, T: ?Sized>(sync::$name<'a, T>, #[allow(dead_code)] Held);
+
+        impl<T: ?Sized> Deref for $name<'_, T> {
+            type Target = T;
+
+            fn deref(&self) -> &T {
+                &self.0
+            }
+        }
+    };
+}
+
+guard!(
+    /// See [`Mutex`].
+    MutexGuard
+);
+guard!(
+    /// See [`RwLock::read`].
+    RwLockReadGuard
+);
+guard!(
+    /// See [`RwLock::write`].
+    RwLockWriteGuard
+);
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
 
 /// Locks that this thread has taken so far.
 #[cfg(any(test, feature = "testing"))]
@@ -65,7 +145,13 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits for it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         count();
-        self.0.lock().unwrap_or_else(sync::PoisonError::into_inner)
+        MutexGuard(self.0.lock().unwrap_or_else(sync::PoisonError::into_inner), Held::new(true))
+    }
+
+    /// The same for a lock that only synchronous code takes: it may wait for a disk with it.
+    pub fn lock_for_long(&self) -> MutexGuard<'_, T> {
+        count();
+        MutexGuard(self.0.lock().unwrap_or_else(sync::PoisonError::into_inner), Held::new(false))
     }
 }
 
@@ -89,13 +175,13 @@ impl<T: ?Sized> RwLock<T> {
     /// Waits for who writes.
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         count();
-        self.0.read().unwrap_or_else(sync::PoisonError::into_inner)
+        RwLockReadGuard(self.0.read().unwrap_or_else(sync::PoisonError::into_inner), Held::new(true))
     }
 
     /// Waits for all others.
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         count();
-        self.0.write().unwrap_or_else(sync::PoisonError::into_inner)
+        RwLockWriteGuard(self.0.write().unwrap_or_else(sync::PoisonError::into_inner), Held::new(true))
     }
 }
 
@@ -167,6 +253,24 @@ mod tests {
         std::thread::scope(|scope| scope.spawn(|| drop(mutex.lock())).join().expect("no panic"));
         assert_eq!(taken(), before + 3);
         assert_eq!(mutex.into_inner() + *both.read(), 4);
+    }
+
+    #[test]
+    fn each_is_held_as_long_as_its_guard_lives() {
+        let (mutex, both) = (Mutex::new(1), RwLock::new(2));
+        for guard in
+            [&mut || drop(mutex.lock()), &mut || drop(both.read()), &mut || drop(both.write())] as [&mut dyn FnMut(); 3]
+        {
+            guard();
+            assert!(none_is_held());
+        }
+        let (one, other) = (mutex.lock(), both.read());
+        drop(one);
+        assert!(!none_is_held());
+        drop(other);
+        assert!(none_is_held());
+        let _long = mutex.lock_for_long();
+        assert!(none_is_held());
     }
 
     #[test]

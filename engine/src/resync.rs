@@ -298,10 +298,7 @@ impl Group {
         let stale = Arc::clone(&self.stale);
         self.catalog
             .release(true, move |connection| {
-                let mut stale = stale.lock();
-                let runs = stale.entry(disk).or_default();
-                runs.add(0, EVERYTHING);
-                stale::replace(connection, disk, runs)?;
+                stale::change(connection, &stale, disk, |runs| _ = runs.add(0, EVERYTHING))?;
                 Ok(())
             })
             .await?;
@@ -411,10 +408,7 @@ impl Group {
                     if !is_same(&syncing, losses) {
                         return Ok(());
                     }
-                    let mut stale = stale.lock();
-                    let runs = stale.entry(disk).or_default();
-                    runs.remove_below(done);
-                    stale::replace(connection, disk, runs)?;
+                    stale::change(connection, &stale, disk, |runs| runs.remove_below(done))?;
                     Ok(())
                 })
                 .await?;

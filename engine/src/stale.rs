@@ -3,6 +3,10 @@
 //! A mark is durable in the catalog before the write that the disk misses is
 //! acknowledged. This is its copy in memory, so that a run already marked costs nothing.
 
+use crate::{
+    lock::Mutex,
+    planted::{self, Bug},
+};
 use plinth_format::{DiskNumber, activity::Region};
 use rusqlite::{Connection, params};
 use std::collections::BTreeMap;
@@ -120,6 +124,26 @@ pub fn replace(connection: &Connection, disk: DiskNumber, runs: &Runs) -> rusqli
     for (start, end) in runs.iter() {
         insert.execute(params![disk.0, start.cast_signed(), (end - start).cast_signed()])?;
     }
+    Ok(())
+}
+
+/// Changes a disk's marks, in the catalog and then in memory. Only jobs of the catalog change them: one at a time.
+///
+/// # Errors
+/// What the catalog says.
+pub fn change(
+    connection: &Connection,
+    stale: &Mutex<Stale>,
+    disk: DiskNumber,
+    change: impl FnOnce(&mut Runs),
+) -> rusqlite::Result<()> {
+    let mut runs = stale.lock().get(&disk).cloned().unwrap_or_default();
+    change(&mut runs);
+    let locked = planted::has(Bug::MarksLockedMeanwhile).then(|| stale.lock());
+    // It may have to read pages. Writers that open a region look at the marks meanwhile.
+    replace(connection, disk, &runs)?;
+    drop(locked);
+    stale.lock().insert(disk, runs);
     Ok(())
 }
 

@@ -18,6 +18,7 @@ use crate::{
     buffer::{Buffer, Slice},
     completion::Completion,
     event::Event,
+    lock,
 };
 use futures::{Stream, StreamExt};
 use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
@@ -255,7 +256,11 @@ pub trait World: Send + Sync {
 }
 
 /// Waits for a task's value from inside synchronous code.
+///
+/// # Panics
+/// In tests, if the thread has a lock: whoever wants it would wait with it.
 pub fn wait_for<T: Send>(world: &dyn World, task: impl Future<Output = T> + Send) -> T {
+    assert!(lock::none_is_held(), "a lock is held while somebody waits for a disk");
     let mut value = None;
     {
         let mut task = std::pin::pin!(async { value = Some(task.await) });

@@ -54,6 +54,7 @@ const RARE: &[Bug] = &[
     Bug::GuestNotMended,
     Bug::MadeMirrorForgotten,
     Bug::CopyToLeftPlace,
+    Bug::UnreadLeftBehind,
     Bug::LateStatementLost,
     Bug::PendingIgnoredAtDrop,
     Bug::WipeNotWaited,

@@ -312,7 +312,7 @@ impl Image {
 
     /// Hands dirty blocks of the log to the store. They are on the disks, though not durable, when this returns.
     pub(super) fn push_log(&self) -> Result<(), StoreError> {
-        let _one_at_a_time = self.pushing.lock();
+        let _one_at_a_time = self.pushing.lock_for_long();
         let (dirty, runs) = {
             let mut log = self.log.lock();
             let dirty = std::mem::take(&mut log.dirty);
@@ -331,7 +331,7 @@ impl Image {
 
     /// Compares each mirror of the log, as far as it was pushed, with memory. Nobody must write the log meanwhile.
     pub(super) fn compare_log(&self, repair: bool) -> Vec<Problem> {
-        let _one_at_a_time = self.pushing.lock();
+        let _one_at_a_time = self.pushing.lock_for_long();
         let (blocks, dirty) = {
             let log = self.log.lock();
             (log.blocks[..to_usize(log.position).div_ceil(BLOCK)].to_vec(), log.dirty.clone())
@@ -371,7 +371,7 @@ impl Image {
 
     /// Hands dirty pages to the store.
     pub(super) fn push_database(&self) -> Result<(), StoreError> {
-        let _one_at_a_time = self.pushing.lock();
+        let _one_at_a_time = self.pushing.lock_for_long();
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         let (dirty, runs) = {
             let mut pages = self.pages.lock();
