@@ -346,6 +346,12 @@ impl Group {
         Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
     }
 
+    /// Why nothing is read or written in an extent that was given up: its file was cut or removed, or nobody knows whether it was, because the
+    /// catalog stopped in that commit.
+    pub(crate) fn given_up(&self, extent: &Extent) -> FileError {
+        self.catalog.failure().map_or(FileError::Stale(extent.file), FileError::CatalogStopped)
+    }
+
     /// A file's layout, shared, for who only reads it.
     pub(crate) async fn loaded_layout<'a>(&self, file: &'a Arc<File>) -> Result<ReadGuard<'a, Layout>, FileError> {
         loop {

@@ -330,7 +330,7 @@ impl Group {
         };
         if extent.is_buried() {
             // Its file was removed, and its AUs may be another's already.
-            return Err(FileError::Stale(extent.file));
+            return Err(self.given_up(extent));
         }
         let active = self.activate(extent).await?;
         let start = blocks.start * BLOCK_SIZE;

@@ -143,7 +143,7 @@ impl Group {
         self.load_sums(extent).await?;
         let range = self.hold(extent, blocks.clone(), false).await;
         if extent.is_buried() {
-            return Err(FileError::Stale(extent.file));
+            return Err(self.given_up(extent));
         }
         if !extent.is_data(&blocks) {
             return Ok(None);
@@ -177,7 +177,7 @@ impl Group {
         drop(range);
         let _range = self.hold(extent, blocks.clone(), true).await;
         if extent.is_buried() {
-            return Err(FileError::Stale(extent.file));
+            return Err(self.given_up(extent));
         }
         if !extent.is_data(&blocks) {
             return Ok(None);

@@ -164,3 +164,29 @@ fn what_is_written_where_a_mark_perhaps_is_is_not_acknowledged() {
     assert!([pattern(2, 8192), pattern(3, 8192), vec![0; 8192]].contains(&read));
     lab.check();
 }
+
+/// A file is cut, and the catalog stops in the middle of the commit. Whoever reads or writes what was cut off is told so: the file itself is there.
+#[test]
+fn what_was_cut_off_in_doubt_is_no_file_that_is_gone() {
+    let mut lab = lab();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 3 << 20));
+    lab.sync(node);
+    let session = lab.session();
+    let cut = move || block_on(session.change(node, Changes { size: Some(100_000), ..Changes::default() }));
+    let cut = in_a_commit_that_fails(&lab, &[0], cut);
+    assert!(matches!(cut, Err(FileError::CatalogStopped(_))), "{cut:?}");
+    for at in [2 << 20, (2 << 20) + 1] {
+        let written = block_on(lab.session().write(node, at, &pattern(2, 8192), false));
+        assert!(matches!(written, Err(FileError::CatalogStopped(_))), "{written:?}");
+        let read = lab.try_read(node, at, 8192);
+        assert!(
+            read.as_ref().is_ok_and(Vec::is_empty) || matches!(read, Err(FileError::CatalogStopped(_))),
+            "{read:?}"
+        );
+    }
+    lab.kill();
+    lab.mount();
+    assert!(lab.read(lab.find("table"), 0, 100_000) == pattern(1, 100_000));
+    lab.check();
+}
