@@ -30,6 +30,8 @@ pub(crate) struct Copied {
     pub bytes: u64,
     /// Some of it could not be read on any mirror, and is marked so.
     pub lost: bool,
+    /// Of that, there is some that a disk failed to read, and may be able to read later.
+    pub unread: bool,
 }
 
 /// Pieces copied at once: 1 MiB.
@@ -57,6 +59,7 @@ impl Group {
             let here = self.copy_pieces(extent, member, mirror, run.clone()).await?;
             copied.bytes += here.bytes;
             copied.lost |= here.lost;
+            copied.unread |= here.unread;
             let skips = planted::has(Bug::MoveSkipsBehindStep) && gate.is_some();
             piece = run.end + usize::from(skips);
         }
@@ -79,7 +82,7 @@ impl Group {
         let active = self.activate(extent).await?;
         self.load_sums(extent).await?;
         if let Some(bytes) = self.copy_blocks(extent, member, mirror, blocks.clone(), &active).await? {
-            return Ok(Copied { bytes, lost: false });
+            return Ok(Copied { bytes, ..Copied::default() });
         }
         // The file has lost some of it on every mirror. The disk must not stay away for that, nor miss the rest.
         let mut copied = Copied::default();
@@ -89,6 +92,7 @@ impl Group {
                 None => self.bring_back(extent, member, mirror, block).await?,
             };
             copied.lost |= bytes.is_none();
+            copied.unread |= bytes.is_none() && self.is_unread(extent, block).await?;
             copied.bytes += match bytes {
                 Some(bytes) => bytes,
                 None => self.mark_lost(extent, member, mirror, block).await?,

@@ -64,6 +64,11 @@ pub enum FileError {
         "extent {extent} of file {file} has blocks of which two mirrors are right, each by its own checksum, and differ: until that is settled none of its mirrors moves; CHECK names them"
     )]
     Disputed { file: u64, extent: u64 },
+    /// A disk fails to read what it may be able to read later.
+    #[error(
+        "extent {extent} of file {file} has blocks that no disk can read: until one can, or they are written anew, it stays where it is; CHECK names them"
+    )]
+    Unread { file: u64, extent: u64 },
     /// What an operator orders cannot be done.
     #[error("{0}")]
     Order(Box<AdminError>),
@@ -113,6 +118,7 @@ impl FileError {
             | Self::Refused { .. }
             | Self::NotMended { .. }
             | Self::Disputed { .. }
+            | Self::Unread { .. }
             | Self::Catalog(_)
             | Self::CatalogStopped(_) => libc::EIO,
         }

@@ -233,10 +233,15 @@ impl Group {
         }
         let goes_on = || arrival.is_good() && !extent.is_buried();
         let gate = self.rebalance.gate();
-        let Copied { bytes, lost } = self.copy_marked(extent, to, guest, gate.as_deref(), goes_on).await?;
+        let Copied { bytes, lost, unread } = self.copy_marked(extent, to, guest, gate.as_deref(), goes_on).await?;
         if lost && is_choice {
-            // What cannot be read now may be read later, where it is.
             return Ok(None);
+        }
+        // Where it is it may be read later. A disk that is not ONLINE has nothing that counts.
+        let is_kept = |from| self.members.get(&from).is_some_and(|member: &Arc<Member>| member.is_readable());
+        let leaves_it = matches!(change, Change::Move { from, .. } if is_kept(from));
+        if unread && leaves_it && !planted::has(Bug::UnreadLeftBehind) {
+            return Err(FileError::Unread { file: extent.file, extent: extent.number });
         }
         if !planted::has(Bug::MoveNotFlushed) && !self.flush_or_give_up(to).await? {
             return Ok(None);

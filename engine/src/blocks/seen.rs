@@ -148,6 +148,17 @@ impl Group {
         Ok(seen)
     }
 
+    /// Whether a disk that is ONLINE fails to read a block, or does not answer: it may have it right. A mark of a block that was lost it has not.
+    pub(crate) async fn is_unread(&self, extent: &Extent, block: usize) -> Result<bool, FileError> {
+        for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
+            let image = self.read_all(member, mirror, block..block + 1, Patience::UntilEnd).await?;
+            if image.is_none_or(|blocks| blocks[0].is_none()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// One mirror's blocks as they are, `None` where they cannot be read. `None` of all: the disk is silent, or was let go for that.
     async fn read_all(
         &self,

@@ -919,3 +919,59 @@ fn a_statement_that_comes_while_a_rebalance_ends_is_seen_to() {
     let under_way = block_on(group.catalog.read(attributes::load_rebalance)).expect("the catalog answers");
     assert!(under_way.is_none() && lab.nothing_moves(), "{under_way:?}");
 }
+
+/// A disk without a partner is dropped while it fails to read a block. It stays, with that block, and the rebalance says which file it is; when the
+/// disk can read again all moves, and nothing is lost.
+#[test]
+fn a_disk_stays_while_it_fails_to_read_a_block() {
+    let mut lab = Lab::new(Redundancy::External, 96 * MIB, &["A", "A"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 8 << 20));
+    lab.sync(node);
+    lab.close_regions();
+    let extent = lab.extents_on(&[0]).remove(0);
+    let member = lab.member(0);
+    let bad = Group::offset(&member, extent.mirrors().into_iter().next().expect("one"), 5);
+    drop((member, extent));
+    lab.disks[0].faults(|faults| faults.bad.push(bad..bad + 512));
+    lab.exchange(&[], &["DATA_0000"], false).expect("it begins");
+    lab.wait_for_the_end();
+    let end = lab.rebalance();
+    assert_eq!(end.state, "ERRS");
+    let error = end.error.expect("it has one");
+    assert!(error.contains("has blocks that no disk can read"), "{error}");
+    assert_ne!(lab.status(0), Status::Former);
+    assert_eq!(lab.held()[0], 1, "all else has moved");
+    lab.disks[0].heal();
+    block_on(lab.group().rebalance(Some(4))).expect("it begins again");
+    lab.rebalanced();
+    assert_eq!(lab.status(0), Status::Former);
+    lab.world.detach("/disk0");
+    assert!(lab.read(node, 0, 8 << 20) == pattern(1, 8 << 20));
+    lab.check();
+    lab.kill();
+    lab.mount();
+    assert!(lab.read(lab.find("table"), 0, 8 << 20) == pattern(1, 8 << 20));
+    lab.check();
+}
+
+/// What was lost on a disk for good is no reason to stay: its mark moves, and reads of it still fail.
+#[test]
+fn a_mark_of_what_was_lost_moves() {
+    let lab = Lab::new(Redundancy::External, 96 * MIB, &["A", "A", "A"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 8 << 20));
+    lab.sync(node);
+    lab.close_regions();
+    let extent = lab.extents_on(&[0]).remove(0);
+    let (at, member) = (extent.number * MIB, lab.member(0));
+    let place = Group::offset(&member, extent.mirrors().into_iter().next().expect("one"), 5);
+    let mark = lab.group().lost_block(&member, place);
+    drop((member, extent));
+    lab.disks[0].corrupt(place, &mark);
+    lab.exchange(&[], &["DATA_0000"], false).expect("it begins");
+    lab.rebalanced();
+    assert_eq!(lab.status(0), Status::Former);
+    lab.try_read(node, at + 5 * 4096, 4096).expect_err("it is lost");
+    assert!(lab.read(node, at + 6 * 4096, 4096) == pattern(1, 8 << 20)[(at as usize + 6 * 4096)..][..4096]);
+}
