@@ -11,11 +11,12 @@ use crate::{
     world::Host,
 };
 use plinth_engine::{
-    api::{Allocate, Attributes, Caller, Changes, NewFile, Node, ROOT, RenameMode},
+    api::{Allocate, Attributes, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
     doubt::LOST_BEFORE,
     error::FileError,
     session::Session,
     testing::Numbers,
+    transfer::Source,
 };
 use std::{
     collections::BTreeMap,
@@ -44,6 +45,8 @@ pub struct Mood {
     pub burst: AtomicBool,
     /// They remove files and write others: what is freed is used again at once.
     pub churn: AtomicBool,
+    /// Syncs that were acknowledged.
+    pub synced: AtomicU64,
     /// Operations they did.
     pub done: AtomicU64,
     /// Operations after which they rest until they are given more.
@@ -195,7 +198,14 @@ impl Client {
             Act::Create | Act::Unlink => self.unlink(session, &names, &name).await,
             Act::Rename => self.rename(session, &names, &name).await,
             Act::Truncate => self.truncate(session, &names, &name).await,
-            Act::Punch => self.punch(session, &name, file, size).await,
+            Act::Punch => {
+                let next = self.punch(session, &name, file, size).await?;
+                if matches!(next, Next::GoOn) && self.one_in(3) {
+                    self.sync(session, &name, file).await
+                } else {
+                    Ok(next)
+                }
+            }
             Act::Reserve => self.reserve(session, &names, &name).await,
             Act::Extend => self.write(session, &names, &name, size, 1 + self.below(2048)).await,
             Act::Append => self.append(session, &names, &name).await,
@@ -523,24 +533,40 @@ impl Client {
         let grown = end > size;
         next.resize(file, size.max(end));
         self.model().begin(grown.then_some(next), Some((file, sectors)));
+        // As who opens a file with O_DSYNC does.
+        let (turn, durably) = (self.model().turn(), self.one_in(8));
         let write = || async {
             let node = self.node(session, name).await?;
-            session.write(node, offset + skip as u64, &bytes, false).await
+            let at = offset + skip as u64;
+            if durably {
+                session.write_durably(node, at, Source::Bytes((&bytes).into()), false, self.one_in(2)).await
+            } else {
+                session.write(node, at, &bytes, false).await
+            }
         };
         let ended = self.ask_for_change(write, |_| false).await;
         let failed = ended.as_ref().is_err_and(|error| self.is_excused(error));
-        let next = self.end_of_write(session, name, ended).await?;
+        let is_done = ended.is_ok();
+        let next = self.end_of_write(session, name, ended, durably).await?;
+        if durably && is_done {
+            self.is_synced(Some(file), turn);
+        } else if durably && failed {
+            self.model().sync_failed(file);
+        }
         if failed && matches!(next, Next::GoOn) { self.look_again(session, name, first, count).await } else { Ok(next) }
     }
 
-    /// What the end of a write means, that may have made the file longer.
+    /// What the end of a write means, that may have made the file longer; with a sync of it, if it was to be durable.
     async fn end_of_write(
         &self,
         session: &Session,
         name: &str,
         ended: Result<()>,
+        durably: bool,
     ) -> std::result::Result<Next, Failure> {
-        let Some(error) = ended.as_ref().err().filter(|error| self.is_excused(error)) else {
+        // What was full may have been so for the sync alone.
+        let may_hold = |error: &&FileError| self.is_excused(error) || durably && matches!(error, FileError::NoSpace);
+        let Some(error) = ended.as_ref().err().filter(may_hold) else {
             return self.end("write", ended);
         };
         if self.has_next_size(session, name).await {
@@ -713,6 +739,12 @@ impl Client {
         self.synced("sync of the directory", synced, None, turn)
     }
 
+    /// A sync was acknowledged.
+    fn is_synced(&self, file: Option<FileId>, turn: Turn) {
+        self.model().synced(file, turn, Mood::is(&self.mood.lenient));
+        self.mood.synced.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn synced(
         &self,
         what: &str,
@@ -721,7 +753,7 @@ impl Client {
         turn: Turn,
     ) -> std::result::Result<Next, Failure> {
         match ended {
-            Ok(()) => self.model().synced(file, turn, Mood::is(&self.mood.lenient)),
+            Ok(()) => self.is_synced(file, turn),
             Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
             Err(FileError::NoSpace) => {}
             Err(error) if self.is_excused(&error) => {
@@ -753,10 +785,54 @@ impl Client {
         if length as u64 != expected {
             return Err(format!("read of {name} at {first}: {length} bytes, not {expected}"));
         }
+        if self.one_in(8)
+            && let Next::Leave = self.seek_holes(session, name, first * SECTOR as u64, &bytes[..length]).await?
+        {
+            return Ok(Next::Leave);
+        }
         let seen = if after_mount { Seen::AfterMount } else { self.seen() };
         let mut model = self.model();
         for (sector, number) in bytes[..length].chunks(SECTOR).zip(first..) {
             model.read(file, number, sector, seen).map_err(|wrong| format!("{name} (#{file}): {wrong}"))?;
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Looks for the first holes behind an offset: what was read there are zeros.
+    async fn seek_holes(
+        &self,
+        session: &Session,
+        name: &str,
+        from: u64,
+        bytes: &[u8],
+    ) -> std::result::Result<Next, Failure> {
+        let mut at = from;
+        for _ in 0..SEEKS_MAX {
+            let sought = async {
+                let node = self.node(session, name).await?;
+                let data = match session.seek(node, at, Seek::Data).await {
+                    Err(FileError::NoData) => return Ok((from + bytes.len() as u64, None)),
+                    data => data?,
+                };
+                Ok((data, Some(session.seek(node, data, Seek::Hole).await?)))
+            };
+            let (data, hole) = match sought.await {
+                Ok(found) => found,
+                Err(error) if self.is_sent_away(&error) => return Ok(Next::Leave),
+                Err(error) if self.is_excused(&error) => return Ok(Next::GoOn),
+                Err(error) => return Err(format!("seek in {name}: {error}")),
+            };
+            let inside = |at: u64| usize::try_from(at - from).expect("it lies behind").min(bytes.len());
+            if bytes[inside(at)..inside(data)].iter().any(|byte| *byte != 0) {
+                return Err(format!(
+                    "{name} has a hole from {at} to {data}, and bytes that are no zeros are read there"
+                ));
+            }
+            match hole {
+                Some(hole) if hole > data && inside(hole) < bytes.len() => at = hole,
+                Some(hole) if hole <= data => return Err(format!("{name}: no data from {data} to {hole}")),
+                _ => break,
+            }
         }
         Ok(Next::GoOn)
     }
@@ -835,6 +911,13 @@ impl Client {
         }
         for (name, first, count) in lost {
             if let Next::Leave = Box::pin(self.restore(session, name, first, count)).await? {
+                return Ok(Next::Leave);
+            }
+            // Before that a loss of power brings back what could not be read.
+            let file = self.model().names().0.get(name).map(|(file, _)| *file);
+            if let Some(file) = file
+                && let Next::Leave = self.sync(session, name, file).await?
+            {
                 return Ok(Next::Leave);
             }
         }
@@ -958,6 +1041,9 @@ pub enum Next {
     GoOn,
     Leave,
 }
+
+/// Holes that are looked for in what one read has read.
+const SEEKS_MAX: u32 = 4;
 
 /// What a client's directory shows.
 enum Listed {

@@ -60,6 +60,11 @@ pub struct Faults {
 /// One of [`FLUSHES_SLOW`] flushes takes up to a hundred times as long as a write, where things fail midway.
 const FLUSHES_SLOW: u64 = 4;
 
+/// One of [`STRAGGLERS`] I/Os takes up to [`STRAGGLER_MAX`], where there are stragglers: by then whatever can has overtaken it.
+const STRAGGLERS: u64 = 30;
+/// In microseconds: half of the time after which a disk counts as silent.
+const STRAGGLER_MAX: u64 = 500_000;
+
 /// Milliseconds after which what hung has landed at the latest, once it can.
 const LATE_MAX: u64 = 2000;
 
@@ -477,6 +482,8 @@ impl SimDisk {
         };
         let is_long = self.core.fails_midway() && matches!(io, Io::Flush) && self.core.one_in(FLUSHES_SLOW);
         let micros = if is_long { micros * 100 } else { micros };
+        let is_straggler = self.core.has_stragglers() && self.core.one_in(STRAGGLERS);
+        let micros = if is_straggler { micros.max(self.core.below(STRAGGLER_MAX)) } else { micros };
         // A slow disk is not slow in order.
         let slow = u64::try_from(faults.slow.as_micros()).expect("not for ever");
         Duration::from_micros(micros + if slow > 0 { self.core.below(slow) } else { 0 })
@@ -495,6 +502,33 @@ fn header_in(image: &Image, size: u64) -> Option<DiskHeader> {
 /// Whether a copy of the header may be at a place of a disk of `size` bytes.
 fn is_header(place: u64, size: u64) -> bool {
     place == HEADER_PLACE || likely_header_places(size).contains(&place)
+}
+
+fn word(io: &Io) -> &'static str {
+    match io {
+        Io::Read { .. } => "read",
+        Io::Write { .. } => "write",
+        Io::Discard { .. } => "discard",
+        Io::Flush => "flush",
+    }
+}
+
+/// The bytes that an I/O changes, or reads.
+fn place(io: &Io) -> Range<u64> {
+    match io {
+        Io::Read { offset, buffer } => *offset..offset + buffer.len() as u64,
+        Io::Write { offset, data, .. } => *offset..offset + data.len() as u64,
+        Io::Discard { offset, length } => *offset..offset + length,
+        Io::Flush => 0..0,
+    }
+}
+
+/// Whether two I/Os must not be under way at once: both change the same bytes, whichever lands last. Whoever writes
+/// there must have waited for the other, or the place is two files' at once (R8).
+fn meet(one: &Io, other: &Io) -> bool {
+    let changes = |io: &Io| matches!(io, Io::Write { .. } | Io::Discard { .. });
+    let (here, there) = (place(one), place(other));
+    changes(one) && changes(other) && here.start < there.end && there.start < here.end
 }
 
 /// What an I/O does to a disk of so many bytes.
@@ -558,6 +592,19 @@ impl Disk for OpenDisk {
         let done = matches!(io, Io::Flush) && is_well && self.disk.core.one_in(2);
         if done {
             medium.image.flush();
+        }
+        let meets = |other: &&Flight| other.process == self.process && meet(&io, &other.io);
+        if let Some(other) = medium.flights.values().find(meets) {
+            let label = self.disk.label();
+            self.disk.core.offend(|| {
+                format!(
+                    "{label}: a {} of {:?} begins while a {} of {:?} is under way",
+                    word(&io),
+                    place(&io),
+                    word(&other.io),
+                    place(&other.io)
+                )
+            });
         }
         let flight = Flight { io, done, completer, handle: self.handle, process: self.process };
         medium.flights.insert(id, flight);

@@ -6,10 +6,10 @@ use crate::{
     executor::Fuse,
     history::{End, Failure, Story},
     misfortune::{moment, pick},
-    tenant::{AT_ONCE, Ill, words},
+    tenant::{AT_ONCE, Ill, Tenant, words},
 };
 use plinth_engine::{
-    admin::{AdminError, Conversion, Departure, Exchange, NewDisk, Selection},
+    admin::{AdminError, Conversion, Departure, Exchange, NewDisk, Replacement, Selection},
     testing::Numbers,
 };
 use plinth_format::{Redundancy, layout::MIB, membership::DiskState};
@@ -23,10 +23,15 @@ use std::{
 const DISKS_MAX: usize = 14;
 
 impl Story {
-    /// Up to two disks come, and up to two go. What cannot be done is refused, and changes nothing.
+    /// Up to two disks come, and up to two go; or one takes the place of another. What cannot be done is refused, and changes nothing.
     pub async fn exchange(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let tenant = &mut self.tenants[g];
         tenant.part_with_former();
+        let away: Vec<SimDisk> = tenant.disks.iter().filter(|disk| Self::is_gone(tenant, disk)).cloned().collect();
+        if !away.is_empty() && numbers.below(2) == 0 {
+            let old = pick(numbers, &away).clone();
+            return self.replace(g, &old, numbers).await;
+        }
         let exchange = Exchange { drop: Self::leavers(tenant, numbers), add: Self::newcomers(tenant, numbers) };
         let power = Self::power(numbers, 5);
         tenant.say(|| {
@@ -42,6 +47,34 @@ impl Story {
         }
         let group = Arc::clone(tenant.group());
         self.tell_engine(g, async move { Box::pin(group.exchange(exchange, Some(power))).await }, numbers).await
+    }
+
+    /// Another device takes the place of a disk that is away. What cannot be done is refused, and changes nothing.
+    async fn replace(&mut self, g: usize, old: &SimDisk, numbers: &mut Numbers) -> Result<(), Failure> {
+        let tenant = &mut self.tenants[g];
+        let index = tenant.index_of(old);
+        let (failure_group, size) = tenant.shape.disks[index].clone();
+        // Now and then one that is too small.
+        let size = size + numbers.below(10) * tenant.shape.au_size - if numbers.below(8) == 0 { MIB } else { 0 };
+        let new = tenant.new_disk(&failure_group, size);
+        let disk = tenant.name_of(old).to_owned();
+        tenant.say(|| format!("{} takes the place of {}", new.path, old.label()));
+        let group = Arc::clone(tenant.group());
+        let replacement = Replacement { disk: disk.clone(), path: new.path, force: false };
+        match tenant.inside(async move { group.replace(&[replacement]).await }).await? {
+            Some(Ok(())) => tenant.has_replaced(index, disk),
+            Some(Err(error)) => tenant.say(|| format!("refused: {}", words(&error))),
+            None => {}
+        }
+        tenant.part_with_former();
+        if numbers.below(4) == 0 { Ok(()) } else { self.use_while_moving(g, numbers).await }
+    }
+
+    /// Whether a disk is OFFLINE, with its failure group.
+    fn is_gone(tenant: &Tenant, disk: &SimDisk) -> bool {
+        let failure_group = &tenant.shape.disks[tenant.index_of(disk)].0;
+        tenant.standing(tenant.group(), disk) == Some(DiskState::Offline)
+            && tenant.ill.get(failure_group) == Some(&Ill::Away)
     }
 
     /// Everything gets another number of mirrors. What cannot be done is refused, and changes nothing.
@@ -142,7 +175,7 @@ impl Story {
         self.up().await
     }
 
-    fn newcomers(tenant: &mut crate::tenant::Tenant, numbers: &mut Numbers) -> Vec<NewDisk> {
+    fn newcomers(tenant: &mut Tenant, numbers: &mut Numbers) -> Vec<NewDisk> {
         let mut add = Vec::new();
         for _ in 0..numbers.below(3) {
             if tenant.disks.len() >= DISKS_MAX {
@@ -157,7 +190,7 @@ impl Story {
         add
     }
 
-    fn leavers(tenant: &crate::tenant::Tenant, numbers: &mut Numbers) -> Vec<Departure> {
+    fn leavers(tenant: &Tenant, numbers: &mut Numbers) -> Vec<Departure> {
         let mut seen = BTreeSet::new();
         let mut drop = Vec::new();
         for _ in 0..numbers.below(3) {
@@ -165,11 +198,9 @@ impl Story {
             if !seen.insert(disk.label().to_owned()) {
                 continue;
             }
-            let failure_group = &tenant.shape.disks[tenant.index_of(disk)].0;
-            let is_gone = tenant.standing(tenant.group(), disk) == Some(DiskState::Offline)
-                && tenant.ill.get(failure_group) == Some(&Ill::Away);
+            let force = Self::is_gone(tenant, disk) && numbers.below(2) == 0;
             let which = Selection::Disks(vec![tenant.name_of(disk).to_owned()]);
-            drop.push(Departure { which, force: is_gone && numbers.below(2) == 0 });
+            drop.push(Departure { which, force });
         }
         drop
     }

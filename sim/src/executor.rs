@@ -86,8 +86,18 @@ struct State {
     hash: u64,
     story: std::collections::VecDeque<String>,
     tell: bool,
+    disks: Behaviour,
+    /// The first thing that an engine did and must not do, whatever comes of it.
+    offence: Option<String>,
+}
+
+/// What disks are like all through a history.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Behaviour {
     /// What fails fails in the middle.
-    fails_midway: bool,
+    pub fails_midway: bool,
+    /// Some I/O takes a thousand times as long as the rest.
+    pub has_stragglers: bool,
 }
 
 /// What the executor shares with the worlds of its processes.
@@ -132,12 +142,27 @@ impl Core {
 
     /// Whether what fails fails in the middle.
     pub fn fails_midway(&self) -> bool {
-        self.state().fails_midway
+        self.state().disks.fails_midway
     }
 
-    /// See [`Core::fails_midway`].
-    pub fn set_midway(&self, midway: bool) {
-        self.state().fails_midway = midway;
+    /// Whether some I/O takes a thousand times as long as the rest.
+    pub fn has_stragglers(&self) -> bool {
+        self.state().disks.has_stragglers
+    }
+
+    /// An engine did what it must not do, whatever comes of it. The first time counts.
+    pub fn offend(&self, what: impl FnOnce() -> String) {
+        self.state().offence.get_or_insert_with(what);
+    }
+
+    /// What [`Core::offend`] was told.
+    pub fn offence(&self) -> Option<String> {
+        self.state().offence.clone()
+    }
+
+    /// Decides what disks are like from now on.
+    pub fn set_behaviour(&self, disks: Behaviour) {
+        self.state().disks = disks;
     }
 
     /// A number that stands for all that has happened.
@@ -476,7 +501,8 @@ impl Executor {
             hash: mixed(0, seed),
             story: std::collections::VecDeque::new(),
             tell,
-            fails_midway: false,
+            disks: Behaviour::default(),
+            offence: None,
         };
         Self { core: Arc::new(Core(Mutex::new(state))), bodies: BTreeMap::new() }
     }

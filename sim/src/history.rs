@@ -9,7 +9,7 @@
 use crate::{
     coverage::Coverage,
     disk::SimDisk,
-    executor::{Core, Executor, Fuse, Stuck, lock},
+    executor::{Behaviour, Core, Executor, Fuse, Stuck, lock},
     plan::Plan,
     tenant::Tenant,
     world::Host,
@@ -49,7 +49,7 @@ pub fn run(plan: &Plan, tell: bool) -> Outcome {
     limits::be_small(plan.has_small_limits);
     let mut executor = Executor::new(plan.seed, tell);
     let core = Arc::clone(executor.core());
-    core.set_midway(plan.fails_midway);
+    core.set_behaviour(Behaviour { fails_midway: plan.fails_midway, has_stragglers: plan.has_stragglers });
     let counts = Arc::new(Counts::default());
     let story = Story::new(&core, plan, &counts);
     let ended = std::panic::catch_unwind(AssertUnwindSafe(|| executor.run(story.tell())));

@@ -31,6 +31,10 @@ use std::{
 /// Virtual time after which the engine has recorded that a flush failed.
 const RECORDED: Duration = Duration::from_secs(2);
 
+/// How often, and after what virtual time each, it is looked whether a sync was acknowledged.
+const SYNC_LOOKS: u32 = 2000;
+const SYNC_LOOK: Duration = Duration::from_micros(20);
+
 /// Virtual time after which the engine is about to close the regions of the activity log that nobody uses.
 const LULL: Duration = Duration::from_secs(9);
 
@@ -181,6 +185,10 @@ impl Story {
                 self.tenants[g].dying_mounts = 1 + numbers.below(3);
                 self.end_and_go_on(g, End::Killed, moment(numbers)).await
             }
+            Fault::PowerCut if numbers.below(3) == 0 => {
+                self.until_synced(g).await;
+                self.end_and_go_on(g, End::PowerCut, AT_ONCE).await
+            }
             Fault::PowerCut => self.end_and_go_on(g, End::PowerCut, moment(numbers)).await,
             Fault::PowerCutAgain if numbers.below(2) == 0 => {
                 // When somebody or everybody has seen what the end before has left.
@@ -328,6 +336,19 @@ impl Story {
             Fault::Scrubbed => self.scrub(g, numbers).await,
             Fault::Compacted => self.compact(g, numbers).await,
             Fault::MovementPaused => self.pause_movement(g, numbers).await,
+        }
+    }
+
+    /// Until a client's next sync was acknowledged, if there is one soon: from then on all depends on what the disks were told to keep.
+    async fn until_synced(&mut self, g: usize) {
+        let mood = Arc::clone(&self.tenants[g].mood);
+        let count = || mood.synced.load(Ordering::Relaxed);
+        let before = count();
+        for _ in 0..SYNC_LOOKS {
+            if count() != before {
+                return;
+            }
+            self.core.sleep(SYNC_LOOK).await;
         }
     }
 

@@ -5,6 +5,7 @@
 //!   operations 600
 //!   limits small
 //!   failures midway
+//!   some late
 //!   group NORMAL au 1 sectors 512/4096 disks A:60 B:72 clients mixed:17 log:99
 //!   fault power-cut group 0 draw 1234 after 80
 //!   fault disk-fails group 0 draw 4321 after 12 while moving
@@ -58,6 +59,8 @@ impl Shape {
         let (redundancy, groups) = match numbers.below(20) {
             0 => (Redundancy::External, "A"),
             1 => (Redundancy::External, "A A"),
+            // Some without a mirror of the catalog: their flushes are those of data alone.
+            2 if numbers.below(2) == 0 => (Redundancy::External, "A A A A A A"),
             2 => (Redundancy::External, "A A A"),
             3..6 => (Redundancy::Normal, "A B"),
             // Disks without a vote, and without a mirror of the catalog.
@@ -71,7 +74,7 @@ impl Shape {
             15 | 16 => (Redundancy::High, "A B C"),
             17 => (Redundancy::High, "A A B C Q1 Q2"),
             18 => (Redundancy::High, "A B C D E"),
-            _ if numbers.below(4) == 0 => (Redundancy::Normal, "A A A A B B B B C C C C"),
+            _ if numbers.below(2) == 0 => (Redundancy::Normal, "A A A A B B B B C C C C"),
             _ => (Redundancy::High, "A A B B C C D"),
         };
         let (logical, physical) = [(512, 512), (512, 4096), (4096, 4096)][index(numbers, 3)];
@@ -268,6 +271,8 @@ pub struct Plan {
     pub has_small_limits: bool,
     /// Whether what fails fails in the middle: writes that land in part, flushes that take long, words for a successor that are not kept.
     pub fails_midway: bool,
+    /// Whether some I/O takes so long that all that comes meanwhile overtakes it.
+    pub has_stragglers: bool,
     pub groups: Vec<Shape>,
     pub steps: Vec<Step>,
 }
@@ -323,12 +328,20 @@ impl Plan {
                 Step { fault: Fault::Full, group: index(&mut numbers, count), draw: 0, after: 40, state: None },
             );
         }
-        let mut plan = Self { seed, operations, has_small_limits: false, fails_midway: false, groups, steps };
+        let mut plan = Self {
+            seed,
+            operations,
+            has_small_limits: false,
+            fails_midway: false,
+            has_stragglers: false,
+            groups,
+            steps,
+        };
         plan.widen();
         plan
     }
 
-    /// It may have small limits, failures midway, wild clients, and steps of [`Fault::ORDERS`] or with a state.
+    /// It may have small limits, failures midway, stragglers, wild clients, and steps of [`Fault::ORDERS`] or with a state.
     fn widen(&mut self) {
         let numbers = &mut Numbers::new(self.seed ^ 0x7769_6465);
         self.has_small_limits = numbers.below(3) == 0;
@@ -347,6 +360,7 @@ impl Plan {
                 step.state = Some(states[index(numbers, states.len())]);
             }
         }
+        self.has_stragglers = numbers.below(3) == 0;
     }
 
     /// Two of its misfortunes are this one, and meet a group with mirrors where there is one.
@@ -392,6 +406,7 @@ impl Plan {
         with(&|plan| plan.operations /= 2);
         with(&|plan| plan.has_small_limits = false);
         with(&|plan| plan.fails_midway = false);
+        with(&|plan| plan.has_stragglers = false);
         for step in 0..self.steps.len() {
             with(&|plan| plan.steps[step].after /= 2);
             with(&|plan| plan.steps[step].state = None);
@@ -409,6 +424,7 @@ impl Plan {
             + self.steps.iter().filter(|step| step.state.is_some()).count() as u64
             + u64::from(self.has_small_limits)
             + u64::from(self.fails_midway)
+            + u64::from(self.has_stragglers)
     }
 }
 
@@ -440,6 +456,9 @@ impl fmt::Display for Plan {
         if self.fails_midway {
             writeln!(f, "failures midway")?;
         }
+        if self.has_stragglers {
+            writeln!(f, "some late")?;
+        }
         for group in &self.groups {
             writeln!(f, "{group}")?;
         }
@@ -463,6 +482,7 @@ impl FromStr for Plan {
             operations: 600,
             has_small_limits: false,
             fails_midway: false,
+            has_stragglers: false,
             groups: Vec::new(),
             steps: Vec::new(),
         };
@@ -479,6 +499,10 @@ impl FromStr for Plan {
                 }
                 ["failures", "midway"] => {
                     plan.fails_midway = true;
+                    Some(())
+                }
+                ["some", "late"] => {
+                    plan.has_stragglers = true;
                     Some(())
                 }
                 ["group", rest @ ..] => shape(rest).map(|shape| plan.groups.push(shape)),

@@ -275,6 +275,12 @@ impl Tenant {
         &self.names[self.index_of(disk)]
     }
 
+    /// The newest disk has another one's place, and its name.
+    pub fn has_replaced(&mut self, old: usize, name: String) {
+        self.names[old] = format!("{name}, replaced");
+        *self.names.last_mut().expect("it was made") = name;
+    }
+
     /// Takes leave of disks that are no members any more, or never became it.
     pub fn part_with_former(&mut self) {
         let Some(group) = self.group.clone() else { return };
@@ -365,6 +371,9 @@ impl Tenant {
 
     /// The first failure of a client.
     pub fn failure(&self) -> Result<(), Failure> {
+        if let Some(offence) = self.core.offence() {
+            return Err(offence);
+        }
         match self.clients.iter().find_map(|client| client.failure()) {
             Some(failure) => Err(format!("{}: {failure}", self.name)),
             None => self.explain(),

@@ -24,6 +24,8 @@ enum Rival {
     Punch,
     Zero,
     Write,
+    /// A sync, which need not cover it.
+    Sync,
 }
 
 fn bytes_of(sectors: u64) -> u64 {
@@ -220,7 +222,7 @@ impl Client {
         let (began, shift) = (self.host.now(), self.host.shift());
         let written = self.ask_for_change(write, |_| false).await;
         let is_dated = written.is_ok() && self.host.shift() == shift;
-        match self.end_of_write(session, name, written).await? {
+        match self.end_of_write(session, name, written, false).await? {
             Next::GoOn if is_dated => self.verify_times(session, name, began).await,
             next => Ok(next),
         }
@@ -274,7 +276,8 @@ impl Client {
         if one.is_empty() || other.is_empty() {
             return Ok(Next::GoOn);
         }
-        let rival = [Rival::Punch, Rival::Zero, Rival::Write][usize::try_from(self.below(3)).expect("small")];
+        let rivals = [Rival::Punch, Rival::Zero, Rival::Write, Rival::Sync];
+        let rival = rivals[usize::try_from(self.below(4)).expect("small")];
         let node = match self.find(session, name).await? {
             Ok(node) => node,
             Err(next) => return Ok(next),
@@ -289,7 +292,9 @@ impl Client {
         });
         let (bytes, sectors) = self.content(file, one.clone(), 0, tag);
         let (bytes_of_rival, mut of_rival) = self.content(file, other.clone(), 0, tag_of_rival);
-        if rival != Rival::Write {
+        if rival == Rival::Sync {
+            of_rival.clear();
+        } else if rival != Rival::Write {
             of_rival.iter_mut().for_each(|(_, content)| *content = zeros());
         }
         let (contested, mut all): (Vec<_>, Vec<_>) = of_rival.into_iter().partition(|(number, _)| one.contains(number));
@@ -303,16 +308,21 @@ impl Client {
                 Rival::Write => session.write(node, at, &bytes_of_rival, false).await,
                 Rival::Punch => session.allocate(node, at, length, Allocate::PunchHole, false).await,
                 Rival::Zero => session.allocate(node, at, length, Allocate::ZeroRange { keep_size: true }, false).await,
+                Rival::Sync => session.sync(node, self.one_in(2)).await,
             }
         };
         match futures::join!(write, meet) {
             (Ok(()), Ok(())) => {
                 self.model().acknowledge_one_of(all, contested);
-                Ok(Next::GoOn)
+                // The next sync covers what this one does not.
+                if self.one_in(2) { self.sync(session, name, file).await } else { Ok(Next::GoOn) }
             }
             (written, met) => {
                 let failed = written.and(met);
                 let next = self.end("writes that meet", failed)?;
+                if rival == Rival::Sync {
+                    self.model().sync_failed(file);
+                }
                 if matches!(next, Next::Leave) {
                     return Ok(Next::Leave);
                 }
