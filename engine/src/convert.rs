@@ -21,6 +21,7 @@ use crate::{
     group::Group,
     member::Member,
     mirror_sets::mirrors_wanted,
+    planted::{self, Bug},
     voters::Refusal,
 };
 use plinth_format::{
@@ -58,7 +59,7 @@ impl Group {
             let _nobody_compares = self.renaming.lock().await;
             let recorded = self.voters.change(|next| {
                 next.wanted = to;
-                if to.mirrors() < next.redundancy.mirrors() {
+                if to.mirrors() < next.redundancy.mirrors() && !planted::has(Bug::LoweredLate) {
                     next.redundancy = to;
                 }
                 Ok(true)

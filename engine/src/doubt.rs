@@ -44,6 +44,7 @@ use crate::{
     limits::Limit,
     lock::{Mutex, MutexGuard},
     member::Member,
+    planted::{self, Bug},
     reached::{self, Mark},
 };
 use plinth_format::{BLOCK_SIZE, checksum::of_block};
@@ -156,7 +157,8 @@ impl Unsynced {
         if span.from == u64::MAX {
             return;
         }
-        let _ = self.from.compare_exchange(span.from, span.now, Ordering::AcqRel, Ordering::Relaxed);
+        let left = if planted::has(Bug::AnsweredForGood) { u64::MAX } else { span.now };
+        let _ = self.from.compare_exchange(span.from, left, Ordering::AcqRel, Ordering::Relaxed);
     }
 }
 
@@ -218,7 +220,8 @@ impl Doubt {
             return None;
         }
         let failures = self.failures.lock();
-        failures.iter().find(|failure| span.to >= failure.after && span.from <= failure.until).cloned()
+        let from = span.from + u64::from(planted::has(Bug::UnderFlush));
+        failures.iter().find(|failure| span.to >= failure.after && from <= failure.until).cloned()
     }
 
     /// Whether a file's writes are all covered by a good flush, and none is in doubt: it may leave memory, and has nothing to flush.

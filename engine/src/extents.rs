@@ -449,7 +449,7 @@ impl Group {
             return Ok(());
         }
         // Shared extents have the group's redundancy.
-        let may_share = file.mirrors() == 0;
+        let may_share = file.mirrors() == 0 || planted::has(Bug::SharedHigh);
         if may_share && layout.slot.is_none() && layout.extents.is_empty() && end <= PIECE_SIZE {
             return self.take_slot(file, layout).await;
         }

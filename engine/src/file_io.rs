@@ -111,7 +111,9 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
     let (number, inside, chunk_end) = stripes.locate(at);
     match layout.extents.get(&number) {
         Some(extent) => (extent.has_piece(piece_of(inside)), (at / PIECE_SIZE + 1) * PIECE_SIZE),
-        None if layout.extents.range(stripes.set_of(at)).next().is_some() => (false, chunk_end),
+        None if !planted::has(Bug::FineHole) && layout.extents.range(stripes.set_of(at)).next().is_some() => {
+            (false, chunk_end)
+        }
         None => {
             let next = layout.extents.range(number..).next();
             (false, next.map_or(size, |(number, _)| stripes.set_start(*number)))
@@ -215,7 +217,7 @@ impl Group {
             if written.is_err() || !durably {
                 file.data.unsynced.note(began, self.doubt.era());
             }
-            if written.is_err() && grows {
+            if written.is_err() && grows && !planted::has(Bug::TailNotSoiled) {
                 file.data.soil_tail();
             }
             if written.is_err() || !grows || self.files.sizes().grow(file, end) {
@@ -631,7 +633,9 @@ impl Group {
         let punches = mode == Allocate::PunchHole;
         let ((), commit) =
             if punches { self.catalog.release(false, job).await? } else { self.catalog.write(false, job).await? };
-        file.data.unsynced.note(began, self.doubt.era());
+        if !planted::has(Bug::EdgesNotNoted) {
+            file.data.unsynced.note(began, self.doubt.era());
+        }
         file.committed(commit);
         if !keep_size {
             file.is_sure(end);

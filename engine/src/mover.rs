@@ -62,7 +62,12 @@ impl Arrival {
 
     /// What was written and flushed there since is there.
     fn is_good(&self) -> bool {
-        self.to.is_readable() && self.to.losses() == self.losses && self.to.broken() == self.broken
+        self.to.is_readable() && self.to.losses() == self.losses && self.has_kept_all()
+    }
+
+    /// No flush has failed there since.
+    fn has_kept_all(&self) -> bool {
+        self.to.broken() == self.broken || planted::has(Bug::MoveForgetsFlush)
     }
 }
 
@@ -129,7 +134,7 @@ impl Group {
             }
         }
         for Arrival { to: member, .. } in &stay {
-            if !self.flush_or_give_up(member).await? {
+            if !planted::has(Bug::StayNotFlushed) && !self.flush_or_give_up(member).await? {
                 return Ok(false);
             }
         }
@@ -234,13 +239,14 @@ impl Group {
         let goes_on = || arrival.is_good() && !extent.is_buried();
         let gate = self.rebalance.gate();
         let Copied { bytes, lost, unread } = self.copy_marked(extent, to, guest, gate.as_deref(), goes_on).await?;
-        if lost && is_choice {
+        let moves_all = planted::has(Bug::UnreadableMovedByChoice) && is_choice;
+        if lost && is_choice && !moves_all {
             return Ok(None);
         }
         // Where it is it may be read later. A disk that is not ONLINE has nothing that counts.
         let is_kept = |from| self.members.get(&from).is_some_and(|member: &Arc<Member>| member.is_readable());
         let leaves_it = matches!(change, Change::Move { from, .. } if is_kept(from));
-        if unread && leaves_it && !planted::has(Bug::UnreadLeftBehind) {
+        if unread && leaves_it && !moves_all && !planted::has(Bug::UnreadLeftBehind) {
             return Err(FileError::Unread { file: extent.file, extent: extent.number });
         }
         if !planted::has(Bug::MoveNotFlushed) && !self.flush_or_give_up(to).await? {

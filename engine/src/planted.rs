@@ -240,15 +240,59 @@ named! {
             "a page of the catalog that was read before a write is kept after that"
         FailedStampCounts "failed-stamp-counts"
             "the next stamp is a higher one although not every disk took this one"
+        MoveForgetsFlush "move-forgets-broken-flush"
+            "a move ends although a flush of the disk that it goes to has failed since it began"
+        UnreadableMovedByChoice "unreadable-moved-by-choice"
+            "COMPACT moves an extent of which some cannot be read now"
+        LoweredLate "redundancy-lowered-late"
+            "a conversion to fewer mirrors lowers the redundancy on record when it is done"
+        NoteErased "rebalance-note-erased"
+            "a rebalance that ends takes itself off the record although another statement has come"
+        StayNotFlushed "staying-mirror-not-flushed"
+            "a mirror is taken before what was mended on those that stay is flushed"
+        ShrinkNotCounted "shrink-not-counted"
+            "what fits is counted by the sizes that disks have, not by those that they are to have"
+        UnitMiscopied "barred-unit-miscopied"
+            "an AU of the catalog that is in the way of a resize gets a copy of the first AU of its run"
+        MarksRemoved "marks-removed-after-loss"
+            "a batch of a resync takes its marks off although the disk has gone again"
+        SmallReplacement "replacement-smaller-than-target"
+            "a device may take a disk's place that has too few bytes for the size that the disk is to have"
+        HistoryKept "history-kept"
+            "a disk that is copied whole keeps the memberships of a history that was given up"
+        BehindForgotten "behind-forgotten"
+            "a voter that did not take a membership is not given it later"
+        LastNotSuspect "last-of-region-not-suspect"
+            "a region is closed although its last extent was not compared after a crash"
+        SumsKept "sums-kept-after-refusal"
+            "the checksums of before stay when a write was refused half way"
+        AnsweredForGood "answered-for-good"
+            "a sync counts writes as answered for that ended while it was under way"
+        UnderFlush "under-flush-not-doubted"
+            "a write that begins while a flush is under way that fails is not in doubt"
+        EdgesNotNoted "punched-edges-not-noted"
+            "the edges of a hole count as durable without a flush"
+        CutNotSeen "cut-not-seen-by-store"
+            "the size that was kept of a file is let go by a commit from before the file was cut"
+        FineHole "fine-hole-too-long"
+            "in a FINE file the hole at a missing extent reaches to the next one"
+        SharedHigh "high-file-in-slot"
+            "a small file that asks for more mirrors than the group has gets a slot of a shared extent"
+        OthersFlush "catalog-flush-of-others"
+            "a flush that failed for somebody else is made good by the catalog's own"
+        DiscardedSoon "all-discarded-too-soon"
+            "a dismount says that all is discarded although something freed is not free yet"
+        TailNotSoiled "tail-not-soiled"
+            "what a failed write leaves behind a file's end is shown when the file grows"
     }
 }
 
 /// The mistakes that are planted, a bit each.
 #[cfg(feature = "testing")]
-static PLANTED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static PLANTED: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 #[cfg(feature = "testing")]
-const _: () = assert!(Bug::ALL.len() <= 128, "there is a bit for each");
+const _: () = assert!(Bug::ALL.len() <= 192, "there is a bit for each");
 
 /// Plants mistakes in this process, and no others.
 #[cfg(feature = "testing")]

@@ -502,7 +502,8 @@ impl Group {
     async fn end_rebalance(&self, asked: u64) -> Result<(), FileError> {
         let rebalance = Arc::clone(&self.rebalance);
         let end = move |connection: &rusqlite::Connection| {
-            if rebalance.lock().asked == asked { attributes::store_rebalance(connection, None) } else { Ok(()) }
+            let is_over = rebalance.lock().asked == asked || planted::has(Bug::NoteErased);
+            if is_over { attributes::store_rebalance(connection, None) } else { Ok(()) }
         };
         self.catalog.release(true, end).await.map(|_| ())
     }
@@ -554,7 +555,8 @@ impl Group {
         let units = |disk: &MemberDisk| {
             let Ok(layout) = Layout::new(disk.size, self.au_size) else { return 0 };
             // While it is resized, what both layouts have.
-            let target = disk.target.and_then(|target| Layout::new(target, self.au_size).ok()).unwrap_or(layout);
+            let target = disk.target.filter(|_| !planted::has(Bug::ShrinkNotCounted));
+            let target = target.and_then(|target| Layout::new(target, self.au_size).ok()).unwrap_or(layout);
             u32::try_from(layout.data_units().filter(|au| target.is_data(*au)).count()).unwrap_or(u32::MAX)
         };
         let loads: Vec<Load> = membership

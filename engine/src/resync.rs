@@ -184,7 +184,8 @@ impl Group {
             return Err(failed(&reason));
         }
         let losses = member.losses();
-        let forgotten = if whole.is_some() { self.voters.forget_history(member).await } else { Ok(()) };
+        let forgets = whole.is_some() && !planted::has(Bug::HistoryKept);
+        let forgotten = if forgets { self.voters.forget_history(member).await } else { Ok(()) };
         let admitted = match forgotten {
             Ok(()) => self.voters.admit(member).await,
             refused => refused,
@@ -405,7 +406,7 @@ impl Group {
                 .release(false, move |connection| {
                     // If it has gone offline, marks set since then must stay; while it is
                     // SYNCING here, the job that sets them comes later.
-                    if !is_same(&syncing, losses) {
+                    if !is_same(&syncing, losses) && !planted::has(Bug::MarksRemoved) {
                         return Ok(());
                     }
                     stale::change(connection, &stale, disk, |runs| runs.remove_below(done))?;

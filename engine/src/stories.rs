@@ -250,6 +250,22 @@ impl Lab {
         numbers.position(|number| membership.catalog.iter().all(|run| run.disk != number)).expect("there is one")
     }
 
+    /// Five disks without mirrors, and a synced file called `table` on all of them. The disk that has nothing of the catalog: commits do not flush it.
+    fn with_a_plain_disk() -> (Self, Node, usize) {
+        let lab = Self::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+        let plain = lab.plain_disk();
+        let node = lab.create_file("table");
+        lab.write(node, 0, &pattern(1, 24 << 20));
+        lab.sync(node);
+        (lab, node, plain)
+    }
+
+    /// An extent of a file that has no mirrors, on this disk.
+    fn extent_alone_on(&self, disk: usize, node: Node) -> Arc<Extent> {
+        let number = self.member(disk).number.0;
+        self.extents_on(&[number]).into_iter().find(|extent| extent.file == node).expect("every disk has some")
+    }
+
     /// Of five disks two have no copy of the catalog. Takes one of them offline: the other one cannot be spared then. Their numbers.
     fn leave_one_that_is_needed(&self) -> (u16, u16) {
         let membership = self.group().voters.current();

@@ -612,6 +612,7 @@ impl Voters {
                 *self.previous.lock() = Some(Arc::clone(&parent));
                 *self.begun.lock() = None;
                 let behind = begun.voters().map(|disk| disk.number).filter(|disk| failed.contains_key(disk));
+                let behind = behind.filter(|_| !planted::has(Bug::BehindForgotten));
                 *self.behind() = behind.collect();
                 if self.waiting.swap(false, Ordering::Relaxed) {
                     self.excuse(|member| failed.contains_key(&member.number));

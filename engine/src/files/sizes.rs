@@ -213,7 +213,7 @@ impl Sizes {
     pub(crate) fn let_go(&self, file: &File, stored: Stored) {
         let attributes = file.attributes();
         let is_stored = attributes.size <= stored.size || planted::has(Bug::GrownLetGo);
-        if is_stored && file.cuts.load(SeqCst) == stored.cuts {
+        if is_stored && (file.cuts.load(SeqCst) == stored.cuts || planted::has(Bug::CutNotSeen)) {
             file.is_sure(attributes.size);
             self.release(file);
         }

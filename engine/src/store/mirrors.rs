@@ -348,7 +348,7 @@ impl DiskStore {
         let Some(new) = self.allocate(run.disk, 1, Space::allocate_on).and_then(|aus| aus.first().copied()) else {
             return Ok(false);
         };
-        let at = run.at + (old - run.first);
+        let at = if planted::has(Bug::UnitMiscopied) { run.at } else { run.at + (old - run.first) };
         if let Err(error) = self.copy(file, &runs_of(file, run.mirror, run.disk, at, &[new])).await {
             self.give_back(run.disk, &[new]);
             return Err(error);

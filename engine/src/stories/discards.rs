@@ -337,6 +337,23 @@ fn a_mount_by_force_discards_nothing_that_it_found() {
     more(&before, &lab.discarded(), 8 << 20);
 }
 
+/// All is discarded; a file is removed, and the group is dismounted at once. The next mount discards what the file had.
+#[test]
+fn what_is_freed_just_before_a_dismount_is_discarded_by_the_next_mount() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let gone = lab.create_file("gone");
+    lab.write(gone, 0, &pattern(1, 8 << 20));
+    lab.sync(gone);
+    lab.wait_until_all_is_discarded();
+    let before = lab.discarded();
+    lab.remove("gone");
+    lab.dismount();
+    lab.mount();
+    lab.wait_until_all_is_discarded();
+    lab.wait_for_care(3);
+    more(&before, &lab.discarded(), 8 << 20);
+}
+
 /// The word that nothing is left is in the catalog only while the group is dismounted.
 #[test]
 fn nothing_is_left_to_discard_only_until_the_next_mount() {

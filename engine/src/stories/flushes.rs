@@ -1,9 +1,13 @@
-//! A flush fails on a disk that cannot be spared: what it left in doubt is never reported as durable (R9).
+//! What a sync has acknowledged is durable. A flush fails on a disk that cannot be spared: what it left in doubt is never reported as durable (R9).
 
 use super::*;
 use crate::counters::IoClient;
+use futures::FutureExt;
 use plinth_format::membership::MemberDisk;
-use std::sync::atomic::Ordering;
+use std::{
+    pin::pin,
+    sync::{atomic::Ordering, mpsc},
+};
 
 impl Lab {
     fn try_sync(&self, node: Node) -> Result<(), FileError> {
@@ -326,6 +330,71 @@ fn a_mirror_is_not_taken_for_one_that_was_mended_and_lost_it_with_a_flush() {
     // The host takes its memory for something else.
     lab.disks[disk].forget_given_up();
     assert!(lab.read(node, 0, bytes.len()) == bytes, "{is_taken:?}");
+}
+
+/// A hole is punched whose edges are inside of blocks: their bytes are overwritten with zeros. The hole is synced. After a loss of power it is there.
+#[test]
+fn a_synced_hole_survives_a_loss_of_power() {
+    let (mut lab, node, plain) = Lab::with_a_plain_disk();
+    let hole = lab.extent_alone_on(plain, node).number * MIB + 512;
+    block_on(lab.session().allocate(node, hole, 60_000, Allocate::PunchHole, false)).expect("punched");
+    lab.sync(node);
+    lab.cut_power(3);
+    lab.mount();
+    let found = lab.read(lab.find("table"), hole, 60_000);
+    assert!(found.iter().all(|byte| *byte == 0), "the old bytes are back");
+}
+
+/// A sync has flushed the disks and waits for the catalog. A write to the same file begins and ends meanwhile. The next sync flushes it: it survives a
+/// loss of power.
+#[test]
+fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
+    let (mut lab, node, plain) = Lab::with_a_plain_disk();
+    let at = lab.extent_alone_on(plain, node).number * MIB;
+    let bytes = pattern(3, 60_000);
+    {
+        let catalog = Arc::clone(&lab.group().catalog);
+        // Jobs of the catalog wait for this one.
+        let (go_on, waits) = mpsc::channel::<()>();
+        let mut busy = pin!(catalog.release(false, move |_| {
+            let _ = waits.recv();
+            Ok(())
+        }));
+        assert!(busy.as_mut().now_or_never().is_none());
+        lab.wait_for("the job", || catalog.jobs_waiting() == 0);
+        let before = lab.disks[plain].counts().flushes;
+        lab.write(node, at, &pattern(2, 8192));
+        let session = lab.session();
+        let syncer = std::thread::spawn(move || block_on(session.sync(node, false)));
+        lab.wait_for("the sync", || lab.disks[plain].counts().flushes > before && catalog.jobs_waiting() > 0);
+        lab.write(node, at + 4096, &bytes);
+        drop(go_on);
+        block_on(busy).expect("the catalog answers");
+        syncer.join().expect("no panic").expect("it is durable");
+    }
+    lab.sync(node);
+    lab.cut_power(3);
+    lab.mount();
+    assert!(lab.read(lab.find("table"), at + 4096, bytes.len()) == bytes, "what was synced is lost");
+}
+
+/// A flush of all disks is under way when a file is written for the first time since the mount. The flush of the disk that has the write fails, and the
+/// write is lost. The file's next sync fails.
+#[test]
+fn the_first_write_to_a_file_is_in_doubt_if_a_flush_under_way_fails() {
+    let (mut lab, node, plain) = Lab::with_a_plain_disk();
+    let at = lab.extent_alone_on(plain, node).number * MIB;
+    lab.dismount();
+    lab.mount();
+    let (group, member) = (lab.group(), lab.member(plain));
+    // What `flush_disks` does.
+    group.doubt.begin_flush();
+    lab.write(lab.find("table"), at, &pattern(2, 65_536));
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    assert!(!block_on(member.flush()).is_ok());
+    member.take_broken();
+    group.note_failed_flush(&member, "it failed");
+    lab.try_sync(lab.find("table")).expect_err("the write is lost");
 }
 
 /// A flush that was lost and the group is dismounted: it ends in good order, and says what is in doubt.

@@ -66,6 +66,43 @@ fn place(layout: &plinth_format::Layout, au: u32) -> Range<u64> {
     layout.au_offset(au)..layout.au_offset(au) + layout.au_size()
 }
 
+/// A block cannot be read on the only disk that has it, and can be read later. COMPACT does not move its extent.
+#[test]
+fn compact_leaves_an_extent_of_which_a_block_cannot_be_read() {
+    let (lab, node, plain) = Lab::with_a_plain_disk();
+    let extent = lab.extent_alone_on(plain, node);
+    let (member, mirror) = (lab.member(plain), extent.mirrors()[0]);
+    let bytes = lab.read(node, extent.number * MIB, 1 << 20);
+    let bad = Group::offset(&member, mirror, 40);
+    lab.disks[plain].faults(|faults| faults.bad.push(bad..bad + 4096));
+    let moved = block_on(lab.group().move_mirror(&extent, mirror.disk, &member, Some(u32::MAX)));
+    lab.disks[plain].heal();
+    let found = lab.try_read(node, extent.number * MIB, 1 << 20);
+    assert!(found.is_ok_and(|found| found == bytes), "{moved:?}");
+}
+
+/// A move has copied everything when a flush of the target fails for somebody else, and the target loses what was copied. The move's own flush, which
+/// succeeds, does not make that good: the mirror stays where it is.
+#[test]
+fn a_mirror_does_not_move_to_a_disk_that_lost_the_copy_with_a_flush() {
+    let (lab, node, plain) = Lab::with_a_plain_disk();
+    lab.allow_silence();
+    let source = (0..5).find(|disk| *disk != plain).expect("five");
+    let extent = lab.extent_alone_on(source, node);
+    let bytes = lab.read(node, extent.number * MIB, 1 << 20);
+    lab.close_regions();
+    let (group, to) = (lab.group(), lab.member(plain));
+    let mut moving = pin!(group.move_mirror(&extent, lab.member(source).number, &to, None));
+    let permit = lab.copy_all(plain, moving.as_mut());
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    assert!(!block_on(to.flush()).is_ok());
+    drop(permit);
+    let moved = block_on(moving);
+    lab.disks[plain].forget_given_up();
+    let found = lab.try_read(node, extent.number * MIB, 1 << 20);
+    assert!(found.is_ok_and(|found| found == bytes), "{moved:?}");
+}
+
 /// A region is closed when a move in it has copied everything and not changed the row yet: its checksums come to the new place all the same.
 #[test]
 fn checksums_move_with_a_mirror_although_its_region_was_closed_meanwhile() {
