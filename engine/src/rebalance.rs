@@ -116,6 +116,12 @@ impl Rebalance {
         self.orders.lock()
     }
 
+    /// How often something was asked for.
+    #[cfg(test)]
+    pub(crate) fn asked(&self) -> u64 {
+        self.lock().asked
+    }
+
     /// What copies wait for.
     pub fn gate(&self) -> Option<Arc<Semaphore>> {
         self.gate.lock().clone()
@@ -499,7 +505,7 @@ impl Group {
     }
 
     /// Nothing is under way any more, unless somebody has asked for more meanwhile.
-    async fn end_rebalance(&self, asked: u64) -> Result<(), FileError> {
+    pub(crate) async fn end_rebalance(&self, asked: u64) -> Result<(), FileError> {
         let rebalance = Arc::clone(&self.rebalance);
         let end = move |connection: &rusqlite::Connection| {
             let is_over = rebalance.lock().asked == asked || planted::has(Bug::NoteErased);

@@ -250,7 +250,8 @@ impl Lab {
         numbers.position(|number| membership.catalog.iter().all(|run| run.disk != number)).expect("there is one")
     }
 
-    /// Five disks without mirrors, and a synced file called `table` on all of them. The disk that has nothing of the catalog: commits do not flush it.
+    /// Five disks without mirrors, and a synced file called `table` on all of them. One disk has nothing of the catalog:
+    /// commits do not flush it.
     fn with_a_plain_disk() -> (Self, Node, usize) {
         let lab = Self::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
         let plain = lab.plain_disk();

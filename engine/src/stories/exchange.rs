@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    admin::{Departure, Exchange, NewDisk, Replacement, Work},
+    admin::{Departure, Exchange, NewDisk, Replacement, Resize, Work},
     attributes,
     balance::Plan,
     extent::{Extent, Mirror},
@@ -452,6 +452,21 @@ fn a_disk_is_replaced() {
         disks.iter().for_each(|disk| lab.disks[*disk].faults(|faults| faults.fail_reads = *disk == 0));
         assert!(lab.read(lab.find("table"), 0, 20 << 20) == pattern(2, 20 << 20));
     }
+}
+
+/// A disk is being made larger when another device takes its place. A device that is too small for the new size is refused.
+#[test]
+fn a_replacement_is_as_large_as_the_disk_is_to_be() {
+    let mut lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C"]);
+    lab.resize(None, Some(96 * MIB)).expect("it is possible");
+    lab.rebalanced();
+    block_on(lab.group().rebalance(Some(0))).expect("it waits");
+    let which = Selection::Disks(vec!["DATA_0001".to_owned()]);
+    block_on(lab.group().resize_disks(&[Resize { which, size: Some(128 * MIB) }], Some(0))).expect("it is possible");
+    lab.offline(1);
+    let path = lab.spare(100 * MIB);
+    let replaced = block_on(lab.group().replace(&[replacement("DATA_0001", &path)]));
+    assert_eq!(replaced.expect_err("it is too small").code, Code::DiskTooSmall);
 }
 
 /// How what a REPLACE began is cut short.
@@ -918,6 +933,26 @@ fn a_statement_that_comes_while_a_rebalance_ends_is_seen_to() {
     block_on(task);
     let under_way = block_on(group.catalog.read(attributes::load_rebalance)).expect("the catalog answers");
     assert!(under_way.is_none() && lab.nothing_moves(), "{under_way:?}");
+}
+
+/// A rebalance ends in the catalog after a statement that asks for more was recorded there. The record stays: without it the next mount would not go on
+/// with what was asked for.
+#[test]
+fn a_rebalance_that_ends_leaves_the_record_of_a_later_statement() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let group = lab.group();
+    lab.world.hold_back("rebalance");
+    let ask = || block_on(group.rebalance(Some(4))).expect("it is recorded");
+    let is_recorded =
+        || block_on(group.catalog.read(attributes::load_rebalance)).expect("the catalog answers").is_some();
+    ask();
+    let asked = group.rebalance.asked();
+    ask();
+    block_on(group.end_rebalance(asked)).expect("the catalog answers");
+    assert!(is_recorded());
+    let asked = group.rebalance.asked();
+    block_on(group.end_rebalance(asked)).expect("the catalog answers");
+    assert!(!is_recorded());
 }
 
 /// A disk without a partner is dropped while it fails to read a block. It stays, with that block, and the rebalance says which file it is; when the

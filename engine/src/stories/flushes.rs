@@ -345,8 +345,8 @@ fn a_synced_hole_survives_a_loss_of_power() {
     assert!(found.iter().all(|byte| *byte == 0), "the old bytes are back");
 }
 
-/// A sync has flushed the disks and waits for the catalog. A write to the same file begins and ends meanwhile. The next sync flushes it: it survives a
-/// loss of power.
+/// A sync has flushed the disks and waits for the catalog. A write to the same file begins and ends meanwhile. The next sync flushes it: it survives
+/// a loss of power.
 #[test]
 fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
     let (mut lab, node, plain) = Lab::with_a_plain_disk();

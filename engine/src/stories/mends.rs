@@ -277,6 +277,23 @@ fn a_write_that_has_failed_does_not_end_before_one_that_is_silent() {
     lab.check();
 }
 
+/// A write ends in an error: one mirror has it, and the disk of the other, which cannot be spared, has written a part of it. The block can be read: each
+/// sector is as before or new.
+#[test]
+fn a_block_can_be_read_after_a_write_that_failed_half_way() {
+    let (case, needed, _) = Case::with_one_that_is_needed();
+    let (lab, new) = (&case.lab, pattern(3, BLOCK_SIZE));
+    case.write_beside();
+    lab.disks[needed.disk].faults(|faults| faults.worn.push(needed.bytes()));
+    let end = block_on(lab.session().write(case.node, case.at, &new, false));
+    assert!(matches!(end, Err(FileError::Refused { .. })), "{end:?}");
+    lab.disks[needed.disk].heal();
+    lab.disks[needed.disk].corrupt(needed.data, &new[..BLOCK_SIZE / 2]);
+    let found = case.read().expect("no mirror is to be given up");
+    let mut sectors = found.chunks(512).zip(case.bytes.chunks(512).zip(new.chunks(512)));
+    assert!(sectors.all(|(found, (old, new))| found == old || found == new));
+}
+
 /// A disk returns that alone has a block, and the other one, where it has gone bad, does not take it: the one that returns keeps it, and is read.
 #[test]
 fn what_cannot_be_brought_back_stays_where_it_is_right() {

@@ -365,6 +365,22 @@ fn a_disk_that_takes_no_records_goes_offline() {
     assert!(lab.is_offline(1));
 }
 
+/// A voter that cannot be spared fails to write a membership. It gets that membership as soon as it takes writes again, not with the next change.
+#[test]
+fn a_voter_that_missed_a_membership_is_given_it() {
+    let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C"]);
+    lab.write(lab.create_file("table"), 0, &pattern(1, 24 << 20));
+    let voter = (0..3).rev().find(|disk| lab.votes(*disk)).expect("some vote");
+    let areas = lab.member(voter).areas().to_vec();
+    let places = areas.iter().flat_map(|area| area.memberships);
+    lab.disks[voter].faults(|faults| faults.worn = places.map(|place| place..place + MEMBERSHIP_SLOT as u64).collect());
+    block_on(lab.group().set_attribute("mount_wait", "17")).expect("it is set");
+    assert_eq!(lab.state(voter), DiskState::Online);
+    lab.disks[voter].heal();
+    let (_, without) = block_on(lab.group().voters.audit()).expect("nothing else changes");
+    assert_eq!(without, []);
+}
+
 /// One copy of the only voter's newest membership is torn, and written again; its place cannot be written, or the power goes in between. The
 /// other copy is all that says how the group is, and stays.
 #[test]

@@ -11,7 +11,7 @@ use plinth_format::{
     layout::{MEMBERSHIP_SLOT, RecordArea},
     membership::Membership,
 };
-use std::{pin::pin, sync::atomic::Ordering};
+use std::{ops::Range, pin::pin, sync::atomic::Ordering};
 
 impl Lab {
     pub(super) fn resize(&self, disk: Option<&str>, size: Option<u64>) -> Result<(), AdminError> {
@@ -315,6 +315,47 @@ fn the_catalog_moves_out_of_the_way_of_checksums() {
     lab.mount();
     let node = lab.find("table");
     assert!((0..length).all(|at| lab.read(node, at << 20, 1 << 20) == [7; 1 << 20]));
+    lab.check();
+}
+
+/// A disk gets a size for which the middle record area lies within a run of the catalog, and there is no room for a whole mirror. The AU moves with what it
+/// has: the catalog is whole after a kill.
+#[test]
+fn an_au_within_a_run_of_the_catalog_moves_with_what_it_has() {
+    const FILES: usize = 8000;
+    let mut lab = Lab::of_size(Redundancy::External, 600 * MIB, &["A"], Some(256 * MIB));
+    let node = lab.create_file("table");
+    let mut length = 0;
+    while block_on(lab.session().write(node, length << 20, &[7; 1 << 20], false)).is_ok() {
+        length += 1;
+    }
+    lab.sync(node);
+    lab.resize(None, None).expect("it is made larger");
+    lab.rebalanced();
+    block_on(lab.session().unlink(ROOT, b"table")).expect("removed");
+    // The catalog is larger than an AU.
+    for number in 0..FILES {
+        lab.create_file(&format!("file{number}"));
+    }
+    let runs: Vec<_> =
+        lab.group().voters.current().catalog.iter().map(|run| run.first..run.first + run.count).collect();
+    let catalog: usize = runs.iter().map(ExactSizeIterator::len).sum();
+    let layouts = (34 * 16..600 * 16).filter_map(|part| Layout::new(part * MIB / 16, MIB).ok());
+    let mut layouts = layouts.filter(|layout| {
+        let is_cut = |run: &Range<u32>| layout.is_data(run.start) && run.clone().any(|au| !layout.is_data(au));
+        layout.data_units().count() > catalog + 4 && runs.iter().any(is_cut)
+    });
+    let layout = layouts.next().expect("some size has its middle there");
+    lab.wait_until_all_is_discarded();
+    let left = layout.data_units().count() - catalog - 3;
+    lab.write(lab.create_file("filler"), 0, &pattern(1, left << 20));
+    block_on(lab.group().settle()).expect("the catalog's log is in the database");
+    lab.resize(None, Some(layout.size())).expect("it is possible");
+    lab.rebalanced();
+    lab.check();
+    lab.kill();
+    lab.mount();
+    assert!((0..FILES).all(|number| lab.find(&format!("file{number}")) > 0));
     lab.check();
 }
 

@@ -20,9 +20,9 @@ impl Lab {
     }
 }
 
-/// The half that lost a forced mount had the longer history: its records count for nothing once it is copied.
-#[test]
-fn a_losing_half_with_the_longer_history() {
+/// A group of two halves that were mounted by force, each without the other. It is mounted with the second half. The first, which has the longer
+/// history, is in sight and loses: it is to be copied whole.
+fn with_a_losing_half() -> Lab {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let node = lab.create_file("table");
     lab.write(node, 0, &pattern(1, 200_000));
@@ -41,6 +41,41 @@ fn a_losing_half_with_the_longer_history() {
     lab.try_mount(true).expect("it is forced");
     lab.write(lab.find("table"), 0, &pattern(2, 200_000));
     lab.world.attach(&lab.disks[0]);
+    lab
+}
+
+/// The engine is killed while a half that lost a forced mount is copied. Its own history does not count any more: the next mount succeeds.
+#[test]
+fn a_losing_half_that_is_being_copied_has_no_history() {
+    let mut met = 0;
+    let mut wrong = Vec::new();
+    for changes in (11..40).step_by(3) {
+        let mut lab = with_a_losing_half();
+        let fuse = lab.light_fuse(changes);
+        let group = Arc::clone(lab.group());
+        // It may never end.
+        std::thread::spawn(move || drop(block_on(group.online(Selection::All))));
+        lab.wait_for("the kill", || fuse.is_blown() || lab.state(0) == DiskState::Online);
+        lab.kill();
+        lab.no_fuse();
+        // Before that it is not on record that this half lost.
+        if !lab.told("is back: resync begins") {
+            continue;
+        }
+        met += 1;
+        match lab.try_mount(false) {
+            Err(error) => wrong.push(format!("{changes} changes: {error}")),
+            Ok(()) => assert_eq!(lab.read(lab.find("table"), 0, 200_000), pattern(2, 200_000), "{changes} changes"),
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(met > 0, "each kill came too early");
+}
+
+/// The half that lost a forced mount had the longer history: its records count for nothing once it is copied.
+#[test]
+fn a_losing_half_with_the_longer_history() {
+    let mut lab = with_a_losing_half();
     lab.online_all();
     lab.kill();
     lab.mount();
@@ -118,6 +153,49 @@ fn a_resync_that_was_overtaken() {
     lab.silence(0);
     assert_eq!(lab.read(first, 0, 200_000), pattern(5, 200_000));
     assert_eq!(lab.read(second, 0, 200_000), pattern(4, 200_000));
+}
+
+/// A resync has copied a batch, and the disk goes offline before the batch is taken off the stale marks. A write comes to the same extent. The marks
+/// stay, and the disk gets that write when it returns.
+#[test]
+fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 3 << 20));
+    lab.sync(node);
+    let extent = lab.extents_on(&[0, 1]).into_iter().find(|extent| extent.file == node).expect("it has some");
+    let (group, member) = (lab.group(), lab.member(1));
+    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has one there");
+    let place = Group::offset(&member, mirror, 0);
+    lab.offline(1);
+    lab.write(node, 0, &pattern(2, 3 << 20));
+    lab.sync(node);
+    lab.disks[1].faults(|faults| faults.hang_in.push(place..place + MIB));
+    lab.online(1);
+    lab.wait_for("the copy", || lab.disks[1].hung() > 0);
+    // The catalog takes nothing until it may go on.
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    let mut busy = pin!(group.catalog.release(false, move |_| {
+        let _ = waits.recv();
+        Ok(())
+    }));
+    assert!(busy.as_mut().now_or_never().is_none());
+    lab.wait_for("the job", || group.catalog.jobs_waiting() == 0);
+    lab.disks[1].answer();
+    lab.wait_for("the end of the batch", || group.catalog.jobs_waiting() > 0);
+    block_on(group.voters.retire(&[member.number])).expect("it goes");
+    let session = lab.session();
+    let at = extent.number * MIB;
+    let writer = std::thread::spawn(move || block_on(session.write(node, at, &pattern(3, 60_000), false)));
+    lab.wait_for("the write", || writer.is_finished());
+    drop(go_on);
+    block_on(busy).expect("it goes on");
+    writer.join().expect("no panic").expect("it is written");
+    lab.wait_for("the end of the resync", || lab.told("resync of disk"));
+    lab.online_all();
+    lab.silence(0);
+    assert_eq!(lab.read(node, at, 60_000), pattern(3, 60_000));
 }
 
 /// A write began while a disk was offline and ends after its resync passed by: the disk must have it.

@@ -45,6 +45,35 @@ fn lab() -> Lab {
     Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"])
 }
 
+/// A write at a file's end fails: one mirror has it, the other, whose disk cannot be spared, does not take it. When the file grows later, the bytes of
+/// that write are not shown.
+#[test]
+fn what_a_failed_write_left_behind_a_files_end_is_not_shown() {
+    let lab = Lab::new(Redundancy::Normal, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    // The other file is on all disks when this one is cut.
+    let [_, node] = ["other", "table"].map(|name| {
+        let node = lab.create_file(name);
+        lab.write(node, 0, &pattern(1, 40 << 20));
+        lab.sync(node);
+        node
+    });
+    let (away, needed) = lab.leave_one_that_is_needed();
+    let others = (0..5).filter(|other| ![away, needed].contains(other));
+    let mut extents = others.flat_map(|other| lab.extents_on(&[needed, other]));
+    // The other mirror is written before it.
+    let extent =
+        extents.find(|extent| extent.file == node && extent.mirrors()[1].disk.0 == needed).expect("there is one");
+    let end = extent.number * MIB + 4096;
+    block_on(lab.session().change(node, Changes { size: Some(end), ..Changes::default() })).expect("cut");
+    let disk = usize::from(needed);
+    let place = Group::offset(&lab.member(disk), extent.mirrors()[1], 1);
+    lab.disks[disk].faults(|faults| faults.worn.push(place..place + 8192));
+    block_on(lab.session().write(node, end, &pattern(2, 8192), false)).expect_err("one mirror does not take it");
+    lab.disks[disk].heal();
+    lab.write(node, end + 40_000, b"it grows");
+    assert!(lab.read(node, end, 40_000).iter().all(|byte| *byte == 0));
+}
+
 #[test]
 fn a_file_that_grows_takes_no_commit_and_a_kill_takes_nothing_of_it() {
     let mut lab = lab();
