@@ -31,6 +31,9 @@ use std::{
 /// Virtual time after which the engine has recorded that a flush failed.
 const RECORDED: Duration = Duration::from_secs(2);
 
+/// Virtual time in which a disk that does not answer is not missed yet: a fifth of the disk timeout.
+const SHORT: Duration = Duration::from_millis(200);
+
 /// How often, and after what virtual time each, it is looked whether a sync was acknowledged.
 const SYNC_LOOKS: u32 = 2000;
 const SYNC_LOOK: Duration = Duration::from_micros(20);
@@ -386,14 +389,30 @@ impl Story {
         Ok(())
     }
 
-    /// The engine does not run for a while; everybody else does, and its I/O ends. Nobody is expelled for that.
+    /// The engine does not run for a while; everybody else does, and its I/O ends, or soon after it goes on. Nobody is expelled for that.
     async fn freeze(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
         let well = self.tenants[g].ill.is_empty();
         let process = self.tenants[g].process();
         let before = self.tenants[g].group().members();
+        // The storage of a failure group may have stood still together with the host.
+        let stuck = if well && !self.core.fails_midway() && numbers.below(2) == 0 {
+            let groups = self.tenants[g].shape.data_groups();
+            let group: &String = pick(numbers, &groups);
+            self.tenants[g].disks_of(group)
+        } else {
+            Vec::new()
+        };
+        stuck.iter().for_each(|disk| disk.faults(|faults| faults.hang = true));
+        if !stuck.is_empty() {
+            self.core.sleep(SHORT).await;
+        }
         self.core.freeze(process);
         self.core.sleep(Duration::from_secs(1 + numbers.below(600))).await;
         self.core.thaw(process);
+        if !stuck.is_empty() {
+            self.core.sleep(SHORT).await;
+            stuck.iter().for_each(SimDisk::heal);
+        }
         self.work(10).await?;
         let tenant = &self.tenants[g];
         let Some(group) = &tenant.group else { return Ok(()) };

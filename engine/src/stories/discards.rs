@@ -469,3 +469,25 @@ fn a_hole_is_discarded_when_it_is_durable() {
     assert!(found.is_ok_and(|found| found == vec![0; hole]), "the hole was discarded and is none");
     lab.check();
 }
+
+/// A file is removed, and its AUs are wanted at once: they are free when the removal is durable. After a loss of power the file is not there again,
+/// with AUs that may be somebody else's.
+#[test]
+fn what_is_free_stays_free_after_a_loss_of_power() {
+    for seed in 0..3 {
+        let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+        let gone = lab.create_file("gone");
+        lab.write(gone, 0, &pattern(1, 8 << 20));
+        lab.sync(gone);
+        lab.wait_until_all_is_discarded();
+        let used = || lab.group().space().used(lab.member(0).number);
+        let before = used();
+        lab.remove("gone");
+        block_on(lab.group().reclaim(true)).expect("the catalog answers");
+        assert!(used() < before, "nothing is free");
+        lab.cut_power(seed);
+        lab.mount();
+        let found = block_on(lab.session().lookup(ROOT, b"gone"));
+        assert!(matches!(found, Err(FileError::NotFound)), "{found:?}");
+    }
+}

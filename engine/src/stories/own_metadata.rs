@@ -3,8 +3,10 @@
 use super::*;
 use crate::{
     admin::{Problem, Renaming, ScrubOrder, ScrubPower},
+    create,
     event::Severity,
     extent::Extent,
+    identify,
     own_metadata::{LOOK, Look},
     part::Part,
 };
@@ -443,5 +445,18 @@ fn what_is_being_written_is_no_damage() {
         is_over.store(true, Ordering::SeqCst);
     });
     assert!((0..3).all(|disk| lab.repaired(disk) == 0));
+    lab.check();
+}
+
+/// The copies of a header are written one after the other, each durable before the next: a loss of power tears one of them at most.
+#[test]
+fn header_copies_are_written_one_after_the_other() {
+    let lab = Lab::new(Redundancy::Normal, SIZE, &["A", "B"]);
+    let header = block_on(identify::read_header(&*lab.world(), &*lab.disks[0].open())).expect("it has one").best;
+    let places = header.layout.header_places();
+    let before = lab.disks[0].counts().flushes;
+    block_on(create::write_header(&lab.member(0), &header, &places)).expect("they are written");
+    let flushes = lab.disks[0].counts().flushes - before;
+    assert!(flushes >= places.len() as u64, "{flushes} flushes for {} copies", places.len());
     lab.check();
 }
