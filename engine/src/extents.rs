@@ -619,7 +619,9 @@ impl Group {
         let (held, _active) = match copy.await {
             Ok(copied) => copied,
             Err(error) => {
-                self.unallocate(&fresh.mirrors(), 0);
+                if !planted::has(Bug::PromotionLeaks) {
+                    self.unallocate(&fresh.mirrors(), 0);
+                }
                 return Err(error);
             }
         };

@@ -522,7 +522,7 @@ impl Group {
                 !orders.is_running && orders.progress.as_ref().is_some_and(|progress| progress.state == "WAIT");
             paused.then_some((orders.power, orders.phases))
         };
-        if let Some((power, phases)) = paused {
+        if let Some((power, phases)) = paused.filter(|_| !planted::has(Bug::RebalanceNotAgain)) {
             self.resume_rebalance(power, phases);
         }
     }

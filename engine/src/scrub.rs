@@ -33,6 +33,7 @@ use crate::{
     group::Group,
     lock::{Mutex, MutexGuard},
     part::{Batch, Part},
+    planted::{self, Bug},
     progress::Progress,
     words::counted,
 };
@@ -160,7 +161,7 @@ impl Group {
             "scrub",
             Box::pin(async move {
                 let mut ended = group.scrub_part(&part, &order).await;
-                if ended.is_ok() && part.is_all() && !group.is_scrub_over() {
+                if ended.is_ok() && part.is_all() && (!group.is_scrub_over() || planted::has(Bug::StoppedScrubCounts)) {
                     ended = group.note_all_scrubbed().await;
                 }
                 group.end_scrub(ended);

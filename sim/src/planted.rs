@@ -88,6 +88,19 @@ const RARE: &[Bug] = &[
     Bug::OthersFlush,
     Bug::DiscardedSoon,
     Bug::TailNotSoiled,
+    Bug::StoppedScrubCounts,
+    Bug::CrowdedHoleForgotten,
+    Bug::SweepOverruled,
+    Bug::OldXattrsKept,
+    Bug::RebalanceNotAgain,
+    Bug::StoppedStays,
+    Bug::ConversionIgnored,
+    Bug::PromotionLeaks,
+    Bug::GoneAwaited,
+    Bug::SumsNotAgain,
+    Bug::HeirKeeps,
+    Bug::ExchangedIntoItself,
+    Bug::OrphanLinked,
 ];
 
 /// Seeds that are tried with each mistake alone before those that are left are planted together.

@@ -27,6 +27,7 @@ use super::{Files, Result};
 use crate::{
     api::{ConnectionId, Node, Watcher},
     files::Origin,
+    planted::{self, Bug},
 };
 use rusqlite::Connection;
 use std::{collections::BTreeSet, sync::Arc};
@@ -165,7 +166,7 @@ impl Files {
     pub async fn end_mount(&self, connection: ConnectionId) -> Result<()> {
         let was_heir = self.cache.lock().heirs.remove(&connection).is_some();
         self.delete_replies(connection).await?;
-        if was_heir {
+        if was_heir && !planted::has(Bug::HeirKeeps) {
             self.reap_orphans().await?;
         }
         Ok(())

@@ -8,6 +8,7 @@ use crate::{
     api::{Invalidation, NAME_MAX, Node, SetXattr, XATTR_MAX},
     catalog::CommitNumber,
     error::FileError,
+    planted::{self, Bug},
 };
 use rusqlite::{Connection, params};
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Files {
         let found = self.catalog.read(move |connection| Ok(load_all(connection, node)?)).await?;
         let value = look(&found);
         let mut known = file.xattrs.lock();
-        if known.is_none() && seen >= file.last_commit() {
+        if known.is_none() && (seen >= file.last_commit() || planted::has(Bug::OldXattrsKept)) {
             *known = Some(found);
         }
         Ok(value)

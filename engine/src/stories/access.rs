@@ -5,6 +5,7 @@ use crate::{
     admin::{AccessChange, AdminError, Permission, Principal},
     api::{Changes, SetXattr},
 };
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 impl Lab {
     fn change_access(&self, change: &AccessChange) -> Result<(), AdminError> {
@@ -133,5 +134,49 @@ fn a_write_takes_capabilities_away() {
     lab.mount();
     lab.write(nodes[1], 0, &pattern(2, 4096));
     assert_eq!(names(&lab, nodes[1]), [b"user.a"]);
+    lab.check();
+}
+
+/// A program changes hands, and loses its capabilities with that; somebody asks for its attributes while the commit is under way, and sees those of before. That is
+/// forgotten with the commit: nobody is told later that it has them still.
+#[test]
+fn capabilities_that_go_while_somebody_looks_are_gone() {
+    const CAPABILITY: &[u8] = b"security.capability";
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("tool");
+    block_on(lab.session().set_xattr(node, CAPABILITY, b"all of them", SetXattr::Any)).expect("it is set");
+    // Nothing is in memory of its attributes.
+    lab.dismount();
+    lab.mount();
+    let node = lab.find("tool");
+    let group = lab.group();
+    let waiting = |count: usize| lab.wait_for("the jobs", || group.catalog.jobs_waiting() >= count);
+    let standstill = |begun: Sender<()>, go_on: Receiver<()>| {
+        move |_: &rusqlite::Connection| {
+            begun.send(()).expect("somebody waits");
+            go_on.recv().map_err(|_| FileError::Dismounted)
+        }
+    };
+    let names = || block_on(lab.session().xattrs(node)).expect("they are read");
+    let ((begun, is_begun), (go_on, may_go_on)) = (channel(), channel());
+    let ((begun_too, is_begun_too), (go_on_too, may_go_on_too)) = (channel(), channel());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| block_on(group.catalog.release(false, standstill(begun, may_go_on))));
+        is_begun.recv().expect("the job runs");
+        let owner = Changes { uid: Some(1001), ..Changes::default() };
+        let changing = scope.spawn(|| block_on(lab.session().change(node, owner)));
+        waiting(1);
+        // Runs behind it, in the same commit.
+        let second = scope.spawn(|| block_on(group.catalog.release(false, standstill(begun_too, may_go_on_too))));
+        waiting(2);
+        go_on.send(()).expect("it waits");
+        is_begun_too.recv().expect("the job runs");
+        assert_eq!(names(), [CAPABILITY], "what was before is what is on the disks");
+        go_on_too.send(()).expect("it waits");
+        first.join().expect("no panic").expect("committed");
+        second.join().expect("no panic").expect("committed");
+        changing.join().expect("no panic").expect("it changes hands");
+    });
+    assert!(names().is_empty(), "{:?}", names());
     lab.check();
 }

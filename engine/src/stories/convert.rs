@@ -281,3 +281,41 @@ fn a_conversion_is_taken_back() {
         lab.has_small_files();
     }
 }
+
+/// A conversion is paused. The same statement once more, with a power, lets it go on: to say done and leave it would be the end of it.
+#[test]
+fn the_same_statement_lets_a_conversion_go_on() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    let node = lab.fill();
+    let high = || Conversion(Redundancy::High);
+    block_on(lab.group().convert(high(), Some(0))).expect("it can be");
+    assert_eq!(lab.rebalance().state, "WAIT");
+    lab.convert(Redundancy::High).expect("it goes on");
+    lab.rebalanced();
+    lab.is_of(Redundancy::High);
+    assert!(lab.read(node, 0, 20 << 20) == pattern(1, 20 << 20));
+}
+
+/// A conversion stops, as the only disk for the mirrors that it makes has gone. When that is back it goes on without a statement.
+#[test]
+fn a_conversion_that_stopped_goes_on_when_its_disk_is_back() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.fill();
+    lab.world.hold_back("rebalance");
+    lab.convert(Redundancy::High).expect("it can be");
+    let conversion = lab.world.take_task("rebalance").expect("it begins");
+    lab.offline(2);
+    block_on(conversion);
+    assert_eq!(lab.rebalance().state, "ERRS");
+    block_on(lab.group().online(Selection::All)).expect("it comes back");
+    lab.wait_for("its return", || lab.state(2) == DiskState::Online);
+    let resynced = || lab.group().operations().iter().all(|one| one.pass != "RESYNC" || one.state == "DONE");
+    lab.wait_for("the end of its resync", resynced);
+    let next = std::cell::RefCell::new(None);
+    lab.wait_for("the rebalance", || {
+        *next.borrow_mut() = lab.world.take_task("rebalance");
+        next.borrow().is_some()
+    });
+    block_on(next.into_inner().expect("it begins"));
+    lab.is_of(Redundancy::High);
+}

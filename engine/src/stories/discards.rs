@@ -490,4 +490,53 @@ fn what_is_free_stays_free_after_a_loss_of_power() {
         let found = block_on(lab.session().lookup(ROOT, b"gone"));
         assert!(matches!(found, Err(FileError::NotFound)), "{found:?}");
     }
+
+/// A disk does not end the discards that it has. Holes for which it takes no more of them are discarded when it does, on all disks.
+#[test]
+fn a_hole_that_a_crowded_disk_does_not_take_is_discarded_later() {
+    const HOLES: u64 = 8;
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.wait_until_all_is_discarded();
+    let table = lab.create_file("table");
+    lab.write(table, 0, &pattern(1, usize::try_from(HOLES * MIB).expect("small")));
+    lab.sync(table);
+    let before = lab.discarded();
+    lab.disks[1].faults(|faults| faults.hang_discards = true);
+    // One in each extent.
+    for hole in 0..HOLES {
+        block_on(lab.session().allocate(table, hole * MIB, PIECE, Allocate::PunchHole, false)).expect("it is punched");
+    }
+    lab.sync(table);
+    lab.wait_for("discards that hang", || lab.disks[1].hung() >= 4);
+    lab.wait_for_care(3);
+    lab.disks[1].heal();
+    lab.wait_until_all_is_discarded();
+    more(&before, &lab.discarded(), HOLES * PIECE);
+    lab.check();
+}
+
+/// A sweep is told to begin anew, as a disk takes discards again, while a step of it reads the catalog: it begins anew, and does not go on behind that step.
+#[test]
+fn a_sweep_that_is_told_to_begin_anew_in_the_middle_of_a_step_does_so() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.make_gone_and_table();
+    lab.wait_until_all_is_discarded();
+    // Nobody else sweeps.
+    lab.world.hold_back("discards");
+    lab.dismount();
+    lab.mount();
+    let group = lab.group();
+    lab.wait_for("a step that still reads when the sweep is told", || {
+        group.sweep();
+        block_on(group.sweep_step()).expect("the catalog is read");
+        assert!(group.sweeps_from().expect("there were extents") > 0);
+        let mut step = std::pin::pin!(group.sweep_step());
+        let reads = run_until(step.as_mut(), || true).is_none();
+        if reads {
+            group.sweep();
+            block_on(step).expect("the catalog is read");
+            assert_eq!(group.sweeps_from(), Some(0));
+        }
+        reads
+    });
 }

@@ -1010,3 +1010,31 @@ fn a_mark_of_what_was_lost_moves() {
     lab.try_read(node, at + 5 * 4096, 4096).expect_err("it is lost");
     assert!(lab.read(node, at + 6 * 4096, 4096) == pattern(1, 8 << 20)[(at as usize + 6 * 4096)..][..4096]);
 }
+
+/// A rebalance pauses for a dismount, and that fails, as a disk that cannot be spared does not take its checksums: the group stays mounted, and the rebalance goes on.
+#[test]
+fn a_rebalance_goes_on_after_a_dismount_that_fails() {
+    let (lab, node, plain) = Lab::with_a_plain_disk();
+    lab.allow_silence();
+    let extent = lab.extent_alone_on(plain, node);
+    lab.close_regions();
+    lab.write(node, extent.number * MIB, &pattern(2, 8192));
+    lab.sync(node);
+    lab.world.hold_back("rebalance");
+    block_on(lab.group().rebalance(Some(4))).expect("it begins");
+    let rebalance = lab.world.take_task("rebalance").expect("it begins");
+    let (zone, length) = lab.member(plain).layout().sums_of(extent.mirrors()[0].au);
+    lab.disks[plain].faults(|faults| faults.hang_in.push(zone..zone + length as u64));
+    let group = Arc::clone(lab.group());
+    let dismounting = std::thread::spawn(move || block_on(group.dismount(false)));
+    lab.wait_for("the checksums", || lab.group().is_stopping() && lab.disks[plain].hung() > 0);
+    block_on(rebalance);
+    assert_eq!(lab.rebalance().state, "WAIT");
+    lab.disks[plain].faults(|faults| faults.worn.push(zone..zone + length as u64));
+    lab.disks[plain].answer();
+    dismounting.join().expect("no panic").expect_err("its checksums cannot be written");
+    lab.disks[plain].heal();
+    block_on(lab.world.take_task("rebalance").expect("it goes on"));
+    assert!(lab.nothing_moves());
+    lab.check();
+}

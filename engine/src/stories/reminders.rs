@@ -55,3 +55,18 @@ fn a_group_that_is_never_scrubbed_is_told_of() {
     lab.world.shift_clock(MONTH / 2);
     lab.wait_for("the next reminder", || lab.told("was last scrubbed 31 days ago"));
 }
+
+/// A scrub of all of the group that was stopped has not seen all of it: the group counts as never scrubbed, and its reminder is not put off.
+#[test]
+fn a_scrub_that_was_stopped_puts_no_reminder_off() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 20 << 20));
+    lab.sync(node);
+    let all = ScrubOrder { scope: Scope::All, repair: false, power: ScrubPower::Low, force: true };
+    block_on(lab.group().scrub(&all)).expect("it begins");
+    lab.group().stop_scrub();
+    lab.wait_for("its end", || lab.told("scrub stopped"));
+    let scrubbed = block_on(lab.group().catalog.read(crate::attributes::load_scrubbed)).expect("the catalog is read");
+    assert!(scrubbed.is_none(), "it was stopped");
+}

@@ -384,3 +384,39 @@ fn what_is_known_to_be_right_is_read_while_recovery_waits_for_a_silent_disk() {
     lab.wait_for("the end of recovery", || lab.told("recovery ended"));
     lab.check();
 }
+
+/// A block has rotted on one disk, and who reads it waits for the other one, which is silent. An operator takes that offline: it may never answer, and the reader hears so.
+#[test]
+fn nobody_waits_for_a_silent_disk_that_has_gone() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 40 << 20));
+    lab.sync(node);
+    lab.close_regions();
+    let silent = lab.plain_disk();
+    let number = u16::try_from(silent).expect("few");
+    let other =
+        (0..5).find(|other| *other != number && !lab.extents_on(&[number, *other]).is_empty()).expect("one has some");
+    let extent = lab.extents_on(&[number, other]).remove(0);
+    let at = extent.number * MIB;
+    // Its checksums are known.
+    lab.read(node, at, 8192);
+    let place = |disk: u16| {
+        let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk.0 == disk).expect("it has one there");
+        lab.member(usize::from(disk)).layout().au_offset(mirror.au)
+    };
+    lab.disks[usize::from(other)].corrupt(place(other), &pattern(7, 4096));
+    lab.disks[silent].faults(|faults| faults.hang_in.push(place(number)..place(number) + 4096));
+    std::thread::scope(|scope| {
+        let _healed = Healed(&lab);
+        let reading = scope.spawn(|| lab.try_read(node, at, 4096));
+        lab.wait_for("the read", || lab.is_hung(silent));
+        lab.offline(silent);
+        lab.wait_for("its end", || reading.is_finished());
+        lab.disks[silent].heal();
+        reading.join().expect("no panic").expect_err("no other mirror has it right");
+    });
+    lab.online_all();
+    let beside = usize::try_from(at).expect("small") + 4096;
+    assert_eq!(lab.read(node, beside as u64, 4096), pattern(1, 40 << 20)[beside..][..4096]);
+}

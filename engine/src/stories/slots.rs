@@ -146,3 +146,31 @@ fn growing_out_of_a_slot_takes_long() {
     assert_eq!(lab.read(node, 0, 60_000), pattern(1, 60_000));
     lab.check();
 }
+
+/// A small file is to grow, and what its slot holds cannot be read. The extent that it was to get is nobody's again: whoever tries often takes no space.
+#[test]
+fn a_small_file_that_cannot_grow_takes_no_space() {
+    let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 60_000));
+    lab.sync(node);
+    lab.close_regions();
+    let group = lab.group();
+    let file = block_on(group.files.get(node)).expect("it is there");
+    let slot = block_on(file.data.layout.read()).slot.clone().expect("it is small");
+    let first = lab.member(0).layout().au_offset(slot.extent.mirrors()[0].au) + slot.piece as u64 * (64 << 10);
+    lab.wait_until_all_is_discarded();
+    let used = || group.space().used(lab.member(0).number);
+    let before = used();
+    lab.disks[0].faults(|faults| faults.bad.push(first..first + 4096));
+    for _ in 0..3 {
+        let grown = block_on(lab.session().write(node, 65_000, &[7; 5000], false));
+        assert!(grown.is_err(), "its first bytes cannot be read");
+    }
+    block_on(group.reclaim(true)).expect("what can be freed is");
+    assert_eq!(used(), before);
+    lab.disks[0].heal();
+    lab.write(node, 65_000, &[7; 5000]);
+    assert_eq!(lab.read(node, 0, 60_000), pattern(1, 60_000));
+    lab.check();
+}

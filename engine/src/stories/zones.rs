@@ -103,3 +103,29 @@ fn a_silent_disk_is_no_disk_without_checksums() {
     reader.join().expect("no panic").expect_err("the block is rotten");
     assert_eq!(lab.zones_lost(), 0);
 }
+
+/// A disk that cannot be spared is silent about a checksum block, and fails to write it at last. The region is not closed before that is written.
+#[test]
+fn a_checksum_block_that_was_overdue_is_written_again() {
+    let (mut lab, node, plain) = Lab::with_a_plain_disk();
+    lab.close_regions();
+    let extent = lab.extent_alone_on(plain, node);
+    let at = extent.number * MIB;
+    lab.write(node, at, &pattern(2, 8192));
+    lab.sync(node);
+    let (zone, length) = lab.member(plain).layout().sums_of(extent.mirrors()[0].au);
+    lab.disks[plain].faults(|faults| faults.hang_in.push(zone..zone + length as u64));
+    let group = Arc::clone(lab.group());
+    let closing = std::thread::spawn(move || block_on(group.close_idle(true)));
+    let is_silent = || lab.disks[plain].hung() > 0 && lab.member(plain).is_hung();
+    lab.wait_for("the checksums", is_silent);
+    lab.disks[plain].fail_hung();
+    lab.wait_for("the end, or another try", || closing.is_finished() || lab.disks[plain].hung() > 0);
+    lab.disks[plain].heal();
+    closing.join().expect("no panic").expect("the region is closed");
+    lab.close_regions();
+    lab.kill();
+    lab.mount();
+    assert_eq!(lab.read(lab.find("table"), at, 8192), pattern(2, 8192));
+    lab.check();
+}
