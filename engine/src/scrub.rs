@@ -58,7 +58,7 @@ pub struct Scrub(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     is_running: bool,
-    /// The operator wants it to end.
+    /// The operator wants it to end, or it ends for a dismount.
     is_stopped: bool,
     /// Extents read at once.
     at_once: usize,
@@ -182,7 +182,10 @@ impl Group {
     }
 
     fn is_scrub_over(&self) -> bool {
-        self.is_stopping() || self.scrub.lock().is_stopped
+        let mut state = self.scrub.lock();
+        // What it did not read for a dismount it has not read where that fails, either.
+        state.is_stopped |= self.is_stopping();
+        state.is_stopped
     }
 
     async fn scrub_part(self: &Arc<Self>, part: &Part, order: &ScrubOrder) -> Result<(), FileError> {

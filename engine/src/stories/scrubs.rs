@@ -280,3 +280,42 @@ fn a_scrub_that_mends_is_cut_short() {
         },
     );
 }
+
+/// A scrub of all of the group ends early because the group is being dismounted, and the dismount fails before the scrub has said so: it counts as stopped
+/// all the same, and not as one that has seen everything.
+#[test]
+fn a_scrub_that_ended_for_a_dismount_that_fails_has_not_seen_all() {
+    let (lab, node, plain) = Lab::with_a_plain_disk();
+    lab.allow_silence();
+    block_on(lab.group().set_attribute("scrub_metadata.enabled", "false")).expect("it is set");
+    let extent = lab.extent_alone_on(plain, node);
+    lab.close_regions();
+    lab.write(node, extent.number * MIB, &pattern(2, 8192));
+    lab.sync(node);
+    lab.world.hold_back("scrub");
+    block_on(lab.group().scrub(&ScrubOrder { repair: true, ..ScrubOrder::default() })).expect("it begins");
+    let mut scrub = lab.world.take_task("scrub").expect("it begins");
+    let (zone, length) = lab.member(plain).layout().sums_of(extent.mirrors()[0].au);
+    lab.disks[plain].faults(|faults| faults.hang_in.push(zone..zone + length as u64));
+    let group = Arc::clone(lab.group());
+    let dismounting = std::thread::spawn(move || block_on(group.dismount(false)));
+    lab.wait_for("the checksums", || lab.group().is_stopping() && lab.disks[plain].hung() > 0);
+    // Somebody still writes, elsewhere: a flush has something to do, and its disk takes its time.
+    let slow = (plain + 1) % 5;
+    let number = lab.member(slow).number.0;
+    let far = |one: &Arc<Extent>| one.file == node && one.id.abs_diff(extent.id) > 4;
+    let other = lab.extents_on(&[number]).into_iter().find(far).expect("every disk has some");
+    lab.write(node, other.number * MIB, &pattern(3, 8192));
+    lab.disks[slow].faults(|faults| faults.hang = true);
+    assert!(run_until(scrub.as_mut(), || true).is_none(), "it flushes what it may have mended");
+    lab.disks[slow].heal();
+    lab.disks[plain].faults(|faults| faults.worn.push(zone..zone + length as u64));
+    lab.disks[plain].answer();
+    dismounting.join().expect("no panic").expect_err("its checksums cannot be written");
+    lab.disks[plain].heal();
+    block_on(scrub);
+    assert!(lab.told("scrub stopped") && !lab.told("scrub ended"));
+    let scrubbed = block_on(lab.group().catalog.read(crate::attributes::load_scrubbed)).expect("the catalog is read");
+    assert!(scrubbed.is_none(), "it has read nothing");
+    lab.check();
+}
