@@ -490,6 +490,7 @@ fn what_is_free_stays_free_after_a_loss_of_power() {
         let found = block_on(lab.session().lookup(ROOT, b"gone"));
         assert!(matches!(found, Err(FileError::NotFound)), "{found:?}");
     }
+}
 
 /// A disk does not end the discards that it has. Holes for which it takes no more of them are discarded when it does, on all disks.
 #[test]
