@@ -594,7 +594,8 @@ impl Disk for OpenDisk {
             medium.image.flush();
         }
         let meets = |other: &&Flight| other.process == self.process && meet(&io, &other.io);
-        if let Some(other) = medium.flights.values().find(meets) {
+        // Of a disk that is gone nothing lands.
+        if let Some(other) = medium.flights.values().find(meets).filter(|_| !medium.faults.gone) {
             let label = self.disk.label();
             self.disk.core.offend(|| {
                 format!(
