@@ -318,7 +318,12 @@ impl Story {
                 self.subset(g, end, numbers).await
             }
             Fault::Halves => self.halves(g, numbers).await,
-            Fault::HostileBytes => self.hostile_bytes(g, numbers).await,
+            Fault::HostileBytes => {
+                self.core.let_anything_go(true);
+                let ended = self.hostile_bytes(g, numbers).await;
+                self.core.let_anything_go(false);
+                ended
+            }
             Fault::MetadataOverwritten => self.metadata_overwritten(g, numbers).await,
             Fault::DropAndCreate => self.drop_and_create(g, numbers).await,
             Fault::Full => {
