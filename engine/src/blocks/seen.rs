@@ -21,7 +21,11 @@ use crate::{
     member::Member,
     planted::{self, Bug},
 };
-use plinth_format::{BLOCK_SIZE, checksum::UNKNOWN, lost};
+use plinth_format::{
+    BLOCK_SIZE,
+    checksum::{UNKNOWN, of_block},
+    lost,
+};
 use std::{ops::Range, sync::Arc};
 
 /// How long mirrors are waited for that are compared.
@@ -148,11 +152,15 @@ impl Group {
         Ok(seen)
     }
 
-    /// Whether a disk that is ONLINE fails to read a block, or does not answer: it may have it right. A mark of a block that was lost it has not.
+    /// Whether a disk that is ONLINE may have a block right which a copy could not read: it fails to read it, or reads it by now. What is a mark of a
+    /// lost block, or does not match its checksum, is not right.
     pub(crate) async fn is_unread(&self, extent: &Extent, block: usize) -> Result<bool, FileError> {
+        let known = Known::of(extent, &(block..block + 1)).sum(0);
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
             let image = self.read_all(member, mirror, block..block + 1, Patience::UntilEnd).await?;
-            if image.is_none_or(|blocks| blocks[0].is_none()) {
+            let Some(bytes) = image.and_then(|mut blocks| blocks.remove(0)) else { return Ok(true) };
+            let is_mark = lost::is_mark(&bytes, self.envelope_at(member, Self::offset(member, mirror, block)));
+            if !is_mark && (known == UNKNOWN || of_block(&bytes) == known) {
                 return Ok(true);
             }
         }

@@ -1038,3 +1038,21 @@ fn a_rebalance_goes_on_after_a_dismount_that_fails() {
     assert!(lab.nothing_moves());
     lab.check();
 }
+
+/// A copy could not read a block, and the disk can a moment later: the block may be right there, and is not given up. One that has rotted is.
+#[test]
+fn what_can_be_read_a_moment_later_is_not_lost() {
+    let lab = Lab::new(Redundancy::External, 96 * MIB, &["A", "A"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 8 << 20));
+    lab.sync(node);
+    let extent = lab.extents_on(&[0]).remove(0);
+    let place = Group::offset(&lab.member(0), extent.mirrors()[0], 5);
+    let may_be_right = || block_on(lab.group().is_unread(&extent, 5)).expect("it is looked at");
+    lab.disks[0].faults(|faults| faults.bad.push(place..place + 512));
+    assert!(may_be_right());
+    lab.disks[0].heal();
+    assert!(may_be_right());
+    lab.disks[0].corrupt(place, &pattern(7, 4096));
+    assert!(!may_be_right());
+}
