@@ -346,8 +346,8 @@ impl Group {
         Err(self.catalog.failure().map_or(FileError::Dismounted, FileError::CatalogStopped))
     }
 
-    /// Why nothing is read or written in an extent that was given up: its file was cut or removed, or nobody knows whether it was, because the
-    /// catalog stopped in that commit.
+    /// The error for a read or write in an extent that a job has deleted. If the catalog stopped in that commit, the extent may be there after the
+    /// next mount; otherwise its file was cut or removed.
     pub(crate) fn given_up(&self, extent: &Extent) -> FileError {
         self.catalog.failure().map_or(FileError::Stale(extent.file), FileError::CatalogStopped)
     }

@@ -137,8 +137,8 @@ fn a_write_takes_capabilities_away() {
     lab.check();
 }
 
-/// A program changes hands, and loses its capabilities with that; somebody asks for its attributes while the commit is under way, and sees those of before. That is
-/// forgotten with the commit: nobody is told later that it has them still.
+/// A file gets another owner, and loses its capabilities with that. A read of its extended attributes while the commit is under way still shows them.
+/// They are not kept in memory: a read after the commit shows none.
 #[test]
 fn capabilities_that_go_while_somebody_looks_are_gone() {
     const CAPABILITY: &[u8] = b"security.capability";

@@ -385,7 +385,8 @@ fn what_is_known_to_be_right_is_read_while_recovery_waits_for_a_silent_disk() {
     lab.check();
 }
 
-/// A block has rotted on one disk, and who reads it waits for the other one, which is silent. An operator takes that offline: it may never answer, and the reader hears so.
+/// A block has rotted on one disk, and a read of it waits for the other one, which is silent. An operator takes that disk offline: the read ends with
+/// an error.
 #[test]
 fn nobody_waits_for_a_silent_disk_that_has_gone() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);

@@ -147,7 +147,7 @@ fn growing_out_of_a_slot_takes_long() {
     lab.check();
 }
 
-/// A small file is to grow, and what its slot holds cannot be read. The extent that it was to get is nobody's again: whoever tries often takes no space.
+/// A small file cannot grow, because its slot cannot be read. The extent that was allocated for it is free again: several tries take no space.
 #[test]
 fn a_small_file_that_cannot_grow_takes_no_space() {
     let lab = Lab::new(Redundancy::External, 64 * MIB, &["A"]);
