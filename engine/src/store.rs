@@ -22,11 +22,10 @@ use crate::{
     catalog::store::{CatalogFile, FileName, Store, StoreError},
     counters::IoClient,
     flight::Settled,
-    lock::Mutex,
+    lock::{AsyncMutex, Mutex},
     member::Member,
     members::Members,
     planted::{self, Bug},
-    reached::{self, Mark},
     space::{InHand, Space},
     voters::{Refusal, Voters},
     world::{World, wait_for},
@@ -65,6 +64,22 @@ pub struct DiskStore {
     /// A flush failed on a disk that stayed.
     flush_failed: AtomicBool,
     retired: Mutex<Retired>,
+    /// Whose turn it is to write to the mirrors, or to flush them: threads that read mend pages (`damage.rs`), and the catalog's own
+    /// must neither be overtaken by what was right before it wrote, nor take their flush for its own.
+    turn: AsyncMutex<()>,
+}
+
+/// What the mirrors have where something is read.
+struct Looked {
+    /// What is newest, if anything is good.
+    right: Option<Buffer>,
+    /// The mirrors that have something else, or could not be read.
+    wrong: Vec<u8>,
+    /// Disks that did not answer, and could not be spared.
+    silent: Vec<Arc<Member>>,
+    /// Mirrors that there are, and those of them that could not be read.
+    tried: usize,
+    unread: usize,
 }
 
 /// AUs that the catalog has left, or could not use: those of mirrors that were replaced, and of mirrors that could not be built. They become free
@@ -131,6 +146,7 @@ impl DiskStore {
             lost: Mutex::default(),
             unflushed: Mutex::default(),
             retired: Mutex::default(),
+            turn: AsyncMutex::default(),
         }
     }
 
@@ -216,7 +232,43 @@ impl DiskStore {
         Ok(whole)
     }
 
-    /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it.
+    /// Reads from every mirror, and expels those that are silent.
+    fn look(&self, file: CatalogFile, offset: u64, length: usize, age: &dyn Fn(&[u8]) -> Option<u64>) -> Looked {
+        let mirrors: Vec<_> = self
+            .mirrors(file)
+            .into_iter()
+            .filter_map(|mirror| Some((mirror, self.parts(file, mirror, offset, length)?)))
+            .collect();
+        let reads = mirrors.iter().map(|(_, parts)| self.read_parts(parts, length));
+        let copies = wait_for(&*self.world, futures::future::join_all(reads));
+        let mut looked = Looked { right: None, wrong: Vec::new(), silent: Vec::new(), tried: mirrors.len(), unread: 0 };
+        let mut good: Vec<(u64, u8, Buffer)> = Vec::new();
+        for ((mirror, _), copy) in mirrors.iter().zip(copies) {
+            match copy {
+                Ok(buffer) => match age(&buffer) {
+                    Some(age) => good.push((age, *mirror, buffer)),
+                    None => looked.wrong.push(*mirror),
+                },
+                Err((member, settled @ Settled::Overdue)) => {
+                    looked.unread += 1;
+                    let reason = settled.reason();
+                    let expelled = wait_for(&*self.world, self.voters.expel(member.number, &reason, false));
+                    looked.silent.extend(expelled.is_err().then_some(member));
+                }
+                Err(_) => {
+                    looked.unread += 1;
+                    looked.wrong.push(*mirror);
+                }
+            }
+        }
+        let newest = good.iter().map(|(age, ..)| *age).max();
+        let (newer, older): (Vec<_>, Vec<_>) = good.into_iter().partition(|(age, ..)| Some(*age) == newest);
+        looked.wrong.extend(older.iter().map(|(_, mirror, _)| *mirror));
+        looked.right = newer.into_iter().next().map(|(.., right)| right);
+        looked
+    }
+
+    /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it. It is the caller's turn.
     async fn write_to(&self, file: CatalogFile, mirrors: &[u8], runs: &[(u64, Slice)]) -> Result<(), StoreError> {
         self.unflushed.lock().get_or_insert_with(|| {
             self.members.values().map(|member| (member.number, (member.losses(), member.broken()))).collect()
@@ -286,6 +338,13 @@ impl DiskStore {
             }
         }
         Ok(false)
+    }
+
+    /// Flushes every disk that the catalog has something on. It is the caller's turn.
+    async fn flush_all(&self) -> Result<(), StoreError> {
+        let membership = self.voters.current();
+        let disks: BTreeSet<_> = membership.catalog.iter().map(|run| run.disk).collect();
+        self.flush_members(CatalogFile::Wal, &disks).await
     }
 
     async fn flush_members(&self, file: CatalogFile, disks: &BTreeSet<DiskNumber>) -> Result<(), StoreError> {
@@ -367,51 +426,18 @@ impl Store for DiskStore {
     ) -> Result<Buffer, StoreError> {
         let _reading = self.begin_reading();
         loop {
-            let mirrors: Vec<_> = self
-                .mirrors(file)
-                .into_iter()
-                .filter_map(|mirror| Some((mirror, self.parts(file, mirror, offset, length)?)))
-                .collect();
-            let reads = mirrors.iter().map(|(_, parts)| self.read_parts(parts, length));
-            let copies = wait_for(&*self.world, futures::future::join_all(reads));
-            let mut silent = Vec::new();
-            let mut good: Vec<(u64, u8, Buffer)> = Vec::new();
-            let (mut wrong, mut unread) = (Vec::new(), 0);
-            for ((mirror, _), copy) in mirrors.iter().zip(copies) {
-                match copy {
-                    Ok(buffer) => match age(&buffer) {
-                        Some(age) => good.push((age, *mirror, buffer)),
-                        None => wrong.push(*mirror),
-                    },
-                    Err((member, settled @ Settled::Overdue)) => {
-                        unread += 1;
-                        let reason = settled.reason();
-                        let expelled = wait_for(&*self.world, self.voters.expel(member.number, &reason, false));
-                        silent.extend(expelled.is_err().then_some(member));
-                    }
-                    Err(_) => {
-                        unread += 1;
-                        wrong.push(*mirror);
-                    }
-                }
-            }
-            if let Some(newest) = good.iter().map(|(age, ..)| *age).max() {
-                let (newer, older): (Vec<_>, Vec<_>) = good.into_iter().partition(|(age, ..)| *age == newest);
-                wrong.extend(older.iter().map(|(_, mirror, _)| *mirror));
-                let (.., right) = newer.into_iter().next().expect("one has this age");
-                if !wrong.is_empty() {
-                    reached::at(Mark::PageMended);
-                }
-                return Ok(self.mend(file, &wrong, offset, right));
+            let Looked { right, wrong, silent, tried, unread } = self.look(file, offset, length, age);
+            if let Some(right) = right {
+                return Ok(if wrong.is_empty() { right } else { self.mend(file, &wrong, offset, age, right) });
             }
             if silent.is_empty() || self.voters.is_closing() {
-                if file == CatalogFile::Database && !mirrors.is_empty() && unread == 0 {
+                if file == CatalogFile::Database && tried > 0 && unread == 0 {
                     self.tell_lost(&wrong, offset);
                 }
                 if self.voters.is_closing() {
                     return Err(let_go());
                 }
-                return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried: mirrors.len() });
+                return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried });
             }
             // R2: where nothing else is left, wait until one that is silent has answered.
             wait_for(&*self.world, async {
@@ -445,11 +471,15 @@ impl Store for DiskStore {
     }
 
     fn write_many(&self, file: CatalogFile, runs: Vec<(u64, Slice)>) -> Result<(), StoreError> {
-        wait_for(&*self.world, async { self.write_to(file, &self.mirrors(file), &runs).await })
+        wait_for(&*self.world, async {
+            let _turn = self.turn.lock().await;
+            self.write_to(file, &self.mirrors(file), &runs).await
+        })
     }
 
     fn write_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, data: Slice) -> Result<(), StoreError> {
         wait_for(&*self.world, async {
+            let _turn = self.turn.lock().await;
             match self.write_to(file, &[mirror], &[(offset, data)]).await {
                 Err(StoreError::Failed { .. }) if !self.mirrors(file).contains(&mirror) => Ok(()),
                 other => other,
@@ -458,9 +488,10 @@ impl Store for DiskStore {
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        let membership = self.voters.current();
-        let disks: BTreeSet<_> = membership.catalog.iter().map(|run| run.disk).collect();
-        wait_for(&*self.world, self.flush_members(CatalogFile::Wal, &disks))
+        wait_for(&*self.world, async {
+            let _turn = self.turn.lock().await;
+            self.flush_all().await
+        })
     }
 
     fn grow(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! Mirrors of the catalog that differ: which page is right, what is mended, and what is lost.
 
-use super::DiskStore;
+use super::{DiskStore, Looked};
 use crate::{
     admin::{AdminError, Code, Problem},
     buffer::Buffer,
@@ -9,6 +9,8 @@ use crate::{
         store::{CatalogFile, FileName, Store, StoreError},
     },
     event::{Event, Severity},
+    planted::{self, Bug},
+    reached::{self, Mark},
     world::wait_for,
 };
 use plinth_format::page::{self, PAGE_SIZE};
@@ -76,7 +78,7 @@ impl DiskStore {
     }
 
     /// Compares the mirrors of some pages of the database, from `offset` on, and says where the next begin.
-    /// Runs on the catalog's writer thread, where nobody else writes them.
+    /// Runs on the catalog's writer thread: nobody else writes them, except for mending them.
     ///
     /// A page that is good nowhere is none that the database uses, or its own check finds it. Of pages that
     /// are good and differ the one that was written last is what the catalog reads.
@@ -159,16 +161,32 @@ impl DiskStore {
         best.ok_or(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried })
     }
 
-    /// Rewrites the mirrors on which a read found something wrong with what is right.
-    pub(super) fn mend(&self, file: CatalogFile, wrong: &[u8], offset: u64, right: Buffer) -> Buffer {
+    /// Rewrites the mirrors on which a read found something wrong, with what it finds when it is its turn: the catalog may have written
+    /// there meanwhile. `right`: what was found before, for whoever reads.
+    pub(super) fn mend(
+        &self,
+        file: CatalogFile,
+        wrong: &[u8],
+        offset: u64,
+        age: &dyn Fn(&[u8]) -> Option<u64>,
+        right: Buffer,
+    ) -> Buffer {
+        let (_turn, right, wrong) = if planted::has(Bug::PageMendedLate) {
+            (None, right, wrong.to_vec())
+        } else {
+            let turn = wait_for(&*self.world, self.turn.lock());
+            let Looked { right: now, wrong, .. } = self.look(file, offset, right.len(), age);
+            (Some(turn), now.unwrap_or(right), wrong)
+        };
         if wrong.is_empty() {
             return right;
         }
+        reached::at(Mark::PageMended);
         let slice = right.share();
         // Whoever reads has the right bytes, whatever becomes of the mirror that had not: it may be gone by now.
-        if wait_for(&*self.world, self.write_to(file, wrong, &[(offset, slice.clone())])).is_ok() {
+        if wait_for(&*self.world, self.write_to(file, &wrong, &[(offset, slice.clone())])).is_ok() {
             // The other mirror may be the next to go.
-            let _ = self.flush();
+            let _ = wait_for(&*self.world, self.flush_all());
             let current = self.mirrors(file);
             // What cannot be read back is not mended: the next read finds it again, and too many take the disk offline (`health.rs`).
             let is_there = |mirror: &&u8| {

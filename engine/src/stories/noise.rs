@@ -3,6 +3,7 @@
 use super::*;
 use crate::{
     blocks::BLOCKS_PER_PIECE,
+    buffer::Buffer,
     catalog::{CatalogFile, Store},
     extent::change_marks,
 };
@@ -270,6 +271,11 @@ fn what_is_given_to_the_catalog_twice_is_named() {
 /// A page of the catalog is damaged on one disk, which goes offline before it can be rewritten: who reads the page has it.
 #[test]
 fn a_page_is_read_although_its_damaged_mirror_goes() {
+    // Before it is looked at again, and after that.
+    [1, 2].into_iter().for_each(a_damaged_mirror_goes);
+}
+
+fn a_damaged_mirror_goes(after: u32) {
     let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
     lab.create_file("table");
     lab.dismount();
@@ -281,15 +287,50 @@ fn a_page_is_read_although_its_damaged_mirror_goes() {
     let page = PAGE_SIZE as u64;
     let place = group.members[&run.disk].layout().au_offset(run.first) + page;
     lab.disks[usize::from(run.disk.0)].corrupt(place, &pattern(7, PAGE_SIZE));
-    let expelled = Cell::new(false);
+    let found = Cell::new(0);
     let age = |bytes: &[u8]| {
         let age = page::written(bytes, 2);
-        if age.is_none() && !expelled.replace(true) {
+        if age.is_none() && found.replace(found.get() + 1) + 1 == after {
             block_on(group.voters.expel(run.disk, "it failed", false)).expect("it can be spared");
         }
         age
     };
     let read = group.store.read(CatalogFile::Database, page, PAGE_SIZE, &age).expect("the other mirrors have it");
-    assert!(expelled.get() && page::written(&read, 2).is_some());
+    assert!(found.get() == after && page::written(&read, 2).is_some());
     assert_eq!(lab.state(run.disk.0.into()), DiskState::Offline);
+}
+
+/// A thread reads a page of the catalog that is damaged on one disk. Before it can be rewritten, the catalog writes it anew everywhere: what was right
+/// before is not put over that.
+#[test]
+fn a_page_that_is_written_while_it_is_mended_stays_written() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.create_file("table");
+    lab.dismount();
+    lab.mount();
+    let group = lab.group();
+    let store = &group.store;
+    let (database, page_size) = (CatalogFile::Database, PAGE_SIZE as u64);
+    let membership = group.voters.current();
+    let run = membership.catalog.iter().find(|run| run.file == database && run.at == 0).expect("it has mirrors");
+    let place = group.members[&run.disk].layout().au_offset(run.first) + page_size;
+    let mut newer = lab.disks[usize::from(run.disk.0)].peek(place, PAGE_SIZE);
+    lab.disks[usize::from(run.disk.0)].corrupt(place, &pattern(7, PAGE_SIZE));
+    let write = page::written(&newer, 2).expect("it was good") + 1;
+    page::seal(&mut newer, 2, write);
+    let newer = Buffer::copy_of(&newer).share();
+    let written = Cell::new(false);
+    let age = |bytes: &[u8]| {
+        let age = page::written(bytes, 2);
+        if age.is_none() && !written.replace(true) {
+            store.write(database, page_size, newer.clone()).expect("every mirror takes it");
+        }
+        age
+    };
+    let read = store.read(database, page_size, PAGE_SIZE, &age).expect("the other mirrors have it");
+    assert!(written.get() && read.len() == PAGE_SIZE);
+    for mirror in store.mirrors(database) {
+        let found = store.read_mirror(database, mirror, page_size, PAGE_SIZE).expect("it can be read");
+        assert!(found[..] == newer[..], "mirror {mirror} is of write {:?}, not {write}", page::written(&found, 2));
+    }
 }
