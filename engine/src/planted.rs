@@ -310,6 +310,8 @@ named! {
             "a directory is exchanged with one that holds it"
         OrphanLinked "orphan-linked"
             "a file without names gets one, and goes when its last user closes it"
+        EarlierLifeCompared "earlier-life-compared"
+            "what the catalog writes on a disk that came back is compared with flushes that failed before it went"
         PageMendedLate "page-mended-late"
             "a damaged page of the catalog is rewritten with what was right before the catalog wrote it anew"
     }

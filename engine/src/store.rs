@@ -59,8 +59,8 @@ pub struct DiskStore {
     mended: Mutex<Vec<String>>,
     /// Sentences about what is damaged on every mirror, each told once: SQLite's own errors know no place.
     lost: Mutex<BTreeMap<u64, String>>,
-    /// While something is written and not flushed: how often each disk had gone, and failed a flush, when that began.
-    unflushed: Mutex<Option<BTreeMap<DiskNumber, (u64, u64)>>>,
+    /// The disks on which something is written and not flushed: how often each had gone, and failed a flush, when that began.
+    unflushed: Mutex<BTreeMap<DiskNumber, (u64, u64)>>,
     /// A flush failed on a disk that stayed.
     flush_failed: AtomicBool,
     retired: Mutex<Retired>,
@@ -270,9 +270,6 @@ impl DiskStore {
 
     /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it. It is the caller's turn.
     async fn write_to(&self, file: CatalogFile, mirrors: &[u8], runs: &[(u64, Slice)]) -> Result<(), StoreError> {
-        self.unflushed.lock().get_or_insert_with(|| {
-            self.members.values().map(|member| (member.number, (member.losses(), member.broken()))).collect()
-        });
         loop {
             // What a mirror has is nobody else's while something is written there.
             let _reading = (!planted::has(Bug::CatalogWriteUncounted)).then(|| self.begin_reading());
@@ -285,6 +282,7 @@ impl DiskStore {
                     }
                 }
             }
+            jobs.iter().for_each(|(_, member, ..)| self.begin_unflushed(member));
             let flights = jobs.iter().map(|(_, member, offset, data)| {
                 member.start_write(*offset, data.clone()).of(IoClient::Catalog).settle()
             });
@@ -304,6 +302,15 @@ impl DiskStore {
             if !self.drop_failed(file, "writing", &failures).await? {
                 return Ok(());
             }
+        }
+    }
+
+    /// Something is about to be written to a disk. What was written there before it went last is nobody's concern any more.
+    fn begin_unflushed(&self, member: &Member) {
+        let mut unflushed = self.unflushed.lock();
+        let since = unflushed.entry(member.number).or_insert((member.losses(), member.broken()));
+        if since.0 != member.losses() && !planted::has(Bug::EarlierLifeCompared) {
+            *since = (member.losses(), member.broken());
         }
     }
 
@@ -371,13 +378,13 @@ impl DiskStore {
             let broken = {
                 let unflushed = self.unflushed.lock();
                 let is_broken = |member: &Member| {
-                    let before = unflushed.as_ref().and_then(|unflushed| unflushed.get(&member.number));
+                    let before = unflushed.get(&member.number);
                     before.is_some_and(|(losses, broken)| member.losses() == *losses && member.broken() > *broken)
                 };
                 members.iter().find(|member| is_broken(member)).map(|member| member.number)
             };
             let Some(broken) = broken.filter(|_| !planted::has(Bug::OthersFlush)) else {
-                *self.unflushed.lock() = None;
+                self.unflushed.lock().clear();
                 return Ok(());
             };
             let reason = "a flush failed";

@@ -551,7 +551,9 @@ impl Client {
         if durably && is_done {
             self.is_synced(Some(file), turn);
         } else if durably && failed {
-            self.model().sync_failed(file);
+            let mut model = self.model();
+            model.sync_failed(file);
+            model.lose(file, first..first + count);
         }
         if failed && matches!(next, Next::GoOn) { self.look_again(session, name, first, count).await } else { Ok(next) }
     }

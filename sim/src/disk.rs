@@ -42,6 +42,10 @@ pub struct Faults {
     pub hang: bool,
     /// Each I/O takes up to so much longer.
     pub slow: Duration,
+    /// So many more writes of data take nearly as long as a disk may.
+    pub held_writes: u32,
+    /// Where the catalog is, whose writes do not.
+    pub not_held: Vec<Range<u64>>,
     /// Blocks that cannot be read until they are written.
     pub latent: BTreeSet<u64>,
     /// Blocks that cannot be written.
@@ -64,6 +68,9 @@ const FLUSHES_SLOW: u64 = 4;
 const STRAGGLERS: u64 = 30;
 /// In microseconds: half of the time after which a disk counts as silent.
 const STRAGGLER_MAX: u64 = 500_000;
+
+/// How long a write is held, in microseconds: from, and up to. After a second its disk counts as silent.
+const HELD: (u64, u64) = (200_000, 600_000);
 
 /// Milliseconds after which what hung has landed at the latest, once it can.
 const LATE_MAX: u64 = 2000;
@@ -104,6 +111,8 @@ struct Medium {
     /// Flights whose time is over, on a disk that hangs.
     hung: Vec<u64>,
     count: u64,
+    /// Where its checksums are, by the header that was found last.
+    sums: Range<u64>,
     /// Openings that were not closed.
     open: BTreeSet<Handle>,
     /// Who claimed the disk.
@@ -111,6 +120,12 @@ struct Medium {
 }
 
 impl Medium {
+    fn find_sums(&mut self) {
+        if let Some(DiskHeader { layout, .. }) = header_in(&self.image, self.size) {
+            self.sums = layout.sums_of(0).0..layout.sums_of(layout.au_count()).0;
+        }
+    }
+
     /// Whole blocks are lent from now on, or not.
     fn lend(&mut self, offset: u64, length: u64, lends: bool) {
         let blocks = if lends {
@@ -173,6 +188,7 @@ impl SimDisk {
             went_astray: false,
             hung: Vec::new(),
             count: 0,
+            sums: 0..0,
             open: BTreeSet::new(),
             holder: None,
         };
@@ -331,6 +347,7 @@ impl SimDisk {
         medium.count += 1;
         let handle = medium.count;
         medium.open.insert(handle);
+        medium.find_sums();
         drop(medium);
         Arc::new(OpenDisk { disk: self.clone(), path: path.into(), handle, process })
     }
@@ -345,8 +362,12 @@ impl SimDisk {
             }
             let Some(mut flight) = medium.flights.remove(&id) else { return };
             let (io, done) = (std::mem::replace(&mut flight.io, Io::Flush), flight.done);
-            let touch = touch(&io, medium.size);
-            (flight, touch, self.perform(&mut medium, io, done))
+            let touch = touch(&io, medium.size, &medium.sums);
+            let done = self.perform(&mut medium, io, done);
+            if touch == Touch::Header {
+                medium.find_sums();
+            }
+            (flight, touch, done)
         };
         self.core.note(id ^ u64::from(done.result.is_ok()));
         self.core.io(flight.process, touch);
@@ -472,7 +493,9 @@ impl SimDisk {
     }
 
     /// How long an I/O takes: mostly short, now and then long enough that others overtake it.
-    fn time(&self, faults: &Faults, io: &Io) -> Duration {
+    fn time(&self, Medium { faults, sums, .. }: &mut Medium, io: &Io) -> Duration {
+        let is_data = |place: &u64| *place >= sums.end && !faults.not_held.iter().any(|range| range.contains(place));
+        let is_held = matches!(io, Io::Write { offset, .. } if is_data(offset)) && some_left(&mut faults.held_writes);
         let micros = match self.core.below(20) {
             // An array may take its time over it.
             0..8 if matches!(io, Io::Discard { .. }) => 1_000 + self.core.below(60_000),
@@ -482,6 +505,7 @@ impl SimDisk {
         };
         let is_long = self.core.fails_midway() && matches!(io, Io::Flush) && self.core.one_in(FLUSHES_SLOW);
         let micros = if is_long { micros * 100 } else { micros };
+        let micros = if is_held { HELD.0 + self.core.below(HELD.1 - HELD.0) } else { micros };
         let is_straggler = self.core.has_stragglers() && self.core.one_in(STRAGGLERS);
         let micros = if is_straggler { micros.max(self.core.below(STRAGGLER_MAX)) } else { micros };
         // A slow disk is not slow in order.
@@ -531,11 +555,14 @@ fn meet(one: &Io, other: &Io) -> bool {
     changes(one) && changes(other) && here.start < there.end && there.start < here.end
 }
 
-/// What an I/O does to a disk of so many bytes.
-fn touch(io: &Io, size: u64) -> Touch {
+/// What an I/O does to a disk of so many bytes, with its checksums there.
+fn touch(io: &Io, size: u64, sums: &Range<u64>) -> Touch {
     match io {
         Io::Read { .. } => Touch::Nothing,
         Io::Write { offset, data, .. } if data.len() == BLOCK_SIZE && is_header(*offset, size) => Touch::Header,
+        Io::Write { offset, .. } if sums.contains(offset) => Touch::Sums,
+        // Of less than an AU, where the checksums begin.
+        Io::Discard { length, .. } if *length < sums.start => Touch::Hole,
         _ => Touch::Something,
     }
 }
@@ -585,8 +612,8 @@ impl Disk for OpenDisk {
         let mut medium = lock(&self.disk.medium);
         medium.count += 1;
         let id = medium.count;
-        let time = self.disk.time(&medium.faults, &io);
-        let touch = touch(&io, medium.size);
+        let time = self.disk.time(&mut medium, &io);
+        let touch = touch(&io, medium.size, &medium.sums);
         // A disk may keep to what it was given before it was told to flush, or go on to what comes meanwhile.
         let is_well = !medium.faults.gone && !medium.faults.hang && medium.faults.failing_flushes == 0;
         let done = matches!(io, Io::Flush) && is_well && self.disk.core.one_in(2);

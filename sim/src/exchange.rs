@@ -134,6 +134,9 @@ impl Story {
         statement: impl Future<Output = Result<(), AdminError>> + Send + 'static,
         numbers: &mut Numbers,
     ) -> Result<(), Failure> {
+        if numbers.below(3) == 0 {
+            self.hold_writes(g, numbers).await?;
+        }
         let tenant = &mut self.tenants[g];
         let dies = numbers.below(4) == 0;
         if dies {

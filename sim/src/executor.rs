@@ -308,6 +308,8 @@ impl Core {
             Some(Fuse::Ios(left)) => burns_down(left),
             Some(Fuse::Changes(left)) => touch != Touch::Nothing && burns_down(left),
             Some(Fuse::Headers(left)) => touch == Touch::Header && burns_down(left),
+            Some(Fuse::Holes(left)) => touch == Touch::Hole && burns_down(left),
+            Some(Fuse::Sums(left)) => touch == Touch::Sums && burns_down(left),
             _ => false,
         };
         if burnt {
@@ -339,6 +341,10 @@ pub enum Fuse {
     Changes(u64),
     /// So many beginnings and ends of writes of a header's copy.
     Headers(u64),
+    /// So many beginnings and ends of discards of holes.
+    Holes(u64),
+    /// So many beginnings and ends of writes in the checksum zones.
+    Sums(u64),
     /// So many words that it keeps for its successor.
     Words(u64),
 }
@@ -349,6 +355,10 @@ pub enum Touch {
     Nothing,
     /// A copy of its header is written.
     Header,
+    /// Its checksums are.
+    Sums,
+    /// A hole in an extent is discarded.
+    Hole,
     Something,
 }
 

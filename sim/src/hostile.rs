@@ -108,17 +108,31 @@ fn memberships(disk: &SimDisk) -> Vec<u64> {
     areas(disk).iter().flat_map(|area| area.memberships).collect()
 }
 
-/// Where the catalog's database begins on a disk, as the membership on it says: its first pages.
-pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
+/// What of a disk the catalog has, as a membership on it says, and bytes of an AU. None: no membership is there.
+fn catalog_on(disk: &SimDisk) -> Option<(Vec<CatalogRun>, u64)> {
     let mut slot = vec![0; MEMBERSHIP_SLOT];
     memberships(disk).into_iter().find_map(|place| {
         disk.peek(place, &mut slot);
         let (envelope, membership) = Membership::decode(&slot, place).ok()?;
         let number = membership.disks.iter().find(|known| known.id == envelope.disk)?.number;
-        let is_it = |run: &&CatalogRun| run.disk == number && run.file == CatalogFile::Database && run.at == 0;
-        let first = u64::from(membership.catalog.iter().find(is_it)?.first) * membership.au_size;
-        Some(first..first + (256 * BLOCK_SIZE as u64).min(membership.au_size))
+        let runs = membership.catalog.iter().filter(|run| run.disk == number).copied().collect();
+        Some((runs, membership.au_size))
     })
+}
+
+/// Where the catalog's database begins on a disk, as the membership on it says: its first pages.
+pub fn pages(disk: &SimDisk) -> Option<Range<u64>> {
+    let (runs, au_size) = catalog_on(disk)?;
+    let first = runs.iter().find(|run| run.file == CatalogFile::Database && run.at == 0)?.first;
+    let first = u64::from(first) * au_size;
+    Some(first..first + (256 * BLOCK_SIZE as u64).min(au_size))
+}
+
+/// Where the catalog lies on a disk, as the membership on it says.
+pub fn catalog_places(disk: &SimDisk) -> Vec<Range<u64>> {
+    let Some((runs, au_size)) = catalog_on(disk) else { return Vec::new() };
+    let place = |run: &CatalogRun| u64::from(run.first) * au_size..u64::from(run.first + run.count) * au_size;
+    runs.iter().map(place).collect()
 }
 
 /// Where the checksum of a block of data is, by the offset of the block.

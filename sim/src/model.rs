@@ -87,6 +87,8 @@ struct Sector {
     failed: Turn,
     /// Which of all that it could be somebody has read since: as long as the engine lives, it is this.
     read: Option<Content>,
+    /// It may be anything: see [`Model::lose`].
+    lost: bool,
 }
 
 impl Sector {
@@ -119,7 +121,8 @@ impl Sector {
 
     /// Whether a read shows what was acknowledged last, and nothing else is possible: the short way of most reads.
     fn is_plain(&self, when: Seen, ended: Turn, bytes: &[u8]) -> bool {
-        let is_certain = self.maybe.is_empty() && self.read.is_none() && (when == Seen::Now || self.is_since(ended));
+        let is_certain =
+            self.maybe.is_empty() && !self.lost && self.read.is_none() && (when == Seen::Now || self.is_since(ended));
         let last = self.states.last().filter(|_| is_certain && when != Seen::InDoubt);
         last.is_some_and(|(_, content)| content[..bytes.len()] == *bytes)
     }
@@ -246,7 +249,7 @@ impl Model {
 
     /// Whether one state of a sector is known to be what is there.
     pub fn is_certain(&self, file: FileId, number: u64) -> bool {
-        self.known(file, number).is_none_or(|sector| sector.maybe.is_empty())
+        self.known(file, number).is_none_or(|sector| sector.maybe.is_empty() && !sector.lost)
     }
 
     /// An operation begins: it will leave these names, and these sectors of a file.
@@ -297,6 +300,7 @@ impl Model {
                 sector.states.extend(sector.maybe.drain(..).map(|below| (NEVER_SURE, below)));
                 sector.states.push((turn, content));
                 sector.read = None;
+                sector.lost = false;
             }
         }
     }
@@ -393,6 +397,7 @@ impl Model {
             maybe: Vec::new(),
             failed: 0,
             read: None,
+            lost: false,
         })
     }
 
@@ -531,6 +536,17 @@ impl Model {
         }
     }
 
+    /// A write of these sectors that was to be durable returned an error: its flush has failed, and may have taken along what was never made
+    /// durable, also the zeros around what was written first. Those that no sync has covered with bytes may be anything: whatever the engine
+    /// knew of them, they may be what the write made of them.
+    pub fn lose(&mut self, file: FileId, sectors: std::ops::Range<u64>) {
+        for number in sectors {
+            let zeros = self.zeros.clone();
+            let sector = self.entry(file, number);
+            sector.lost |= sector.states.len() > 1 || sector.states[0].1[..] == zeros[..];
+        }
+    }
+
     /// A read of whole sectors showed this. Whatever was possible, from now on it is this.
     ///
     /// # Errors
@@ -545,15 +561,17 @@ impl Model {
             return Ok(());
         }
         let possible = sector.possible(when, self.ended);
-        let Some(found) = possible.iter().find(|content| content[..bytes.len()] == *bytes) else {
-            return Err(wrong(number, bytes, &possible));
+        let found = possible.iter().find(|content| content[..bytes.len()] == *bytes).map(|found| Content::clone(found));
+        let Some(found) =
+            found.or_else(|| Content::split(bytes).next().filter(|_| sector.lost && bytes.len() == SECTOR))
+        else {
+            return if sector.lost { Ok(()) } else { Err(wrong(number, bytes, &possible)) };
         };
-        let found = Content::clone(found);
         if when == Seen::AfterMount && !sector.is_since(self.ended) && sector.failed <= self.ended {
             // Recovery has made it durable.
             sector.states = vec![(turn, found)];
             sector.maybe.clear();
-        } else if when != Seen::InDoubt && !sector.maybe.is_empty() {
+        } else if when != Seen::InDoubt && (sector.lost || !sector.maybe.is_empty()) {
             sector.read = Some(found);
         }
         Ok(())
@@ -569,7 +587,7 @@ impl Model {
         let writing = self.writing.iter().flat_map(|(_, sectors)| sectors);
         possible.extend(writing.filter(|(written, _)| *written == number).map(|(_, content)| content));
         let known = possible.iter().any(|content| content[..bytes.len()] == *bytes);
-        if known { Ok(()) } else { Err(wrong(number, bytes, &possible)) }
+        if known || sector.is_some_and(|sector| sector.lost) { Ok(()) } else { Err(wrong(number, bytes, &possible)) }
     }
 }
 

@@ -167,7 +167,7 @@ faults! {
     /// A block and its checksums are as they were before the last write of it.
     LostPair "lost-pair" 2,
     /// A disk comes back with yesterday's bytes.
-    OldImage "old-image" 3,
+    OldImage "old-image" 5,
     /// A disk is found at another path, or at two.
     NewPath "new-path" 1,
     /// A copy of a disk is shown beside it.

@@ -22,6 +22,10 @@ use std::{
 /// Virtual time after which an image of a disk is more than one stamp old.
 const NIGHT: Duration = Duration::from_secs(150);
 
+/// How often, and after what virtual time each, it is looked whether a disk that returns has got something.
+const COPY_LOOKS: u32 = 500;
+const COPY_LOOK: Duration = Duration::from_millis(5);
+
 impl Story {
     /// A device is not what it was: an old image, one of two, shorter, somebody else's.
     pub async fn swap(&mut self, fault: Fault, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
@@ -60,7 +64,7 @@ impl Story {
                 return Ok(());
             }
         }
-        if live && fault == Fault::OldImage && numbers.below(2) == 0 {
+        if live && fault == Fault::OldImage && numbers.below(4) > 0 {
             return self.back_in_between(g, &disk, numbers).await;
         }
         if !live && fault == Fault::OldImage && numbers.below(2) == 0 {
@@ -143,11 +147,22 @@ impl Story {
         let absent = disk.image();
         disk.heal();
         let tenant = &mut self.tenants[g];
+        tenant.slow_down(Duration::from_millis(numbers.below(250)));
         if let Err(error) = tenant.ask_online().await? {
             tenant.say(|| format!("online: {}", words(&error)));
         }
+        let is_copying = |group: &Arc<Group>| {
+            group.operations().iter().any(|one| one.pass == "RESYNC" && one.state == "RUN" && one.so_far > 0)
+        };
+        for _ in 0..COPY_LOOKS {
+            if tenant.group.as_ref().is_none_or(is_copying) {
+                break;
+            }
+            self.core.sleep(COPY_LOOK).await;
+        }
         let end = *pick(numbers, &[End::Killed, End::Dismounted]);
-        self.down(g, end, moment(numbers)).await?;
+        let moment = if numbers.below(2) == 0 { AT_ONCE } else { moment(numbers) };
+        self.down(g, end, moment).await?;
         self.shown_later(g, disk, absent).await
     }
 

@@ -1,6 +1,6 @@
 //! Mirrors of the catalog that differ: which page is right, what is mended, and what is lost.
 
-use super::{DiskStore, Looked};
+use super::DiskStore;
 use crate::{
     admin::{AdminError, Code, Problem},
     buffer::Buffer,
@@ -175,8 +175,10 @@ impl DiskStore {
             (None, right, wrong.to_vec())
         } else {
             let turn = wait_for(&*self.world, self.turn.lock());
-            let Looked { right: now, wrong, .. } = self.look(file, offset, right.len(), age);
-            (Some(turn), now.unwrap_or(right), wrong)
+            let looked = self.look(file, offset, right.len(), age);
+            // Nothing may be right any more. What was may be out of date.
+            let Some(now) = looked.right else { return right };
+            (Some(turn), now, looked.wrong)
         };
         if wrong.is_empty() {
             return right;

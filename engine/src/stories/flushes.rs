@@ -1,9 +1,15 @@
 //! What a sync has acknowledged is durable. A flush fails on a disk that cannot be spared: what it left in doubt is never reported as durable (R9).
 
 use super::*;
-use crate::counters::IoClient;
+use crate::{
+    catalog::{CatalogFile, Store},
+    counters::IoClient,
+};
 use futures::FutureExt;
-use plinth_format::membership::MemberDisk;
+use plinth_format::{
+    membership::MemberDisk,
+    page::{self, PAGE_SIZE},
+};
 use std::{
     pin::pin,
     sync::{atomic::Ordering, mpsc},
@@ -161,6 +167,29 @@ fn the_catalog_stops_when_a_flush_under_it_fails() {
     lab.mount();
     assert_eq!(lab.read(lab.find("kept"), 0, 300_000), pattern(1, 300_000));
     lab.check();
+}
+
+/// The catalog writes, a disk of its goes and comes back, and the catalog writes again: what a flush that failed for somebody else may have lost since
+/// is not made good by the catalog's own.
+#[test]
+fn a_disk_that_came_back_is_not_taken_for_what_it_was_before() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.create_file("table");
+    lab.sync(lab.find("table"));
+    let group = lab.group();
+    let member = lab.member(1);
+    let page =
+        group.store.read(CatalogFile::Database, 0, PAGE_SIZE, &|page| page::written(page, 1)).expect("it is good");
+    let page = page.share();
+    let write = || group.store.write(CatalogFile::Database, 0, page.clone()).expect("there are mirrors");
+    write();
+    block_on(group.voters.expel(member.number, "it failed", false)).expect("it can be spared");
+    lab.online_all();
+    write();
+    lab.disks[1].faults(|faults| faults.flushes_lost = 1);
+    assert!(!block_on(member.flush()).is_ok(), "it fails");
+    group.store.flush().expect("the other disk has all");
+    assert_eq!(lab.state(1), DiskState::Offline);
 }
 
 /// Checksum blocks were written before a flush that failed: the region stays open until they are written and flushed again.

@@ -300,6 +300,26 @@ fn a_damaged_mirror_goes(after: u32) {
     assert_eq!(lab.state(run.disk.0.into()), DiskState::Offline);
 }
 
+/// A page of the catalog is damaged on one disk, and cannot be read anywhere any more when it is to be rewritten: who reads the page has it, and what
+/// may be out of date by then is written nowhere.
+#[test]
+fn a_page_that_nothing_has_any_more_is_not_rewritten() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.create_file("table");
+    lab.sync(lab.find("table"));
+    let store = &lab.group().store;
+    let looks = Cell::new(0);
+    let age = |bytes: &[u8]| {
+        looks.set(looks.get() + 1);
+        // The first mirror is damaged, and then all are.
+        (looks.get() == 2 || looks.get() == 3).then(|| page::written(bytes, 1)).flatten()
+    };
+    let before = lab.disks.iter().map(|disk| disk.counts().bytes_written).sum::<u64>();
+    let read = store.read(CatalogFile::Database, 0, PAGE_SIZE, &age).expect("two mirrors had it");
+    assert!(page::written(&read, 1).is_some() && looks.get() == 6, "{}", looks.get());
+    assert_eq!(lab.disks.iter().map(|disk| disk.counts().bytes_written).sum::<u64>(), before);
+}
+
 /// A thread reads a page of the catalog that is damaged on one disk. Before it can be rewritten, the catalog writes it anew everywhere: what was right
 /// before is not put over that.
 #[test]

@@ -208,6 +208,11 @@ impl Tenant {
         let (patience, moment) = match moment {
             // Clients that rest take steps, too.
             Fuse::Steps(count) if self.lull => (LULL_LASTS, Fuse::Ios(count / 4)),
+            // What is done with regions, and with space, when nobody has used them for a while.
+            moment @ (Fuse::Sums(_) | Fuse::Holes(_)) => {
+                self.allow(20);
+                (2 * LULL_LASTS, moment)
+            }
             moment if self.lull => (LULL_LASTS, moment),
             moment => {
                 self.allow(20);
