@@ -4,7 +4,12 @@
 //! possible later is often no change of disks (a file is removed, a disk that was being dropped stays, extents move), so the
 //! caretaker looks again every second. Until it is built the disks of the mirrors that are left cannot be spared.
 
-use crate::{event::Severity, group::Group, lock::Mutex};
+use crate::{
+    event::Severity,
+    group::Group,
+    lock::Mutex,
+    planted::{self, Bug},
+};
 use std::{sync::Arc, time::Duration};
 
 /// Between two attempts of the caretaker: at first, and at most.
@@ -29,6 +34,7 @@ struct Attempts {
 impl Group {
     /// Gives the catalog the mirrors that it should have and for which there are disks now.
     pub(crate) async fn rebuild_catalog(&self) {
+        self.mend_log().await;
         let store = Arc::clone(&self.store);
         let built = self.catalog.release(false, move |_| Ok(store.rebuild().err())).await;
         // Where the catalog has stopped, that is said elsewhere.
@@ -44,6 +50,18 @@ impl Group {
                 self.tell(Severity::Note, None, "the catalog has all its mirrors again".to_owned());
             }
             _ => {}
+        }
+    }
+
+    /// Writes again what has rotted of the catalog's log: a new mirror is copied from those that there are, and nothing on them says which of two
+    /// blocks of the log is right. Memory has all of it.
+    pub(crate) async fn mend_log(&self) {
+        if planted::has(Bug::RottenLogCopied) {
+            return;
+        }
+        for problem in self.catalog.compare_log(true).await.unwrap_or_default() {
+            let end = if problem.repaired { "written again" } else { "it could not be written again" };
+            self.tell(Severity::Warning, None, format!("{}; {end}", problem.text));
         }
     }
 

@@ -310,6 +310,8 @@ named! {
             "a directory is exchanged with one that holds it"
         OrphanLinked "orphan-linked"
             "a file without names gets one, and goes when its last user closes it"
+        RottenLogCopied "rotten-log-copied"
+            "a new mirror of the catalog's log is copied from one that has rotted"
         EarlierLifeCompared "earlier-life-compared"
             "what the catalog writes on a disk that came back is compared with flushes that failed before it went"
         PageMendedLate "page-mended-late"

@@ -536,6 +536,7 @@ impl Group {
                 why: refusal.to_string(),
             })
         };
+        self.mend_log().await;
         // It needs no space in the catalog.
         self.catalog.release(false, job).await?;
         self.sweep_disks([member.number]);

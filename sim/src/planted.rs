@@ -101,6 +101,8 @@ const RARE: &[Bug] = &[
     Bug::HeirKeeps,
     Bug::ExchangedIntoItself,
     Bug::OrphanLinked,
+    Bug::RottenLogCopied,
+    Bug::EarlierLifeCompared,
 ];
 
 /// Seeds that are tried with each mistake alone before those that are left are planted together.

@@ -8,6 +8,7 @@ use crate::{
     extent::change_marks,
 };
 use plinth_format::{
+    DiskNumber,
     membership::CatalogRun,
     page::{self, PAGE_SIZE},
 };
@@ -318,6 +319,35 @@ fn a_page_that_nothing_has_any_more_is_not_rewritten() {
     let read = store.read(CatalogFile::Database, 0, PAGE_SIZE, &age).expect("two mirrors had it");
     assert!(page::written(&read, 1).is_some() && looks.get() == 6, "{}", looks.get());
     assert_eq!(lab.disks.iter().map(|disk| disk.counts().bytes_written).sum::<u64>(), before);
+}
+
+/// A mirror of the catalog's log has rotted, and others go one after the other: the new ones have what was written, for memory has it.
+#[test]
+fn rot_in_the_catalogs_log_does_not_spread() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D"]);
+    lab.create_file("table");
+    lab.sync(lab.find("table"));
+    let group = lab.group();
+    let log = |disk: DiskNumber| {
+        let membership = group.voters.current();
+        let run = membership.catalog.iter().find(|run| run.file == CatalogFile::Wal && run.disk == disk && run.at == 0)?;
+        Some((usize::from(disk.0), group.members[&disk].layout().au_offset(run.first)))
+    };
+    let disks: Vec<_> = group.members.values().map(|member| member.number).collect();
+    let before: Vec<_> = disks.iter().filter_map(|disk| log(*disk)).collect();
+    let spare = disks.iter().find(|disk| log(**disk).is_none()).expect("three of four have it");
+    let (rotten, place) = before[0];
+    let length = usize::try_from(group.catalog.log_bytes()).expect("short") / 4096 * 4096;
+    let right = lab.disks[rotten].peek(place, length);
+    lab.disks[rotten].corrupt(place + 4096, &pattern(7, 4096));
+    let (goes, _) = before[2];
+    block_on(group.voters.expel(lab.member(goes).number, "it failed", false)).expect("it can be spared");
+    lab.wait_for("a new mirror", || log(*spare).is_some());
+    let (new, at) = log(*spare).expect("it is there");
+    for (disk, at) in [(new, at), (rotten, place)] {
+        assert!(lab.disks[disk].peek(at, length) == right, "disk {disk} has rot");
+    }
+    assert!(lab.told("of the catalog's log is not what was written at 4096; written again"));
 }
 
 /// A thread reads a page of the catalog that is damaged on one disk. Before it can be rewritten, the catalog writes it anew everywhere: what was right
