@@ -563,6 +563,7 @@ fn touch(io: &Io, size: u64, sums: &Range<u64>) -> Touch {
         Io::Write { offset, .. } if sums.contains(offset) => Touch::Sums,
         // Of less than an AU, where the checksums begin.
         Io::Discard { length, .. } if *length < sums.start => Touch::Hole,
+        Io::Discard { .. } => Touch::Discard,
         _ => Touch::Something,
     }
 }

@@ -308,6 +308,7 @@ impl Core {
             Some(Fuse::Ios(left)) => burns_down(left),
             Some(Fuse::Changes(left)) => touch != Touch::Nothing && burns_down(left),
             Some(Fuse::Headers(left)) => touch == Touch::Header && burns_down(left),
+            Some(Fuse::Discards(left)) => matches!(touch, Touch::Hole | Touch::Discard) && burns_down(left),
             Some(Fuse::Holes(left)) => touch == Touch::Hole && burns_down(left),
             Some(Fuse::Sums(left)) => touch == Touch::Sums && burns_down(left),
             _ => false,
@@ -341,7 +342,9 @@ pub enum Fuse {
     Changes(u64),
     /// So many beginnings and ends of writes of a header's copy.
     Headers(u64),
-    /// So many beginnings and ends of discards of holes.
+    /// So many beginnings and ends of discards.
+    Discards(u64),
+    /// Those of holes alone.
     Holes(u64),
     /// So many beginnings and ends of writes in the checksum zones.
     Sums(u64),
@@ -359,6 +362,8 @@ pub enum Touch {
     Sums,
     /// A hole in an extent is discarded.
     Hole,
+    /// Something else is.
+    Discard,
     Something,
 }
 

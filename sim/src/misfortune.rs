@@ -66,11 +66,12 @@ fn places(disk: &SimDisk, written: bool, most: u64, numbers: &mut Numbers) -> Ve
 /// A moment in the next steps of an engine: the nearer, the likelier.
 pub fn moment(numbers: &mut Numbers) -> Fuse {
     let most = 1 << numbers.below(10);
-    match numbers.below(8) {
+    match numbers.below(9) {
         0..3 => Fuse::Steps(numbers.below(most)),
         3 | 4 => Fuse::Ios(numbers.below(most / 4 + 1)),
         5 => Fuse::Changes(numbers.below(most / 8 + 1)),
         6 => Fuse::Sums(numbers.below(most / 32 + 1)),
+        7 => Fuse::Discards(numbers.below(most / 32 + 1)),
         _ => Fuse::Holes(numbers.below(most / 32 + 1)),
     }
 }
@@ -260,7 +261,9 @@ impl Story {
                     self.tenants[g].slow_down(Duration::from_millis(50 + numbers.below(250)));
                 }
                 if numbers.below(2) == 0 {
-                    self.hold_writes(g, numbers).await?;
+                    // They begin before it returns, and end when it is there.
+                    self.tenants[g].hold_writes(numbers);
+                    self.work(1 + numbers.below(8)).await?;
                 }
                 if let Err(error) = self.tenants[g].ask_online().await? {
                     self.tenants[g].say(|| format!("online: {}", words(&error)));
@@ -363,24 +366,6 @@ impl Story {
             }
             self.core.sleep(SYNC_LOOK).await;
         }
-    }
-
-    /// Some writes are under way, and stay so for a while, on the disks of a failure group that is well.
-    pub async fn hold_writes(&mut self, g: usize, numbers: &mut Numbers) -> Result<(), Failure> {
-        let tenant = &self.tenants[g];
-        let mut groups = tenant.shape.data_groups();
-        groups.retain(|name| !tenant.ill.contains_key(name));
-        if groups.is_empty() {
-            return Ok(());
-        }
-        let name = pick(numbers, &groups);
-        tenant.say(|| format!("writes to failure group {name} take long"));
-        let count = 1 + u32::try_from(numbers.below(6)).expect("small");
-        for disk in tenant.disks_of(name) {
-            let catalog = hostile::catalog_places(&disk);
-            disk.faults(|faults| (faults.held_writes, faults.not_held) = (count, catalog));
-        }
-        self.work(1 + numbers.below(8)).await
     }
 
     async fn end_and_go_on(&mut self, g: usize, end: End, moment: Fuse) -> Result<(), Failure> {
@@ -1053,6 +1038,22 @@ impl Tenant {
                 self.say(|| format!("{}: {length} bytes at {} are overwritten", disk.label(), end + from));
                 disk.corrupt(end + from, &bytes);
             }
+        }
+    }
+
+    /// Some writes to a failure group that is well take long from now on.
+    pub fn hold_writes(&self, numbers: &mut Numbers) {
+        let mut groups = self.shape.data_groups();
+        groups.retain(|name| !self.ill.contains_key(name));
+        if groups.is_empty() {
+            return;
+        }
+        let name = pick(numbers, &groups);
+        self.say(|| format!("writes to failure group {name} take long"));
+        let count = 1 + u32::try_from(numbers.below(6)).expect("small");
+        for disk in self.disks_of(name) {
+            let catalog = hostile::catalog_places(&disk);
+            disk.faults(|faults| (faults.held_writes, faults.not_held) = (count, catalog));
         }
     }
 

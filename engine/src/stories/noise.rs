@@ -330,7 +330,8 @@ fn rot_in_the_catalogs_log_does_not_spread() {
     let group = lab.group();
     let log = |disk: DiskNumber| {
         let membership = group.voters.current();
-        let run = membership.catalog.iter().find(|run| run.file == CatalogFile::Wal && run.disk == disk && run.at == 0)?;
+        let run =
+            membership.catalog.iter().find(|run| run.file == CatalogFile::Wal && run.disk == disk && run.at == 0)?;
         Some((usize::from(disk.0), group.members[&disk].layout().au_offset(run.first)))
     };
     let disks: Vec<_> = group.members.values().map(|member| member.number).collect();

@@ -209,7 +209,7 @@ impl Tenant {
             // Clients that rest take steps, too.
             Fuse::Steps(count) if self.lull => (LULL_LASTS, Fuse::Ios(count / 4)),
             // What is done with regions, and with space, when nobody has used them for a while.
-            moment @ (Fuse::Sums(_) | Fuse::Holes(_)) => {
+            moment @ (Fuse::Sums(_) | Fuse::Discards(_) | Fuse::Holes(_)) => {
                 self.allow(20);
                 (2 * LULL_LASTS, moment)
             }
