@@ -609,6 +609,7 @@ impl Group {
         // What was synced must not become less than that: a commit that is durable before the copy is would lose it.
         let was_written = slot.extent.state().written.has(slot.piece);
         let durably = was_written && !planted::has(Bug::FragmentNotFlushed);
+        let began = self.doubt.era();
         // What is read in the slot may have to be mended first, in a region of its own.
         let _room = self.activity.room_for(2).await;
         let copy = async {
@@ -649,6 +650,10 @@ impl Group {
                 .await;
         match written {
             Ok(((), commit)) => {
+                if held && !durably && !planted::has(Bug::PromotionNotNoted) {
+                    // Whoever wants it grown may yet fail, and not note anything: the copy must be flushed all the same.
+                    file.data.unsynced.note(began, self.doubt.era());
+                }
                 self.note_places(&fresh);
                 reached::at(Mark::SlotGrown);
                 layout.extents.insert(0, fresh);

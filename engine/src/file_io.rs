@@ -456,24 +456,30 @@ impl Group {
             let _report = file.data.unsynced.report();
             file.data.unsynced.span(&self.doubt)
         };
-        self.write_doubted(&layout, doubts).await?;
+        let mut failures = self.doubt.count();
+        let mut again = self.write_doubted(&layout, doubts).await?;
         let mut pending = pieces_of(&layout, State::flushable);
         let early = planted::has(Bug::WrittenBeforeFlush);
         // What was written durably was not noted.
-        let has_nothing_to_flush = pending.is_empty() && self.doubt.is_settled(&file.data.unsynced);
+        let has_nothing_to_flush = pending.is_empty() && again.is_empty() && self.doubt.is_settled(&file.data.unsynced);
         let flushed = if early || has_nothing_to_flush { Ok(()) } else { self.flush_disks().await };
         let doubted =
             self.doubted(file, span, || pieces_of(&layout, |state| state.pending.clone()), doubts == Doubts::Told);
         let in_doubt = doubted.is_some();
         match (flushed, doubted) {
             (Ok(()), None) => {}
-            (Ok(()), Some(_)) if doubts == Doubts::Passed => {
-                self.write_doubted(&layout, doubts).await?;
-                pending = pieces_of(&layout, State::flushable);
-                self.flush_disks().await?;
-            }
+            // All that was pending is doubted now.
+            (Ok(()), Some(_)) if doubts == Doubts::Passed => pending.clear(),
             (Err(error), _) | (Ok(()), Some(error)) => return Err(error),
         }
+        let mut is_flushed = !in_doubt && self.trust_again(&again, failures);
+        while !is_flushed {
+            failures = self.doubt.count();
+            again = self.write_doubted(&layout, doubts).await?;
+            self.flush_disks().await?;
+            is_flushed = self.trust_again(&again, failures);
+        }
+        pending.append(&mut again);
         let has_times = (!data_only && file.has_times()) || file.has_grown();
         if pending.is_empty() && !has_times {
             // With the disks, a flush makes durable what the catalog was told before, of whatever file: a name that was changed before a
@@ -494,19 +500,20 @@ impl Group {
         Ok(in_doubt)
     }
 
-    /// Writes the doubted pieces of a file again.
-    async fn write_doubted(&self, layout: &Layout, doubts: Doubts) -> Result<()> {
+    /// Writes the doubted pieces of a file again. Which were written.
+    async fn write_doubted(&self, layout: &Layout, doubts: Doubts) -> Result<Pending> {
+        let mut again = Pending::new();
         if self.doubt.count() == 0 {
-            return Ok(());
+            return Ok(again);
         }
         for (extent, pieces) in pieces_of(layout, |state| state.doubted.clone()) {
             match Box::pin(self.write_again(&extent, &pieces)).await {
                 // It is lost, and stays pending; the rest need not.
                 Err(FileError::ExtentLost { .. }) if doubts == Doubts::Passed => {}
-                result => result?,
+                written => again.push((extent, written?)),
             }
         }
-        Ok(())
+        Ok(again)
     }
 
     /// Files whose next sync may have something to say.

@@ -316,6 +316,10 @@ named! {
             "what the catalog writes on a disk that came back is compared with flushes that failed before it went"
         PageMendedLate "page-mended-late"
             "a damaged page of the catalog is rewritten with what was right before the catalog wrote it anew"
+        RewriteBelieved "rewrite-believed-before-flush"
+            "what a failed flush may have lost is written again, and counts as any other write before a flush was good (R9)"
+        PromotionNotNoted "promotion-not-noted"
+            "a small file that grows out of its slot owes no error when a flush loses the copy"
     }
 }
 

@@ -113,6 +113,69 @@ fn what_a_failed_flush_lost_is_an_error_until_it_is_overwritten() {
     assert_eq!(lab.read(lab.find("table"), 0, LENGTH), pattern(2, LENGTH));
 }
 
+/// What a failed flush left in doubt is written again, by the file's sync or by the caretaker, and a second flush loses that, too. The file's pieces stay
+/// doubted although others' syncs have ended well in between: when a sync of the file says that all is durable, it is.
+#[test]
+fn what_is_written_again_is_doubted_until_a_flush_was_good() {
+    for is_caretaker in [false, true] {
+        let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+        let plain = lab.plain_disk();
+        let group = Arc::clone(lab.group());
+        group.doubt.leave_to_story(true);
+        let [node, other] = ["table", "other"].map(|name| lab.create_file(name));
+        lab.write_twice(node, &pattern(1, LENGTH));
+        lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+        lab.try_sync(node).expect_err("it may be lost");
+        lab.write(other, 0, &pattern(2, LENGTH));
+        lab.sync(other);
+        lab.disks[plain].faults(|faults| faults.flushes_lost = u32::MAX);
+        if is_caretaker {
+            group.doubt.leave_to_story(false);
+            // It, or the one that looks after the group.
+            let _ = block_on(group.resolve_doubt());
+            lab.wait_for("the second failure", || group.doubt.count() > 1);
+            group.doubt.leave_to_story(true);
+        } else {
+            lab.try_sync(node).expect_err("what was written again may be lost");
+        }
+        lab.disks[plain].faults(|faults| faults.flushes_lost = 0);
+        // A record of the voters may have failed meanwhile, of which a sync has to hear.
+        assert!((0..5).any(|_| lab.try_sync(node).is_ok()), "it is written again");
+        lab.disks[plain].forget_given_up();
+        drop(group);
+        lab.cut_power(3);
+        lab.mount();
+        assert!(lab.read(lab.find("table"), 0, LENGTH) == pattern(1, LENGTH), "a flush that failed is made good");
+        lab.check();
+    }
+}
+
+/// A small file that was never synced grows out of its slot, and what it was to grow for fails. A flush loses the copy: the file's next sync fails.
+#[test]
+fn a_copy_out_of_a_slot_that_a_flush_lost_is_in_doubt() {
+    let lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let (plain, group) = (lab.plain_disk(), lab.group());
+    group.doubt.leave_to_story(true);
+    let small: Vec<Node> = (0..20).map(|number| lab.create_file(&format!("small{number}"))).collect();
+    small.iter().for_each(|node| lab.write(*node, 0, &pattern(1, 60_000)));
+    // What they have in their slots is durable.
+    block_on(group.flush_disks()).expect("it works");
+    let number = lab.member(plain).number.0;
+    let grown = small.into_iter().find(|node| {
+        let too_much = Allocate::Reserve { keep_size: true };
+        let grown = block_on(lab.session().allocate(*node, 0, 1 << 40, too_much, false));
+        assert!(matches!(grown, Err(FileError::NoSpace)), "{grown:?}");
+        lab.extents_on(&[number]).iter().any(|extent| extent.file == *node)
+    });
+    let node = grown.expect("one of them comes to lie there");
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    block_on(group.flush_disks()).expect_err("the copy may be lost");
+    lab.try_sync(node).expect_err("nobody knows that it is there");
+    lab.sync(node);
+    lab.disks[plain].forget_given_up();
+    assert!(lab.read(node, 0, 60_000) == pattern(1, 60_000), "what was synced is lost");
+}
+
 /// The engine is killed when a flush has failed, and the disk shows nothing any more of what it was to flush: a mount
 /// on the same boot does not take it for written. Later the caretaker has written it again, and nothing is missing.
 #[test]
