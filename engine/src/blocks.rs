@@ -450,7 +450,7 @@ impl Group {
                     _ => continue,
                 };
                 if let Err(error) = self.give_up_because(member, &reason).await {
-                    if matches!(error, FileError::Refused { .. }) && member.take_broken() {
+                    if matches!(error, FileError::Refused { .. }) {
                         self.note_failed_flush(member, &reason);
                     }
                     return Err(error);

@@ -192,21 +192,30 @@ impl Doubt {
         self.count.load(Ordering::Acquire)
     }
 
-    /// A flush failed on a disk that stays.
-    fn note(&self, disk: &str, reason: &str) {
+    /// A flush failed on a disk that stays. False: that is known already.
+    fn note(&self, member: &Member, reason: &str) -> bool {
+        let taken = planted::has(Bug::BrokenTakenEarly) && member.take_broken();
         let mut failures = self.failures.lock();
+        // One that fails from here on is another one: what is written from here on may be under it.
+        let broken = member.broken();
+        if !member.is_broken() && !taken {
+            return false;
+        }
         // Whoever began before this moment may have been under the flush.
         let until = self.era.fetch_add(1, Ordering::AcqRel);
         let after = self.good.load(Ordering::Acquire);
         match failures.last_mut() {
             Some(last) if last.after == after => last.until = until,
-            _ => failures.push(Failure { after, until, disk: disk.to_owned(), reason: reason.to_owned() }),
+            _ => failures.push(Failure { after, until, disk: member.name().to_string(), reason: reason.to_owned() }),
         }
         if failures.len() > FAILURES_MAX.get() {
             let oldest = failures.remove(0);
             failures[0].after = oldest.after;
         }
         self.count.fetch_add(1, Ordering::AcqRel);
+        // At last: whoever finds the disk unbroken before a flush of its own counts as good, finds this one counted.
+        member.knows_broken(broken);
+        true
     }
 
     /// Files have lost what was written to them and not synced before this mount, for a flush of a disk failed.
@@ -248,9 +257,11 @@ fn error_of(failure: &Failure) -> FileError {
 }
 
 impl Group {
-    /// A flush of a disk that stays has failed.
+    /// A flush of a disk that stays has failed. Two who find that note it once.
     pub(crate) fn note_failed_flush(&self, member: &Member, reason: &str) {
-        self.doubt.note(&member.name(), reason);
+        if !self.doubt.note(member, reason) {
+            return;
+        }
         let text = format!(
             "disk {} cannot be spared, and a flush of it failed: {reason}. What was written since the last good flush may be \
              lost: each file concerned gets an error at its next sync. Replace the disk",
@@ -401,3 +412,31 @@ impl Group {
 
 /// Extents with pieces that are pending.
 pub(crate) type Pending = Vec<(Arc<Extent>, Vec<usize>)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{member::tests::member, testing::MemoryDisk};
+    use plinth_format::layout::MIB;
+
+    /// A flush fails and is noted, while another thread looks whether one has failed: either the disk is broken, or the failure is counted.
+    #[test]
+    fn who_finds_a_disk_unbroken_finds_its_failures_counted() {
+        let (doubt, member) = (Doubt::default(), member(&MemoryDisk::new("/disk", 64 * MIB, 512, 4096)));
+        std::thread::scope(|scope| {
+            let noter = scope.spawn(|| {
+                for failures in 1..=50_000 {
+                    member.has_broken();
+                    assert!(doubt.note(&member, "it failed"));
+                    assert!(!doubt.note(&member, "it failed"), "it is noted once");
+                    assert_eq!(doubt.count(), failures);
+                }
+            });
+            while !noter.is_finished() {
+                let failed = member.broken();
+                assert!(member.is_broken() || doubt.count() >= failed, "nobody knows of a flush that failed");
+            }
+        });
+        assert!(doubt.failures.lock().len() <= FAILURES_MAX.get());
+    }
+}

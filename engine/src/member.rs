@@ -609,7 +609,11 @@ impl Member {
 
     /// The group knows of the flushes that have failed so far. Whether there was one that it did not know.
     pub fn take_broken(&self) -> bool {
-        let broken = self.broken();
+        self.knows_broken(self.broken())
+    }
+
+    /// As [`Self::take_broken`], when `broken` had failed.
+    pub fn knows_broken(&self, broken: u64) -> bool {
         self.noted.fetch_max(broken, Ordering::AcqRel) < broken
     }
 
@@ -835,7 +839,7 @@ pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<Atom
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::testing::{MemoryDisk, TestWorld, block_on};
     use plinth_format::layout::MIB;
@@ -844,7 +848,7 @@ mod tests {
         task::{Context, Poll, Wake, Waker},
     };
 
-    fn member(disk: &MemoryDisk) -> Member {
+    pub(crate) fn member(disk: &MemoryDisk) -> Member {
         let entry = MemberDisk {
             id: DiskId([1; 16]),
             number: DiskNumber(0),

@@ -320,6 +320,8 @@ named! {
             "what a failed flush may have lost is written again, and counts as any other write before a flush was good (R9)"
         PromotionNotNoted "promotion-not-noted"
             "a small file that grows out of its slot owes no error when a flush loses the copy"
+        BrokenTakenEarly "failed-flush-taken-before-noted"
+            "who notes a flush that failed lets others find the disk unbroken before the failure is counted"
     }
 }
 

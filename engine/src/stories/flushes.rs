@@ -295,6 +295,7 @@ fn a_flush_that_fails_beside_a_release_repeats_it() {
     std::thread::scope(|scope| {
         let closer = scope.spawn(|| block_on(group.close_idle(true)));
         lab.wait_for("the first of many", || sums() > before);
+        members[0].has_broken();
         group.note_failed_flush(members[0], "somebody else's");
         assert!(closer.join().expect("no panic").expect("they are closed"));
     });
@@ -484,7 +485,6 @@ fn the_first_write_to_a_file_is_in_doubt_if_a_flush_under_way_fails() {
     lab.write(lab.find("table"), at, &pattern(2, 65_536));
     lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
     assert!(!block_on(member.flush()).is_ok());
-    member.take_broken();
     group.note_failed_flush(&member, "it failed");
     lab.try_sync(lab.find("table")).expect_err("the write is lost");
 }
