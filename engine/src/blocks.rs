@@ -77,6 +77,15 @@ pub struct Compared {
     pub unseen: u64,
 }
 
+/// A block that was rewritten on one mirror.
+#[derive(Clone, Copy)]
+struct Rewritten<'a> {
+    member: &'a Arc<Member>,
+    offset: u64,
+    /// Of those compared.
+    index: usize,
+}
+
 /// The blocks of a piece.
 pub(crate) fn blocks_of_piece(piece: usize) -> Range<usize> {
     piece * BLOCKS_PER_PIECE..(piece + 1) * BLOCKS_PER_PIECE
@@ -212,6 +221,7 @@ impl Group {
         }
         let result = result.share();
         let (mut copied, mut left, mut unseen) = (0, 0, 0);
+        let mut rewritten = Vec::new();
         for (((mirror, member), image), is_silent) in candidates.iter().zip(images).zip(are_silent) {
             for (index, sum) in sums.iter().enumerate() {
                 let part = result.part(bytes_of(index)..bytes_of(index + 1));
@@ -234,6 +244,7 @@ impl Group {
                     left += self.mend_later(extent, member, blocks.start + index);
                     continue;
                 }
+                rewritten.push(Rewritten { member, offset, index });
                 let reads_back =
                     if reason == Reason::Repair { self.reads_back(member, offset, &part).await } else { Some(true) };
                 if reads_back.is_none() {
@@ -273,7 +284,7 @@ impl Group {
         }
         if copied > 0 && (reason == Reason::Crash || guessed) && !planted::has(Bug::RecoveryNotFlushed) {
             // What somebody has read stays so: another loss of power must not bring back what the others had.
-            self.flush_disks().await?;
+            left += self.flush_rewritten(extent, blocks.start, &result, rewritten).await?;
         }
         for (index, sum) in sums.iter().enumerate() {
             match sum {
@@ -305,6 +316,36 @@ impl Group {
         }
         let buffer = Buffer::copy_of(&result);
         Ok((buffer, Compared { bytes: bytes_of(blocks.len()) as u64, copied, left, unseen }))
+    }
+
+    /// Flushes until what was rewritten is durable. How many blocks stay wrong.
+    async fn flush_rewritten(
+        &self,
+        extent: &Extent,
+        first: usize,
+        data: &Slice,
+        mut rewritten: Vec<Rewritten<'_>>,
+    ) -> Result<u64, FileError> {
+        let mut left = 0;
+        loop {
+            self.flush_disks().await?;
+            // A flush of somebody else's that failed meanwhile may have lost some of it: ours does not make up for that.
+            let is_lost = |block: &Rewritten<'_>| block.member.is_mend_in_doubt(block.offset, BLOCK_SIZE as u64);
+            rewritten.retain(|block| block.member.is_writable() && is_lost(block));
+            if rewritten.is_empty() || planted::has(Bug::RecoveryFlushBelieved) {
+                return Ok(left);
+            }
+            reached::at(Mark::RewriteRepeated);
+            for block in std::mem::take(&mut rewritten) {
+                let Rewritten { member, offset, index } = block;
+                let part = data.part(bytes_of(index)..bytes_of(index + 1));
+                if self.rewrite(member, offset, part).await? {
+                    rewritten.push(block);
+                } else {
+                    left += self.mend_later(extent, member, first + index);
+                }
+            }
+        }
     }
 
     /// Data is right, and what a disk stores of its checksums is not: that is written again when the region closes.

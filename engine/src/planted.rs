@@ -322,6 +322,10 @@ named! {
             "a small file that grows out of its slot owes no error when a flush loses the copy"
         BrokenTakenEarly "failed-flush-taken-before-noted"
             "who notes a flush that failed lets others find the disk unbroken before the failure is counted"
+        RecoveryFlushBelieved "recovery-flush-believed"
+            "what recovery copied counts as durable when its own flush was good, although another one lost it"
+        ShownZerosBelieved "shown-zeros-believed"
+            "zeros behind a file's end that a failed flush lost count as durable after the next flush, as the disk shows them"
     }
 }
 

@@ -15,6 +15,7 @@ named! {
         RegionTaken "region-taken" "a region is closed because its slot in the activity log is needed"
         RegionGrown "region-grown" "regions get larger because many are opened"
         ReleaseRepeated "release-repeated" "the checksums of a release are written again, as a flush failed meanwhile"
+        RewriteRepeated "rewrite-repeated" "what recovery copied is copied again, as a flush failed meanwhile"
         GuestTurnedAway "guest-turned-away" "a mirror that moves stays where it is, as a write failed in its new place"
         MoveNotMade "move-not-made" "a mirror was copied, and its row is left as it was"
         BlockLostInCopy "block-lost-in-copy" "a block that no mirror has is marked lost in a copy"

@@ -393,6 +393,91 @@ fn what_recovery_copied_and_a_flush_lost_is_copied_again() {
     lab.check();
 }
 
+/// Recovery after a kill copies two blocks to a mirror. Between them somebody else's flush fails on its disk, which cannot be spared, and loses the first.
+/// Recovery's own flush works, and the first is copied again for it: the disk shows it, and does not have it.
+#[test]
+fn what_recovery_copied_and_anothers_flush_lost_is_copied_again() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D", "E"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 40 << 20));
+    lab.sync(node);
+    lab.close_regions();
+    let (away, number) = lab.leave_one_that_is_needed();
+    lab.write(node, 0, &pattern(2, 40 << 20));
+    let (extents, _) = block_on(lab.group().some_alive(0)).expect("the catalog is read").expect("there are some");
+    let mut mirrors = extents.iter().map(|extent| extent.mirrors());
+    let is_second = |disks: &[u16]| disks[0] != away && disks[1] == number;
+    let mirrors = mirrors.find(|all| is_second(&[all[0].disk.0, all[1].disk.0])).expect("there is one");
+    let (second, disk) = (mirrors[1], usize::from(number));
+    let place = lab.member(disk).layout().au_offset(second.au);
+    lab.kill();
+    let right = lab.disks[disk].peek(place, 4096);
+    // As of writes that were under way, and had come to one disk.
+    let next = place + 8 * 4096;
+    [place, next].into_iter().for_each(|at| lab.disks[disk].corrupt(at, &pattern(7, 4096)));
+    lab.disks[disk].faults(|faults| faults.hang_writes.push(next..next + 4096));
+    lab.mount();
+    lab.wait_for("the second copy", || lab.disks[disk].hung() > 0);
+    assert!(lab.disks[disk].peek(place, 4096) == right, "the first comes before it");
+    lab.disks[disk].faults(|faults| faults.flushes_lost = 1);
+    block_on(lab.group().flush_disks()).expect_err("what it is to flush may be lost");
+    lab.disks[disk].heal();
+    lab.wait_for("the end of recovery", || lab.told("recovery ended"));
+    lab.disks[disk].forget_given_up();
+    assert!(lab.disks[disk].peek(place, 4096) == right, "a flush that failed is made good");
+    lab.check();
+}
+
+/// A write beyond a file's end fails half way: its bytes are there, and its size is not. When the file is to grow zeros are written over them, and a flush
+/// loses those. The next time the disk shows zeros, and does not have them: they are written again, before the file has its new size.
+#[test]
+fn zeros_behind_a_files_end_that_a_flush_lost_are_written_again() {
+    let mut lab = Lab::new(Redundancy::External, 128 * MIB, &["A", "B", "C", "D", "E"]);
+    let (plain, group) = (lab.plain_disk(), Arc::clone(lab.group()));
+    group.doubt.leave_to_story(true);
+    let number = lab.member(plain).number.0;
+    let grow = |node: Node| {
+        let size = Some(MIB + 70_000);
+        block_on(lab.session().change(node, Changes { size, ..Changes::default() }))
+    };
+    let end = MIB - 60_000;
+    let on = |disk: u16, node: Node| {
+        let mut extents = lab.extents_on(&[disk]);
+        extents.retain(|extent| extent.file == node);
+        extents
+    };
+    // Its first extent is there, and its second is not.
+    let found = (0..20).map(|number| format!("table{number}")).find(|name| {
+        let node = lab.create_file(name);
+        let reserve = Allocate::Reserve { keep_size: true };
+        block_on(lab.session().allocate(node, 0, 2 * MIB, reserve, false)).expect("there is room");
+        on(number, node).iter().map(|extent| extent.number).eq([0])
+    });
+    let name = found.expect("one of them is like that");
+    let node = lab.find(&name);
+    lab.write(node, end - 5_000, &pattern(1, 5_000));
+    lab.sync(node);
+    let second = (0..5).flat_map(|disk| on(disk, node)).find(|extent| extent.number == 1);
+    let mirror = second.expect("it has two").mirrors()[0];
+    let (other, place) = (usize::from(mirror.disk.0), group.members[&mirror.disk].layout().au_offset(mirror.au));
+    lab.disks[other].faults(|faults| faults.worn.push(place..place + MIB));
+    block_on(lab.session().write(node, end, &pattern(2, 100_000), false)).expect_err("a part of it fails");
+    lab.disks[other].heal();
+    block_on(group.flush_disks()).expect("it works");
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    grow(node).expect_err("the zeros may be lost");
+    grow(node).expect("it works");
+    lab.sync(node);
+    lab.disks[plain].forget_given_up();
+    drop(group);
+    lab.cut_power(3);
+    lab.mount();
+    let tail = lab.read(lab.find(&name), end, 60_000);
+    assert!(tail.iter().all(|byte| *byte == 0), "what was never acknowledged is in the file");
+    lab.check();
+}
+
 /// A mirror is to be taken. Of the one that stays a block has rotted; it is mended, and its disk, which cannot be spared, loses that with a flush. When the
 /// mirror is to be taken again, what the disk shows is not what it has: the mirror that is taken has the only right copy.
 #[test]
