@@ -31,7 +31,7 @@
 //!   - The errors are kept in memory: those that no sync has returned when the engine is killed again are forgotten.
 //!   - If the mount is refused before step 6, because the only voter does not take its record, the next mount does not know of the failure.
 //!
-//! What a write pays is some loads, and two stores when the era has changed.
+//! What a write pays is some loads, and two stores when the era has changed or a sync has begun.
 
 use crate::{
     api::Node,
@@ -59,6 +59,8 @@ use std::{
 
 /// Failures remembered one by one; older ones are taken together, and a file may hear of one that was not its own.
 const FAILURES_MAX: Limit = Limit::new(64, 2);
+/// What syncs have taken over of a file and not answered for is remembered in so many parts; older ones are taken together.
+const TAKEN_MAX: Limit = Limit::new(16, 2);
 /// Rounds of the caretaker between two tries to write doubted pieces again.
 const TRY_AGAIN: u64 = 30;
 /// The boot id that no host has.
@@ -111,55 +113,100 @@ impl Default for Doubt {
 /// The eras of a file's writes that no sync has answered for.
 #[derive(Debug)]
 pub struct Unsynced {
+    /// When the first write began that was noted since the last sync began.
     from: AtomicU64,
     to: AtomicU64,
-    /// Held while a sync takes over what it answers for, and while one takes pieces for doubted.
-    report: Mutex<()>,
+    /// Locked while a sync takes over what it answers for, and while one takes pieces for doubted.
+    taken: Mutex<Taken>,
+}
+
+/// What syncs have taken over, and none has answered for. A write that is noted while a sync is under way is not that sync's, however early it began.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// How many syncs found something new.
+    syncs: u64,
+    /// Which of them took it over, and when the first write of it began.
+    parts: Vec<(u64, u64)>,
 }
 
 impl Default for Unsynced {
     fn default() -> Self {
-        Self { from: AtomicU64::new(u64::MAX), to: AtomicU64::new(0), report: Mutex::default() }
+        Self { from: AtomicU64::new(u64::MAX), to: AtomicU64::new(0), taken: Mutex::default() }
     }
 }
 
 /// The eras that a sync answers for.
 #[derive(Debug, Clone, Copy)]
 pub struct Span {
+    /// `u64::MAX`: none.
     from: u64,
     to: u64,
-    /// When the sync began.
-    now: u64,
+    /// How many syncs had found something new when this one had begun.
+    syncs: u64,
+}
+
+impl Taken {
+    fn from(&self) -> u64 {
+        self.parts.iter().map(|(_, from)| *from).min().unwrap_or(u64::MAX)
+    }
+
+    fn add(&mut self, sync: u64, from: u64) {
+        if from == u64::MAX {
+            return;
+        }
+        self.parts.push((sync, from));
+        if self.parts.len() > TAKEN_MAX.get() {
+            let (sync, from) = self.parts.remove(0);
+            let next = &mut self.parts[0];
+            *next = (next.0.max(sync), next.1.min(from));
+        }
+    }
 }
 
 impl Unsynced {
     /// A write that began in `began` has ended, its marks are committed, and it will be acknowledged.
     pub fn note(&self, began: u64, ended: u64) {
-        if self.to.load(Ordering::Acquire) < ended {
-            self.to.fetch_max(ended, Ordering::AcqRel);
+        // A sync takes over `from` first and then looks at `to`: if this finds `from` early enough, that sync sees `to` as it is now.
+        if self.to.load(Ordering::SeqCst) < ended {
+            self.to.fetch_max(ended, Ordering::SeqCst);
         }
-        if self.from.load(Ordering::Acquire) > began {
-            self.from.fetch_min(began, Ordering::AcqRel);
+        if self.from.load(Ordering::SeqCst) > began {
+            self.from.fetch_min(began, Ordering::SeqCst);
         }
     }
 
-    /// Held while a sync looks at what it has to answer for.
-    pub fn report(&self) -> MutexGuard<'_, ()> {
-        self.report.lock()
+    /// Locked by a sync that is about to answer.
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock()
     }
 
-    /// What a sync that begins now answers for.
-    pub fn span(&self, doubt: &Doubt) -> Span {
-        Span { now: doubt.era(), from: self.from.load(Ordering::Acquire), to: self.to.load(Ordering::Acquire) }
+    /// A sync begins: what it answers for.
+    pub fn take_over(&self) -> Span {
+        let mut taken = self.taken();
+        let new = self.from.swap(u64::MAX, Ordering::SeqCst);
+        taken.syncs += u64::from(new != u64::MAX);
+        let syncs = taken.syncs;
+        taken.add(syncs, new);
+        Span { from: taken.from(), to: self.to.load(Ordering::SeqCst), syncs }
     }
 
-    /// A sync has answered for a span. What was noted since stays.
-    fn answered(&self, span: Span) {
-        if span.from == u64::MAX {
-            return;
+    /// What no sync has answered for.
+    fn span(&self) -> Span {
+        let taken = self.taken();
+        let from = self.from.load(Ordering::SeqCst).min(taken.from());
+        Span { from, to: self.to.load(Ordering::SeqCst), syncs: taken.syncs }
+    }
+
+    /// A sync has answered for a span, up to the era `left`. What was noted since it began stays.
+    fn answered(&self, taken: &mut Taken, span: Span, left: u64) {
+        taken.parts.retain(|(sync, _)| *sync > span.syncs);
+        taken.add(span.syncs, left);
+        if planted::has(Bug::AnsweredForGood) {
+            self.from.store(u64::MAX, Ordering::SeqCst);
         }
-        let left = if planted::has(Bug::AnsweredForGood) { u64::MAX } else { span.now };
-        let _ = self.from.compare_exchange(span.from, left, Ordering::AcqRel, Ordering::Relaxed);
+        if planted::has(Bug::BegunEarlyAnswered) && self.from.load(Ordering::SeqCst) != u64::MAX {
+            self.from.store(u64::MAX - 1, Ordering::SeqCst);
+        }
     }
 }
 
@@ -232,7 +279,7 @@ impl Doubt {
     }
 
     fn failure(&self, span: Span) -> Option<Failure> {
-        if self.count() == 0 {
+        if self.count() == 0 || span.from == u64::MAX {
             return None;
         }
         let failures = self.failures.lock();
@@ -243,7 +290,7 @@ impl Doubt {
     /// Whether a file's writes are all covered by a good flush, and none is in doubt: it may leave memory, and has nothing to flush.
     #[must_use]
     pub fn is_settled(&self, unsynced: &Unsynced) -> bool {
-        let span = unsynced.span(self);
+        let span = unsynced.span();
         span.from == u64::MAX || (span.to < self.good.load(Ordering::Acquire) && self.failure(span).is_none())
     }
 }
@@ -280,9 +327,10 @@ impl Group {
         answer: bool,
     ) -> Option<FileError> {
         let failure = self.doubt.failure(span)?;
-        let _report = file.data.unsynced.report();
+        let mut taken = file.data.unsynced.taken();
         if answer {
-            file.data.unsynced.answered(Span { now: self.doubt.era(), ..span });
+            // Nothing of it is durable yet: it stays for a failure that follows before a good flush.
+            file.data.unsynced.answered(&mut taken, span, self.doubt.era());
         }
         // After that: a write that noted itself before it has its marks in memory.
         for (extent, pieces) in pending() {
@@ -294,7 +342,8 @@ impl Group {
 
     /// A file's sync has told that all is durable.
     pub(crate) fn answered(&self, file: &File, span: Span) {
-        file.data.unsynced.answered(span);
+        let unsynced = &file.data.unsynced;
+        unsynced.answered(&mut unsynced.taken(), span, u64::MAX);
     }
 
     /// Writes pieces again that are pending: a flush from now on means something to them. Which were written: those that
@@ -418,6 +467,36 @@ mod tests {
     use super::*;
     use crate::{member::tests::member, testing::MemoryDisk};
     use plinth_format::layout::MIB;
+
+    /// A sync answers for what was noted before it began, and for nothing else, in whatever order syncs end.
+    #[test]
+    fn a_sync_answers_for_what_was_noted_before_it_began() {
+        let unsynced = Unsynced::default();
+        let answer = |span| unsynced.answered(&mut unsynced.taken(), span, u64::MAX);
+        unsynced.note(3, 3);
+        let first = unsynced.take_over();
+        // It began before the first sync.
+        unsynced.note(2, 4);
+        let second = unsynced.take_over();
+        unsynced.note(5, 5);
+        assert_eq!([first, second].map(|span| span.from), [3, 2]);
+        answer(first);
+        assert_eq!(unsynced.span().from, 2, "the second has not answered for it yet");
+        answer(second);
+        assert_eq!(unsynced.span().from, 5);
+        // Nobody answers for long.
+        let last = (6..100).map(|era| {
+            unsynced.note(era, era);
+            unsynced.take_over()
+        });
+        let last = last.last().expect("many");
+        assert!(unsynced.taken().parts.len() <= TAKEN_MAX.get());
+        answer(second);
+        assert_eq!(last.from, 5);
+        assert_eq!(unsynced.span().from, 5);
+        answer(last);
+        assert_eq!(unsynced.span().from, u64::MAX);
+    }
 
     /// A flush fails and is noted, while another thread looks whether one has failed: either the disk is broken, or the failure is counted.
     #[test]

@@ -455,10 +455,7 @@ impl Group {
         // Held to the end: a hole punched and filled again between the flush and the
         // commit would be marked written by data that was not flushed.
         let layout = self.loaded_layout(file).await?;
-        let span = {
-            let _report = file.data.unsynced.report();
-            file.data.unsynced.span(&self.doubt)
-        };
+        let span = file.data.unsynced.take_over();
         let mut failures = self.doubt.count();
         let mut again = self.write_doubted(&layout, doubts).await?;
         let mut pending = pieces_of(&layout, State::flushable);

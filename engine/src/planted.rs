@@ -326,6 +326,8 @@ named! {
             "what recovery copied counts as durable when its own flush was good, although another one lost it"
         ShownZerosBelieved "shown-zeros-believed"
             "zeros behind a file's end that a failed flush lost count as durable after the next flush, as the disk shows them"
+        BegunEarlyAnswered "begun-early-answered"
+            "a write that ends while a sync of its file is under way counts as begun after it"
     }
 }
 

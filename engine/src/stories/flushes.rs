@@ -556,6 +556,48 @@ fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
     assert!(lab.read(lab.find("table"), at + 4096, bytes.len()) == bytes, "what was synced is lost");
 }
 
+/// A write is on the disk, and its commit waits for the catalog, when a flush loses it. Then a sync of the file begins, which waits for the same commit: the
+/// write is acknowledged before the sync is, and is not the sync's. The next sync fails.
+#[test]
+fn a_write_that_a_flush_lost_before_a_sync_began_is_in_doubt_when_it_ends_under_the_sync() {
+    let (lab, node, plain) = Lab::with_a_plain_disk();
+    let group = Arc::clone(lab.group());
+    group.doubt.leave_to_story(true);
+    let at = lab.extent_alone_on(plain, node).number * MIB;
+    block_on(lab.session().allocate(node, at, 65_536, Allocate::PunchHole, false)).expect("punched");
+    lab.sync(node);
+    // Jobs of the catalog wait for this one.
+    let (go_on, waits) = mpsc::channel::<()>();
+    let mut busy = pin!(group.catalog.release(false, move |_| {
+        let _ = waits.recv();
+        Ok(())
+    }));
+    assert!(busy.as_mut().now_or_never().is_none());
+    lab.wait_for("the job", || group.catalog.jobs_waiting() == 0);
+    // The sync has a time to store.
+    lab.write(node, at + 65_536, &pattern(2, 4096));
+    block_on(group.flush_disks()).expect("it works");
+    let bytes = pattern(3, 65_536);
+    let before = lab.disks[plain].counts().bytes_written;
+    let (session, other, new) = (lab.session(), lab.session(), bytes.clone());
+    let writer = std::thread::spawn(move || block_on(session.write(node, at, &new, false)));
+    let is_written = || lab.disks[plain].counts().bytes_written >= before + 65_536;
+    lab.wait_for("the write", || is_written() && group.catalog.jobs_waiting() > 0);
+    lab.disks[plain].faults(|faults| faults.flushes_lost = 1);
+    block_on(group.flush_disks()).expect_err("the write is lost");
+    let waiting = group.catalog.jobs_waiting();
+    let syncer = std::thread::spawn(move || block_on(other.sync(node, false)));
+    lab.wait_for("the sync", || group.catalog.jobs_waiting() > waiting || syncer.is_finished());
+    drop(go_on);
+    block_on(busy).expect("the catalog answers");
+    writer.join().expect("no panic").expect("it is written");
+    let first = syncer.join().expect("no panic");
+    assert!(first.is_err() || lab.try_sync(node).is_err(), "the write is lost, and two syncs were good");
+    lab.sync(node);
+    lab.disks[plain].forget_given_up();
+    assert!(lab.read(node, at, bytes.len()) == bytes, "what was synced is lost");
+}
+
 /// A flush of all disks is under way when a file is written for the first time since the mount. The flush of the disk that has the write fails, and the
 /// write is lost. The file's next sync fails.
 #[test]
