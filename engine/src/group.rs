@@ -166,6 +166,8 @@ pub struct Group {
     pub(crate) clients: Clients,
     pub(crate) explorer: Arc<Explorer>,
     pub(crate) attributes: Mutex<Attributes>,
+    /// Held by who sets one: what all of them are is read, changed and put back as a whole.
+    setting: AsyncMutex<()>,
     /// What was said of disks that went offline.
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
     /// The disk timeout, where the watchdog reads it: ticks.
@@ -331,6 +333,7 @@ impl Group {
                 pace
             },
             attributes: Mutex::new(parts.attributes),
+            setting: AsyncMutex::new(()),
             drop_after: Mutex::new(parts.drop_after),
             deadline: parts.deadline,
             unchecked: AtomicBool::new(false),
@@ -826,6 +829,10 @@ impl Group {
     /// If there is no such attribute, or it cannot be this.
     pub async fn set_attribute(&self, name: &str, value: &str) -> Result<()> {
         let name = name.to_ascii_lowercase();
+        let _one_at_a_time = match planted::has(Bug::SetSideBySide) {
+            true => None,
+            false => Some(self.setting.lock().await),
+        };
         let mut attributes = self.attributes();
         attributes.set(&name, value)?;
         let (stored, text) = (name.clone(), value.to_owned());

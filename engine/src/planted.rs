@@ -328,6 +328,8 @@ named! {
             "zeros behind a file's end that a failed flush lost count as durable after the next flush, as the disk shows them"
         BegunEarlyAnswered "begun-early-answered"
             "a write that ends while a sync of its file is under way counts as begun after it"
+        SetSideBySide "attributes-set-side-by-side"
+            "of two attributes that are set at once, the one that ends last puts the other back to what it was"
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whole groups on disks in memory: what happens to a database's bytes when things go wrong.
 
 mod access;
+mod attributes;
 mod convert;
 mod copies;
 mod crowd;

@@ -991,8 +991,9 @@ impl Voters {
     }
 }
 
-/// Writes the copies of a record side by side, makes them durable, and reads them back. Returns the places that do not hold what was
-/// written, and why. Overdue I/O is a failure of the disk, as is a flush that failed, of which a durable write has one in it.
+/// Writes the copies of a record side by side, makes them durable, and reads them back. Returns the places that do not
+/// hold what was written, and why. Overdue I/O is a failure of the disk, as is a flush that failed, of which a durable
+/// write has one in it.
 async fn write_copies(
     member: &Member,
     copies: &[(u64, Slice)],
