@@ -60,7 +60,12 @@ impl Group {
     pub async fn exchange(self: &Arc<Self>, exchange: Exchange, order: impl Into<Order>) -> Result<()> {
         let order = order.into();
         let _one_at_a_time = self.exchanging.lock().await;
-        let (taken, leaving) = self.look_at(&exchange).await?;
+        self.exchange_in_turn(&exchange, order).await
+    }
+
+    /// As [`Self::exchange`], for a caller that holds `exchanging`.
+    pub(crate) async fn exchange_in_turn(self: &Arc<Self>, exchange: &Exchange, order: Order) -> Result<()> {
+        let (taken, leaving) = self.look_at(exchange).await?;
         let entries: Vec<MemberDisk> = taken.iter().map(|one| one.entry.clone()).collect();
         self.check_leaving(&entries, &leaving)?;
         let members = self.make_members(taken).await?;

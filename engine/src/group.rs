@@ -166,8 +166,9 @@ pub struct Group {
     pub(crate) clients: Clients,
     pub(crate) explorer: Arc<Explorer>,
     pub(crate) attributes: Mutex<Attributes>,
-    /// Held by who sets one: what all of them are is read, changed and put back as a whole.
-    setting: AsyncMutex<()>,
+    /// Held by who sets one, or says how long a disk is waited for: what there is is read, changed, stored and put
+    /// back.
+    pub(crate) setting: AsyncMutex<()>,
     /// What was said of disks that went offline.
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
     /// The disk timeout, where the watchdog reads it: ticks.

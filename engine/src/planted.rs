@@ -330,6 +330,10 @@ named! {
             "a write that ends while a sync of its file is under way counts as begun after it"
         SetSideBySide "attributes-set-side-by-side"
             "of two attributes that are set at once, the one that ends last puts the other back to what it was"
+        ReturnedDropped "returned-disk-dropped"
+            "a disk that was away for too long is dropped by force although it has come back meanwhile"
+        DropAfterForgotten "new-drop-after-forgotten"
+            "what was said of a new absence of a disk is forgotten with what was said of the last one"
     }
 }
 

@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::{
-    admin::{Departure, Exchange, NewDisk, Replacement, Resize, Work},
+    admin::{Departure, Exchange, NewDisk, Renaming, Replacement, Resize, Work},
     attributes,
     balance::Plan,
     extent::{Extent, Mirror},
     identify,
+    world::Task,
 };
 use plinth_format::{DiskNumber, header::Status};
-use std::sync::mpsc;
+use std::{cell::RefCell, sync::mpsc};
 
 impl Lab {
     /// Another disk in sight, of nobody.
@@ -41,6 +42,16 @@ impl Lab {
         force: bool,
     ) -> Result<(), crate::admin::AdminError> {
         block_on(self.group().exchange(self.wanted(add, drop, force), Some(4)))
+    }
+
+    /// Takes the caretaker's next task about disks that were waited for, which was held back.
+    fn take_repair_time(&self) -> Task<'static, ()> {
+        let task = RefCell::new(None);
+        self.wait_for("the end of its time", || {
+            *task.borrow_mut() = self.world.take_task("repair time");
+            task.borrow().is_some()
+        });
+        task.into_inner().expect("it has begun")
     }
 
     pub(super) fn rebalance(&self) -> crate::admin::Operation {
@@ -280,6 +291,71 @@ fn a_disk_is_away_for_too_long() {
         lab.disks[0].faults(|faults| faults.fail_reads = true);
         assert!(lab.read(node, 0, 20 << 20) == pattern(1, 20 << 20));
     }
+}
+
+/// A disk is overdue, and another statement runs: before it is dropped by force it comes back, gets another name, or
+/// comes back and goes away again. It stays, and so does the disk that has its name now.
+#[test]
+fn a_disk_that_came_back_is_not_dropped_for_its_absence() {
+    let group_of_three = || {
+        let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+        lab.world.hold_back("repair time");
+        let overdue = Selection::Disks(vec!["DATA_0001".to_owned()]);
+        block_on(lab.group().offline(overdue, Some(0))).expect("it can be spared");
+        let task = lab.take_repair_time();
+        (lab, task)
+    };
+    let returned = |_: &Lab| {};
+    let renamed = |lab: &Lab| {
+        let pairs = [("DATA_0001", "DATA_0002"), ("DATA_0002", "DATA_0001")];
+        let pairs = pairs.map(|(old, new)| (old.to_owned(), new.to_owned())).to_vec();
+        block_on(lab.group().rename(&Renaming::Disks(pairs))).expect("they change names");
+    };
+    let away_again = |lab: &Lab| lab.offline(1);
+    for (case, then) in [("returned", &returned as &dyn Fn(&Lab)), ("renamed", &renamed), ("away again", &away_again)] {
+        let (lab, task) = group_of_three();
+        lab.online_all();
+        then(&lab);
+        block_on(task);
+        let membership = lab.group().voters.current();
+        assert!(membership.disks.iter().all(|disk| !disk.leaving), "{case}");
+        let states = [0, 1, 2].map(|disk| lab.state(disk));
+        let second = if case == "away again" { DiskState::Offline } else { DiskState::Online };
+        assert_eq!(states, [DiskState::Online, second, DiskState::Online], "{case}");
+        assert!(!lab.told("was offline for longer than the repair time"), "{case}");
+    }
+    let (lab, task) = group_of_three();
+    block_on(task);
+    lab.wait_for("the drop", || lab.held().len() == 2);
+}
+
+/// A disk comes back. Before it is off the record how long it was waited for, it is taken offline with another time:
+/// that one holds, now and after a kill.
+#[test]
+fn what_was_said_of_a_new_absence_outlives_the_last_one() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C"]);
+    lab.world.hold_back("repair time");
+    let offline = |lab: &Lab, drop_after| {
+        let which = Selection::Disks(vec!["DATA_0001".to_owned()]);
+        block_on(lab.group().offline(which, drop_after)).expect("it can be spared");
+    };
+    let said = |lab: &Lab| {
+        let said = lab.group().drop_after.lock();
+        said.values().map(|said| said.seconds).collect::<Vec<_>>()
+    };
+    offline(&lab, Some(1800));
+    lab.online_all();
+    block_on(lab.take_repair_time());
+    assert!(said(&lab).is_empty(), "nothing new was said");
+    offline(&lab, Some(3600));
+    lab.online_all();
+    let late = lab.take_repair_time();
+    offline(&lab, Some(7200));
+    block_on(late);
+    assert_eq!(said(&lab), [7200]);
+    lab.kill();
+    lab.mount();
+    assert_eq!(said(&lab), [7200]);
 }
 
 /// OFFLINE says itself for how long a disk is waited for; this time, and not when it is away again.
