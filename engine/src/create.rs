@@ -533,6 +533,7 @@ pub(crate) async fn write_header(
     places: &[u64],
 ) -> std::result::Result<(), String> {
     for place in places {
+        let broken = member.broken();
         let block = Buffer::copy_of(&header.encode(*place)).share();
         let written = member.start_write(*place, block).of(IoClient::Records).settle().await;
         if planted::has(Bug::HeadersTogether) && Some(place) != places.last() {
@@ -543,6 +544,7 @@ pub(crate) async fn write_header(
                 return Err(settled.reason());
             }
         }
+        member.check_kept_since(broken)?;
     }
     Ok(())
 }

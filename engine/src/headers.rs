@@ -80,13 +80,14 @@ pub(crate) async fn keep_to_areas(member: &Member, header: &DiskHeader) {
 pub(crate) async fn put_header(member: &Member, header: &DiskHeader, places: &[u64]) -> Result<(), String> {
     let (wanted, before) = (header.record_areas(), member.areas());
     let new: Vec<RecordArea> = wanted.iter().copied().filter(|area| !before.contains(area)).collect();
+    let broken = member.broken();
     for area in &new {
         for (place, length) in area.slots() {
             write(member, place, vec![0; length]).await?;
         }
     }
     if !new.is_empty() {
-        flush(member).await?;
+        flush(member, broken).await?;
         member.add_areas(&new);
     }
     for area in new.iter().filter(|_| !planted::has(Bug::RecordsNotCopied)) {
@@ -102,6 +103,7 @@ pub(crate) async fn put_header(member: &Member, header: &DiskHeader, places: &[u
 
 /// Step 3. Whoever writes a record meanwhile, to both areas, waits for no more than one slot to be copied.
 async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
+    let broken = member.broken();
     for slot in [0, 1] {
         let copies = [
             (FIRST_AREA.stamps[slot], to.stamps[slot], BLOCK_SIZE),
@@ -116,7 +118,7 @@ async fn copy_records(member: &Member, to: &RecordArea) -> Result<(), String> {
             }
         }
     }
-    flush(member).await
+    flush(member, broken).await
 }
 
 /// The record in `bytes`, read at `from`, as it is written at `to`. `None`: there is no record of this disk.
@@ -148,7 +150,69 @@ async fn write(member: &Member, place: u64, bytes: Vec<u8>) -> Result<(), String
     if settled.is_ok() { Ok(()) } else { Err(settled.reason()) }
 }
 
-async fn flush(member: &Member) -> Result<(), String> {
-    let settled = member.flush().await;
-    if settled.is_ok() { Ok(()) } else { Err(settled.reason()) }
+/// Makes durable what was written since `broken` flushes had failed.
+async fn flush(member: &Member, broken: u64) -> Result<(), String> {
+    member.flush().await.into_result()?;
+    member.check_kept_since(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        testing::{MemoryDisk, TestWorld, block_on},
+        world::World,
+    };
+    use futures::FutureExt;
+    use plinth_format::{DiskId, DiskNumber, GroupId, Layout, Redundancy, header::Status, layout::MIB};
+    use std::{pin::pin, sync::Arc};
+
+    fn header() -> DiskHeader {
+        DiskHeader {
+            group: GroupId([2; 16]),
+            disk: DiskId([1; 16]),
+            sequence: 1,
+            created: 0,
+            layout: Layout::new(64 * MIB, MIB).expect("large enough"),
+            logical_sector: 512,
+            physical_sector: 4096,
+            number: DiskNumber(0),
+            status: Status::Member,
+            redundancy: Redundancy::Normal,
+            quorum: false,
+            middle_area: true,
+            group_name: "DATA".to_owned(),
+            name: "D".to_owned(),
+            failure_group: "A".to_owned(),
+            origin: None,
+        }
+    }
+
+    /// A flush of somebody else is under way when a header is written, and fails. It may have lost a copy of the
+    /// header, or the wiped slots of its new area; that the next flush works does not bring them back.
+    #[test]
+    fn a_header_is_not_there_if_somebody_elses_flush_fails() {
+        for has_middle_area in [true, false] {
+            let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+            let world: Arc<dyn World> = TestWorld::new();
+            let header = header();
+            let places = header.layout.header_places();
+            let member = Member::stranger(&header, disk.open(), &world);
+            if !has_middle_area {
+                member.set_areas(vec![FIRST_AREA]);
+            }
+            assert!(block_on(member.start_write(8 * MIB, Buffer::zeroed(4096).share()).settle()).is_ok());
+            disk.faults(|faults| faults.hang = true);
+            let mut flush = pin!(member.flush());
+            assert!(flush.as_mut().now_or_never().is_none());
+            disk.faults(|faults| faults.hang = false);
+            let mut put = pin!(put_header(&member, &header, &places));
+            assert!(put.as_mut().now_or_never().is_none(), "it flushes when it is its turn");
+            disk.faults(|faults| faults.flushes_lost = 1);
+            disk.answer();
+            assert!(!block_on(flush).is_ok());
+            block_on(put).expect_err("it may be lost");
+            block_on(put_header(&member, &header, &places)).expect("it is written anew");
+        }
+    }
 }

@@ -601,6 +601,18 @@ impl Member {
         self.broken.load(Ordering::Acquire)
     }
 
+    /// Whether what was written since `broken` flushes had failed, and flushed, is there: not so if another one has
+    /// failed meanwhile, whoever began it, although the disk may show it (R9).
+    ///
+    /// # Errors
+    /// That one has failed.
+    pub fn check_kept_since(&self, broken: u64) -> Result<(), String> {
+        if self.broken() == broken || planted::has(Bug::RecordOverFailedFlush) {
+            return Ok(());
+        }
+        Err("a flush failed".to_owned())
+    }
+
     /// Whether a flush has failed of which the group does not know yet.
     #[must_use]
     pub fn is_broken(&self) -> bool {

@@ -334,6 +334,8 @@ named! {
             "a disk that was away for too long is dropped by force although it has come back meanwhile"
         DropAfterForgotten "new-drop-after-forgotten"
             "what was said of a new absence of a disk is forgotten with what was said of the last one"
+        RecordOverFailedFlush "record-over-failed-flush"
+            "a record or a header counts as durable although somebody else's flush failed while it was written (R9)"
     }
 }
 

@@ -993,13 +993,15 @@ impl Voters {
 
 /// Writes the copies of a record side by side, makes them durable, and reads them back. Returns the places that do not
 /// hold what was written, and why. Overdue I/O is a failure of the disk, as is a flush that failed, of which a durable
-/// write has one in it.
+/// write has one in it; also a flush that somebody else began: it may have lost the record although that is read back
+/// (R9).
 async fn write_copies(
     member: &Member,
     copies: &[(u64, Slice)],
     in_one_trip: bool,
 ) -> Result<Vec<(u64, String)>, String> {
     let mut lost = Vec::new();
+    let broken = member.broken();
     let writes = copies.iter().map(|(place, bytes)| match in_one_trip {
         true => member.start_durable_write(*place, bytes.clone()).of(IoClient::Records),
         false => member.start_write(*place, bytes.clone()).of(IoClient::Records),
@@ -1015,6 +1017,7 @@ async fn write_copies(
     if !in_one_trip {
         member.flush().await.into_result()?;
     }
+    member.check_kept_since(broken)?;
     let reads = copies.iter().map(|(place, bytes)| member.start_read(*place, bytes.len()).of(IoClient::Records));
     let reads: Vec<_> = reads.collect();
     let found = futures::future::join_all(reads.into_iter().map(Flight::settle)).await;

@@ -42,6 +42,47 @@ impl Lab {
 
 const LENGTH: usize = 8 << 20;
 
+/// A disk has failed a write and is taken offline. The record of that reaches the other disk while a flush of somebody
+/// else is under way there, and is lost when that fails. It is read back, and the next flush works; but it does not
+/// count before it is written anew: after a loss of power the first disk would be taken for current, or the other one
+/// for one of another history.
+#[test]
+fn a_record_that_somebody_elses_flush_has_lost_is_written_again() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.allow_silence();
+    lab.dismount();
+    // Nobody else writes records, or flushes.
+    ["caretaker", "stamp"].into_iter().for_each(|name| lab.world.hold_back(name));
+    lab.mount();
+    let (group, kept) = (lab.group(), lab.member(1));
+    let gone = lab.member(0).number;
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 200_000));
+    lab.sync(node);
+    lab.close_regions();
+    // It has something to flush, which changes nothing.
+    let place = kept.layout().au_offset(1);
+    let same = crate::buffer::Buffer::copy_of(&lab.disks[1].peek(place, 4096)).share();
+    assert!(block_on(kept.start_write(place, same).settle()).is_ok());
+    lab.disks[1].faults(|faults| faults.hang = true);
+    let mut flush = pin!(kept.flush());
+    assert!(flush.as_mut().now_or_never().is_none());
+    lab.disks[1].faults(|faults| faults.hang = false);
+    lab.disks[0].faults(|faults| faults.fail_writes = true);
+    let before = lab.disks[1].counts().writes;
+    let voters = Arc::clone(&group.voters);
+    let expelled = std::thread::spawn(move || block_on(voters.expel(gone, "it failed a write", false)));
+    lab.wait_for("the record", || lab.disks[1].counts().writes >= before + kept.areas().len() as u64);
+    lab.disks[1].faults(|faults| faults.flushes_lost = 1);
+    lab.disks[1].answer();
+    assert!(!block_on(flush).is_ok());
+    expelled.join().expect("no panic").expect("it is recorded");
+    lab.disks[0].heal();
+    lab.cut_power(7);
+    lab.mount();
+    assert_eq!(lab.state(0), DiskState::Offline, "what was written without it is acknowledged");
+}
+
 /// Five disks without mirrors; the one that has nothing of the catalog loses a flush. Each file with writes that no
 /// good flush had covered hears of it once, whoever's sync it was; then what a sync acknowledges is there again.
 #[test]
