@@ -336,6 +336,8 @@ named! {
             "what was said of a new absence of a disk is forgotten with what was said of the last one"
         RecordOverFailedFlush "record-over-failed-flush"
             "a record or a header counts as durable although somebody else's flush failed while it was written (R9)"
+        BatchLostByFlush "batch-lost-by-flush"
+            "a batch of a resync takes its marks off although somebody else's flush failed since it was copied (R9)"
     }
 }
 

@@ -397,9 +397,15 @@ impl Group {
             } else {
                 rows.last().map_or(end, |extent| extent.id + 1)
             };
+            let broken = member.broken();
             self.copy_extents(self.alive(rows.iter().map(|row| row.id).collect()).await?, member).await?;
             if !self.flush_or_give_up(member).await? {
                 return Ok(false);
+            }
+            if member.broken() != broken && !planted::has(Bug::BatchLostByFlush) {
+                // Somebody else's flush has failed, and what it lost may be of this batch: it stays marked, and if the
+                // disk is still there, is copied again (R9).
+                continue;
             }
             cursor = done;
             let (stale, syncing) = (Arc::clone(&self.stale), Arc::clone(member));

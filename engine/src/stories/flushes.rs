@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{
+    buffer::Buffer,
     catalog::{CatalogFile, Store},
     counters::IoClient,
 };
@@ -24,6 +25,14 @@ impl Lab {
     fn write_twice(&self, node: Node, bytes: &[u8]) {
         self.write(node, 0, &pattern(99, bytes.len()));
         self.write(node, 0, bytes);
+    }
+
+    /// Writes to a disk what it has.
+    pub(super) fn give_something_to_flush(&self, disk: usize) {
+        let member = self.member(disk);
+        let place = member.layout().au_offset(1);
+        let same = Buffer::copy_of(&self.disks[disk].peek(place, 4096)).share();
+        assert!(block_on(member.start_write(place, same).settle()).is_ok());
     }
 
     /// Whether the membership names the boot of this host: what is pending counts if the engine dies now.
@@ -60,10 +69,7 @@ fn a_record_that_somebody_elses_flush_has_lost_is_written_again() {
     lab.write(node, 0, &pattern(1, 200_000));
     lab.sync(node);
     lab.close_regions();
-    // It has something to flush, which changes nothing.
-    let place = kept.layout().au_offset(1);
-    let same = crate::buffer::Buffer::copy_of(&lab.disks[1].peek(place, 4096)).share();
-    assert!(block_on(kept.start_write(place, same).settle()).is_ok());
+    lab.give_something_to_flush(1);
     lab.disks[1].faults(|faults| faults.hang = true);
     let mut flush = pin!(kept.flush());
     assert!(flush.as_mut().now_or_never().is_none());

@@ -198,6 +198,46 @@ fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
     assert_eq!(lab.read(node, at, 60_000), pattern(3, 60_000));
 }
 
+/// A resync has copied a batch, and a flush of somebody else on that disk fails: what was copied is lost, although the
+/// disk shows it, and the next flush works. It is copied again: later the disk alone has what it missed.
+#[test]
+fn what_somebody_elses_flush_has_lost_of_a_batch_is_copied_again() {
+    let mut lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    lab.allow_silence();
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 200_000));
+    lab.sync(node);
+    lab.dismount();
+    // Nobody else flushes.
+    ["caretaker", "stamp"].into_iter().for_each(|name| lab.world.hold_back(name));
+    lab.mount();
+    let node = lab.find("table");
+    lab.read(node, 0, 1);
+    let extent = lab.extents_on(&[0, 1]).into_iter().find(|extent| extent.file == node).expect("it has some");
+    let member = lab.member(1);
+    let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has one there");
+    let place = Group::offset(&member, mirror, 0);
+    lab.offline(1);
+    lab.write(node, 0, &pattern(2, 200_000));
+    lab.sync(node);
+    lab.close_regions();
+    lab.disks[1].faults(|faults| faults.hang_in.push(place..place + MIB));
+    lab.online(1);
+    lab.wait_for("the copy", || lab.disks[1].hung() > 0);
+    lab.give_something_to_flush(1);
+    lab.disks[1].faults(|faults| faults.hang = true);
+    let mut flush = pin!(member.flush());
+    assert!(flush.as_mut().now_or_never().is_none());
+    // The copy ends first, then the flush.
+    lab.disks[1].faults(|faults| faults.flushes_lost = 1);
+    lab.disks[1].answer();
+    assert!(!block_on(flush).is_ok());
+    lab.wait_for("the resync", || lab.state(1) == DiskState::Online);
+    lab.disks[1].forget_given_up();
+    lab.silence(0);
+    assert_eq!(lab.read(node, 0, 200_000), pattern(2, 200_000));
+}
+
 /// A write began while a disk was offline and ends after its resync passed by: the disk must have it.
 #[test]
 fn a_write_under_way_when_a_disk_returns() {
