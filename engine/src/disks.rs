@@ -146,7 +146,7 @@ impl Group {
         self.tell(Severity::Note, None, "disks that were being dropped stay".to_owned());
         self.sweep_disks(staying);
         self.rebuild_catalog().await;
-        self.rebalance(self.rebalance.as_before()).await
+        self.rebalance_as_before().await
     }
 
     /// Finds, checks and claims the disks of an ADD. Nothing is written to them.

@@ -338,6 +338,8 @@ named! {
             "a record or a header counts as durable although somebody else's flush failed while it was written (R9)"
         BatchLostByFlush "batch-lost-by-flush"
             "a batch of a resync takes its marks off although somebody else's flush failed since it was copied (R9)"
+        OrdersSideBySide "orders-side-by-side"
+            "a statement that names no power of a rebalance puts back the one that another has just changed"
     }
 }
 

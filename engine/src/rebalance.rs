@@ -84,6 +84,8 @@ const PAUSES_FOR_ROOM: u32 = 20;
 #[derive(Debug, Default)]
 pub struct Rebalance {
     orders: Mutex<Orders>,
+    /// Held by who gives an order: what it does not say is as it was, and both are stored before they hold.
+    ordering: AsyncMutex<()>,
     /// So many of the mirrors that are on their way copy at the same time: what is read is written while the processor's cache still
     /// has it, and no disk is asked for more than it is good for.
     gate: Mutex<Option<Arc<Semaphore>>>,
@@ -166,7 +168,7 @@ impl Rebalance {
     }
 
     /// The order for one that shall do what it did before, or begin: where it is paused it stays so.
-    pub fn as_before(&self) -> Order {
+    fn as_before(&self) -> Order {
         let orders = self.lock();
         Order { power: orders.is_running.then_some(orders.power), phases: None }
     }
@@ -286,7 +288,25 @@ impl Group {
     /// # Errors
     /// If the catalog does not take that it is under way.
     pub async fn rebalance(self: &Arc<Self>, order: impl Into<Order>) -> Result<(), AdminError> {
-        let Order { power, phases } = order.into();
+        let order = order.into();
+        let _one_at_a_time = match planted::has(Bug::OrdersSideBySide) {
+            true => None,
+            false => Some(self.rebalance.ordering.lock().await),
+        };
+        self.rebalance_in_turn(order).await
+    }
+
+    /// As [`Self::rebalance`]: the one under way does what it did before, or one begins. Where it is paused it stays
+    /// so.
+    ///
+    /// # Errors
+    /// If the catalog does not take that it is under way.
+    pub(crate) async fn rebalance_as_before(self: &Arc<Self>) -> Result<(), AdminError> {
+        let _one_at_a_time = self.rebalance.ordering.lock().await;
+        self.rebalance_in_turn(self.rebalance.as_before()).await
+    }
+
+    async fn rebalance_in_turn(self: &Arc<Self>, Order { power, phases }: Order) -> Result<(), AdminError> {
         let now = {
             let orders = self.rebalance.lock();
             let power = if orders.is_running && orders.power > 0 { orders.power } else { POWER_DEFAULT };

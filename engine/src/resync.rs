@@ -313,7 +313,7 @@ impl Group {
         // What could not move without it can now.
         if entry.is_some_and(|entry| {
             entry.target.is_some() || self.rebalance.has_stopped() && !planted::has(Bug::StoppedStays)
-        }) && let Err(error) = self.rebalance(self.rebalance.as_before()).await
+        }) && let Err(error) = self.rebalance_as_before().await
         {
             let text = format!("disk {} is back, but the rebalance does not go on: {error}", member.name());
             self.tell(Severity::Alarm, Some(member.number), text);

@@ -1,4 +1,4 @@
-//! What a group was told of itself.
+//! What a group is told: attributes, and how a rebalance goes.
 
 use super::*;
 use futures::FutureExt;
@@ -32,4 +32,32 @@ fn attributes_that_are_set_at_once_all_count() {
     assert_eq!(known.mount_wait, 60);
     assert_eq!(group.voters.current().mount_wait, Some(60));
     assert_eq!(group.voters.deadline(), known.disk_timeout_ticks);
+}
+
+/// A rebalance gets another power while a statement that names none gives it more to do: it goes on with that power,
+/// and so does the next mount.
+#[test]
+fn another_power_of_a_rebalance_outlives_a_statement_without_one() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
+    let group = lab.group();
+    lab.world.hold_back("rebalance");
+    block_on(group.rebalance(Some(4))).expect("it begins");
+    // The catalog takes nothing until it may go on.
+    let (go_on, waits) = std::sync::mpsc::channel::<()>();
+    let mut busy = pin!(group.catalog.release(false, move |_| {
+        let _ = waits.recv();
+        Ok(())
+    }));
+    assert!(busy.as_mut().now_or_never().is_none());
+    lab.wait_for("the job", || group.catalog.jobs_waiting() == 0);
+    let mut slower = pin!(group.rebalance(Some(2)));
+    let mut more = pin!(group.rebalance(None));
+    assert!(slower.as_mut().now_or_never().is_none() && more.as_mut().now_or_never().is_none());
+    drop(go_on);
+    block_on(busy).expect("it goes on");
+    let (slower, more) = block_on(futures::future::join(slower, more));
+    slower.and(more).expect("both hold");
+    assert_eq!(lab.rebalance().power, 2);
+    let stored = block_on(group.catalog.read(crate::attributes::load_rebalance)).expect("the catalog is read");
+    assert_eq!(stored.map(|(power, _)| power), Some(2));
 }
