@@ -103,6 +103,18 @@ const RARE: &[Bug] = &[
     Bug::OrphanLinked,
     Bug::RottenLogCopied,
     Bug::EarlierLifeCompared,
+    Bug::RewriteBelieved,
+    Bug::PromotionNotNoted,
+    Bug::BrokenTakenEarly,
+    Bug::RecoveryFlushBelieved,
+    Bug::ShownZerosBelieved,
+    Bug::BegunEarlyAnswered,
+    Bug::SetSideBySide,
+    Bug::ReturnedDropped,
+    Bug::DropAfterForgotten,
+    Bug::RecordOverFailedFlush,
+    Bug::BatchLostByFlush,
+    Bug::OrdersSideBySide,
 ];
 
 /// Seeds that are tried with each mistake alone before those that are left are planted together.
