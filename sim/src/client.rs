@@ -552,8 +552,9 @@ impl Client {
             self.is_synced(Some(file), turn);
         } else if durably && failed {
             let mut model = self.model();
+            // Before it is forgotten which of it is durable.
+            model.lose(file, first..first + count, size.max(end));
             model.sync_failed(file);
-            model.lose(file, first..first + count);
         }
         if failed && matches!(next, Next::GoOn) { self.look_again(session, name, first, count).await } else { Ok(next) }
     }

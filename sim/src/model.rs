@@ -19,6 +19,7 @@
 //! until somebody has read it.
 
 use plinth_engine::api::Node;
+use plinth_format::BLOCK_SIZE;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Arc, LazyLock},
@@ -538,9 +539,12 @@ impl Model {
 
     /// A write of these sectors that was to be durable returned an error: its flush has failed, and may have taken along what was never made
     /// durable, also the zeros around what was written first. Those that no sync has covered with bytes may be anything: whatever the engine
-    /// knew of them, they may be what the write made of them.
-    pub fn lose(&mut self, file: FileId, sectors: std::ops::Range<u64>) {
-        for number in sectors {
+    /// knew of them, they may be what the write made of them. The same for those beside them in its first and its last block, of which there is one
+    /// checksum, as far as the file goes, which has so many bytes.
+    pub fn lose(&mut self, file: FileId, sectors: std::ops::Range<u64>, size: u64) {
+        const BLOCK: u64 = (BLOCK_SIZE / SECTOR) as u64;
+        let end = sectors.end.next_multiple_of(BLOCK).min(size.div_ceil(SECTOR as u64));
+        for number in sectors.start / BLOCK * BLOCK..end {
             let zeros = self.zeros.clone();
             let sector = self.entry(file, number);
             sector.lost |= sector.states.len() > 1 || sector.states[0].1[..] == zeros[..];
