@@ -72,6 +72,9 @@ const STRAGGLER_MAX: u64 = 500_000;
 /// How long a write is held, in microseconds: from, and up to. After a second its disk counts as silent.
 const HELD: (u64, u64) = (200_000, 600_000);
 
+/// After so long, in microseconds, a disk has answered that does not hang, however slow it is: after a second it would count as silent.
+const ANSWERS: u64 = 900_000;
+
 /// Milliseconds after which what hung has landed at the latest, once it can.
 const LATE_MAX: u64 = 2000;
 
@@ -510,7 +513,8 @@ impl SimDisk {
         let micros = if is_straggler { micros.max(self.core.below(STRAGGLER_MAX)) } else { micros };
         // A slow disk is not slow in order.
         let slow = u64::try_from(faults.slow.as_micros()).expect("not for ever");
-        Duration::from_micros(micros + if slow > 0 { self.core.below(slow) } else { 0 })
+        let micros = micros + if slow > 0 { self.core.below(slow) } else { 0 };
+        Duration::from_micros(micros.min(ANSWERS))
     }
 }
 
