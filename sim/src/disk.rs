@@ -366,7 +366,10 @@ impl SimDisk {
             let Some(mut flight) = medium.flights.remove(&id) else { return };
             let (io, done) = (std::mem::replace(&mut flight.io, Io::Flush), flight.done);
             let touch = touch(&io, medium.size, &medium.sums);
+            let lost_before = medium.loses;
             let done = self.perform(&mut medium, io, done);
+            // Of a flush that failed when its engine had ended nobody knows, as of one that it had no time to record.
+            medium.loses = medium.loses && (lost_before || !self.core.is_dead(flight.process));
             if touch == Touch::Header {
                 medium.find_sums();
             }
