@@ -329,7 +329,7 @@ impl Group {
         let mut left = 0;
         loop {
             self.flush_disks().await?;
-            // A flush of somebody else's that failed meanwhile may have lost some of it: ours does not make up for that.
+            // Another task's flush may have failed since the rewrite and lost some blocks. Our own flush does not restore them.
             let is_lost = |block: &Rewritten<'_>| block.member.is_mend_in_doubt(block.offset, BLOCK_SIZE as u64);
             rewritten.retain(|block| block.member.is_writable() && is_lost(block));
             if rewritten.is_empty() || planted::has(Bug::RecoveryFlushBelieved) {

@@ -34,7 +34,10 @@ struct Attempts {
 impl Group {
     /// Gives the catalog the mirrors that it should have and for which there are disks now.
     pub(crate) async fn rebuild_catalog(&self) {
-        self.mend_log().await;
+        // What is copied is mended first.
+        if self.lacks_catalog_mirror() || self.store.in_the_way().is_some() {
+            self.mend_log().await;
+        }
         let store = Arc::clone(&self.store);
         let built = self.catalog.release(false, move |_| Ok(store.rebuild().err())).await;
         // Where the catalog has stopped, that is said elsewhere.

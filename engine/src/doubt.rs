@@ -59,7 +59,7 @@ use std::{
 
 /// Failures remembered one by one; older ones are taken together, and a file may hear of one that was not its own.
 const FAILURES_MAX: Limit = Limit::new(64, 2);
-/// What syncs have taken over of a file and not answered for is remembered in so many parts; older ones are taken together.
+/// Parts of a file's writes that syncs have taken over and not answered for, at most. Beyond that the oldest are merged.
 const TAKEN_MAX: Limit = Limit::new(16, 2);
 /// Rounds of the caretaker between two tries to write doubted pieces again.
 const TRY_AGAIN: u64 = 30;

@@ -488,7 +488,7 @@ impl Group {
             }
             // Before the new size, or a loss of power could leave that and take the zeros back: also those that were there.
             self.flush_disks().await?;
-            // A flush of somebody else's that failed meanwhile may have lost them.
+            // Another task's flush may have failed meanwhile, and lost the zeros.
             if self.doubt.count() == failures || planted::has(Bug::ShownZerosBelieved) {
                 break;
             }

@@ -188,8 +188,8 @@ mod tests {
         }
     }
 
-    /// A flush of somebody else is under way when a header is written, and fails. It may have lost a copy of the
-    /// header, or the wiped slots of its new area; that the next flush works does not bring them back.
+    /// Another task's flush is in flight while a header is written, and fails. It may have lost a copy of the header, or
+    /// the wiped slots of its new area. The next flush succeeds and does not bring them back.
     #[test]
     fn a_header_is_not_there_if_somebody_elses_flush_fails() {
         for has_middle_area in [true, false] {

@@ -305,7 +305,7 @@ impl DiskStore {
         }
     }
 
-    /// Something is about to be written to a disk. What was written there before it went last is nobody's concern any more.
+    /// Notes that a disk is about to be written. What was written before it last went offline no longer counts.
     fn begin_unflushed(&self, member: &Member) {
         let mut unflushed = self.unflushed.lock();
         let since = unflushed.entry(member.number).or_insert((member.losses(), member.broken()));

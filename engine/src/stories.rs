@@ -321,6 +321,24 @@ impl Lab {
         });
     }
 
+    /// The catalog takes no job until the sender is dropped. Then the future ends.
+    fn keep_catalog_busy(&self) -> (std::sync::mpsc::Sender<()>, crate::world::Task<'static, Result<(), FileError>>) {
+        let catalog = Arc::clone(&self.group().catalog);
+        let (go_on, waits) = std::sync::mpsc::channel::<()>();
+        let job = {
+            let catalog = Arc::clone(&catalog);
+            let wait = move |_: &rusqlite::Connection| {
+                let _ = waits.recv();
+                Ok(())
+            };
+            async move { catalog.release(false, wait).await.map(drop) }
+        };
+        let mut busy = Box::pin(job);
+        assert!(futures::FutureExt::now_or_never(busy.as_mut()).is_none());
+        self.wait_for("the job", || catalog.jobs_waiting() == 0);
+        (go_on, busy)
+    }
+
     fn told(&self, text: &str) -> bool {
         self.world.events().iter().any(|event| event.text.contains(text))
     }

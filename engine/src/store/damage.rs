@@ -78,7 +78,7 @@ impl DiskStore {
     }
 
     /// Compares the mirrors of some pages of the database, from `offset` on, and says where the next begin.
-    /// Runs on the catalog's writer thread: nobody else writes them, except for mending them.
+    /// Runs on the catalog's writer thread. Other threads only mend pages.
     ///
     /// A page that is good nowhere is none that the database uses, or its own check finds it. Of pages that
     /// are good and differ the one that was written last is what the catalog reads.

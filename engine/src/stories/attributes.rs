@@ -10,14 +10,7 @@ use std::pin::pin;
 fn attributes_that_are_set_at_once_all_count() {
     let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B"]);
     let group = lab.group();
-    // The catalog takes nothing until it may go on.
-    let (go_on, waits) = std::sync::mpsc::channel::<()>();
-    let mut busy = pin!(group.catalog.release(false, move |_| {
-        let _ = waits.recv();
-        Ok(())
-    }));
-    assert!(busy.as_mut().now_or_never().is_none());
-    lab.wait_for("the job", || group.catalog.jobs_waiting() == 0);
+    let (go_on, busy) = lab.keep_catalog_busy();
     let mut wait = pin!(group.set_attribute("mount_wait", "60"));
     let mut timeout = pin!(group.set_attribute("disk_timeout", "30"));
     // Each comes as far as it can.
@@ -42,14 +35,7 @@ fn another_power_of_a_rebalance_outlives_a_statement_without_one() {
     let group = lab.group();
     lab.world.hold_back("rebalance");
     block_on(group.rebalance(Some(4))).expect("it begins");
-    // The catalog takes nothing until it may go on.
-    let (go_on, waits) = std::sync::mpsc::channel::<()>();
-    let mut busy = pin!(group.catalog.release(false, move |_| {
-        let _ = waits.recv();
-        Ok(())
-    }));
-    assert!(busy.as_mut().now_or_never().is_none());
-    lab.wait_for("the job", || group.catalog.jobs_waiting() == 0);
+    let (go_on, busy) = lab.keep_catalog_busy();
     let mut slower = pin!(group.rebalance(Some(2)));
     let mut more = pin!(group.rebalance(None));
     assert!(slower.as_mut().now_or_never().is_none() && more.as_mut().now_or_never().is_none());

@@ -11,10 +11,7 @@ use plinth_format::{
     membership::MemberDisk,
     page::{self, PAGE_SIZE},
 };
-use std::{
-    pin::pin,
-    sync::{atomic::Ordering, mpsc},
-};
+use std::{pin::pin, sync::atomic::Ordering};
 
 impl Lab {
     fn try_sync(&self, node: Node) -> Result<(), FileError> {
@@ -579,14 +576,7 @@ fn a_write_that_ends_while_a_sync_is_under_way_is_flushed_by_the_next() {
     let bytes = pattern(3, 60_000);
     {
         let catalog = Arc::clone(&lab.group().catalog);
-        // Jobs of the catalog wait for this one.
-        let (go_on, waits) = mpsc::channel::<()>();
-        let mut busy = pin!(catalog.release(false, move |_| {
-            let _ = waits.recv();
-            Ok(())
-        }));
-        assert!(busy.as_mut().now_or_never().is_none());
-        lab.wait_for("the job", || catalog.jobs_waiting() == 0);
+        let (go_on, busy) = lab.keep_catalog_busy();
         let before = lab.disks[plain].counts().flushes;
         lab.write(node, at, &pattern(2, 8192));
         let session = lab.session();
@@ -613,14 +603,7 @@ fn a_write_that_a_flush_lost_before_a_sync_began_is_in_doubt_when_it_ends_under_
     let at = lab.extent_alone_on(plain, node).number * MIB;
     block_on(lab.session().allocate(node, at, 65_536, Allocate::PunchHole, false)).expect("punched");
     lab.sync(node);
-    // Jobs of the catalog wait for this one.
-    let (go_on, waits) = mpsc::channel::<()>();
-    let mut busy = pin!(group.catalog.release(false, move |_| {
-        let _ = waits.recv();
-        Ok(())
-    }));
-    assert!(busy.as_mut().now_or_never().is_none());
-    lab.wait_for("the job", || group.catalog.jobs_waiting() == 0);
+    let (go_on, busy) = lab.keep_catalog_busy();
     // The sync has a time to store.
     lab.write(node, at + 65_536, &pattern(2, 4096));
     block_on(group.flush_disks()).expect("it works");

@@ -174,14 +174,7 @@ fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
     lab.disks[1].faults(|faults| faults.hang_in.push(place..place + MIB));
     lab.online(1);
     lab.wait_for("the copy", || lab.disks[1].hung() > 0);
-    // The catalog takes nothing until it may go on.
-    let (go_on, waits) = std::sync::mpsc::channel::<()>();
-    let mut busy = pin!(group.catalog.release(false, move |_| {
-        let _ = waits.recv();
-        Ok(())
-    }));
-    assert!(busy.as_mut().now_or_never().is_none());
-    lab.wait_for("the job", || group.catalog.jobs_waiting() == 0);
+    let (go_on, busy) = lab.keep_catalog_busy();
     lab.disks[1].answer();
     lab.wait_for("the end of the batch", || group.catalog.jobs_waiting() > 0);
     block_on(group.voters.retire(&[member.number])).expect("it goes");
