@@ -321,21 +321,24 @@ impl DiskStore {
         doing: &'static str,
         failures: &BTreeMap<DiskNumber, Settled>,
     ) -> Result<bool, StoreError> {
+        let mut again = false;
         for (disk, settled) in failures {
+            let is_silent = matches!(settled, Settled::Overdue);
             loop {
+                if again && is_silent && self.members.get(disk).is_none_or(|member| !member.is_hung()) {
+                    // It has answered while another one was waited for.
+                    break;
+                }
                 match self.voters.expel(*disk, &format!("catalog: {}", settled.reason()), false).await {
                     Ok(()) => break,
                     Err(Refusal::Closing) => return Err(let_go()),
-                    Err(_) if matches!(settled, Settled::Overdue) => {
-                        // R2: when nothing else is left, wait until the old I/O has ended.
-                        let Some(member) = self.members.get(disk) else { return Ok(true) };
-                        let answers = member.answers_soon(|| self.voters.is_closing()).await;
+                    Err(_) if is_silent => {
+                        // R2: when nothing else is left, wait until the old I/O has ended, on each disk: before that none is begun.
+                        again = true;
+                        let Some(member) = self.members.get(disk) else { break };
+                        member.answers_soon(|| self.voters.is_closing()).await;
                         if self.voters.is_closing() {
                             return Err(let_go());
-                        }
-                        if answers {
-                            // What was seen of the others is as old: they may answer, too.
-                            return Ok(true);
                         }
                     }
                     Err(refusal) => {
@@ -344,7 +347,7 @@ impl DiskStore {
                 }
             }
         }
-        Ok(false)
+        Ok(again)
     }
 
     /// Flushes every disk that the catalog has something on. It is the caller's turn.

@@ -2,7 +2,7 @@
 //! (R2), whether the I/O is a file's, the catalog's, the activity log's, a membership's, a stamp's or a flush.
 
 use super::*;
-use crate::voters::Refusal;
+use crate::{member::LOOK_AGAIN, voters::Refusal};
 use std::sync::atomic::Ordering;
 
 /// A timeout, in ticks, that does not end while a busy machine lets one disk answer after the other.
@@ -420,4 +420,39 @@ fn nobody_waits_for_a_silent_disk_that_has_gone() {
     lab.online_all();
     let beside = usize::try_from(at).expect("small") + 4096;
     assert_eq!(lab.read(node, beside as u64, 4096), pattern(1, 40 << 20)[beside..][..4096]);
+}
+
+/// Two disks that cannot be spared are silent about the catalog's log. One answers before the other: nothing is written again to the one whose write
+/// has not ended.
+#[test]
+fn the_catalog_writes_again_when_every_silent_disk_has_answered() {
+    let lab = Lab::new(Redundancy::Normal, 64 * MIB, &["A", "B", "C", "D"]);
+    let node = lab.create_file("table");
+    lab.write(node, 0, &pattern(1, 40 << 20));
+    lab.sync(node);
+    let has_log = |disk: &usize| !lab.runs_of(CatalogFile::Wal, *disk).is_empty();
+    let without = (0..4).find(|disk| !has_log(disk)).expect("one has no log");
+    let with_log: Vec<usize> = (0..4).filter(has_log).collect();
+    let (one, other) = (with_log[0], with_log[1]);
+    lab.offline(without);
+    for disk in [one, other] {
+        let log = lab.runs_of(CatalogFile::Wal, disk);
+        lab.disks[disk].faults(|faults| faults.hang_in = log);
+    }
+    std::thread::scope(|scope| {
+        let _healed = Healed(&lab);
+        scope.spawn(|| lab.create_file("another"));
+        lab.wait_for("the timeouts", || [one, other].iter().all(|disk| lab.is_hung(*disk)));
+        let under_way = lab.disks[other].hung();
+        lab.disks[one].answer();
+        // Whoever does not wait for the other one writes now.
+        std::thread::sleep(2 * LOOK_AGAIN);
+        assert_eq!(lab.disks[other].hung(), under_way, "it was written while a write there was under way");
+        assert!(lab.is_hung(other));
+        lab.disks[other].answer();
+    });
+    lab.find("another");
+    assert_eq!((lab.state(one), lab.state(other)), (DiskState::Online, DiskState::Online));
+    lab.online_all();
+    lab.check();
 }
