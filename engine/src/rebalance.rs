@@ -381,7 +381,7 @@ impl Group {
     }
 
     async fn make_passes(self: &Arc<Self>) -> Result<(), Stuck> {
-        let (mut in_vain, mut pauses, mut passes) = (0, 0, 0);
+        let (mut in_vain, mut pauses, mut passes, mut turns) = (0, 0, 0, 0);
         let mut last_asked = 0;
         let mut compacted = None;
         loop {
@@ -399,7 +399,7 @@ impl Group {
                 continue;
             }
             if std::mem::replace(&mut last_asked, asked) != asked {
-                (in_vain, passes) = (0, 0);
+                (in_vain, passes, turns) = (0, 0, 0);
             }
             let (barred, odd) = (self.barred_mirrors(), self.mirrors_to_convert());
             if odd == 0 {
@@ -417,6 +417,11 @@ impl Group {
             let plan = match self.plan_moves() {
                 // To take mirrors may be the remedy.
                 Err(_) if odd > 0 && in_vain == 0 => Plan::none(),
+                // A disk that grows adds room: it does not stop for want of it.
+                Err(_) if turns < TRIES && self.turn_to_stages().await? => {
+                    turns += 1;
+                    continue;
+                }
                 plan => plan?,
             };
             // Where nothing of that can move, others have to make room for it.

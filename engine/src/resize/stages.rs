@@ -7,6 +7,8 @@
 //!   2. A disk gets what it can have of that without taking an AU with data: mostly two AUs at its end.
 //!   3. All get the largest part of what is left for which there is room (`resize.rs`); when they have that, this begins again.
 //!
+//! Files may take the room that a resize had found before what is in the way has moved: then the disks keep their sizes, and grow in stages after all.
+//!
 //! One free AU makes room for hundreds, these for tens of thousands: the checksums of an AU take 4 KiB or a thousandth of it. A crash leaves the
 //! goals, and the rebalance that goes on does the rest. Another size that is asked for lets a disk's goal go first.
 
@@ -80,6 +82,45 @@ impl Group {
             }
             Err(error) => Err(refused(error.to_string())),
         }
+    }
+
+    /// There is no room any more for what is in the way of disks that are on their way to larger sizes: these are their goals from now on, and the
+    /// next stage begins. False: no disk is on its way to a larger size.
+    pub(crate) async fn turn_to_stages(&self) -> std::result::Result<bool, FileError> {
+        let _one_at_a_time = self.exchanging.lock().await;
+        let membership = self.voters.current();
+        let larger = |number: &DiskNumber| {
+            let disk = membership.disk(*number)?;
+            Layout::new(disk.target.filter(|target| *target > disk.size)?, self.au_size).ok()
+        };
+        let member = |number: DiskNumber| Some((number, Arc::clone(self.members.get(&number)?)));
+        let growing: Vec<_> = self.resizing().into_iter().filter_map(member).collect();
+        let growing: Targets =
+            growing.into_iter().filter_map(|(number, member)| Some((number, (member, larger(&number)?)))).collect();
+        if growing.is_empty() {
+            return Ok(false);
+        }
+        let mut goals = self.goals().await?;
+        // One that goes further than this stage stays.
+        let new: Vec<_> = growing
+            .iter()
+            .filter(|(number, (_, layout))| goals.get(number).is_none_or(|(_, goal)| goal.size() < layout.size()))
+            .map(|(number, (member, layout))| (*number, (Arc::clone(member), *layout)))
+            .collect();
+        self.note_goals(new.iter().map(|(number, (member, goal))| (*number, member.id(), Some(goal.size()))).collect())
+            .await?;
+        goals.extend(new);
+        goals.retain(|number, _| growing.contains_key(number));
+        let as_now =
+            growing.into_iter().map(|(number, (member, _))| (number, (Arc::clone(&member), member.layout()))).collect();
+        let refused = |error: AdminError| FileError::Refused {
+            disk: self.name.clone(),
+            reason: "the sizes of its disks".to_owned(),
+            why: error.to_string(),
+        };
+        self.set_targets(&as_now).await.map_err(refused)?;
+        self.next_stage(&goals).await.map_err(refused)?;
+        Ok(true)
     }
 
     /// Steps 2 and 3. False: there is no room for any part of the way.

@@ -296,6 +296,56 @@ fn a_full_disk_grows_in_stages() {
     lab.check();
 }
 
+/// There is room for what is in the way of a larger disk, and files have taken that room before anything has moved: the disk grows in stages after all.
+#[test]
+fn a_disk_grows_although_files_take_the_room_for_what_is_in_the_way() {
+    let mut lab = Lab::of_size(Redundancy::External, 2000 * MIB, &["A"], Some(25 * MIB));
+    // One extent each, until nothing is free.
+    let fill = |lab: &Lab, name: &str| {
+        let mut nodes = Vec::new();
+        loop {
+            let node = lab.create_file(&format!("{name}{}", nodes.len()));
+            let bytes = pattern(nodes.len() as u64, 1 << 20);
+            if block_on(lab.session().write(node, 0, &bytes, false)).is_err() {
+                return nodes;
+            }
+            lab.sync(node);
+            nodes.push(node);
+        }
+    };
+    let before = fill(&lab, "before");
+    // What is not in the way makes room.
+    let large = Layout::new(2000 * MIB, MIB).expect("a size");
+    let stays: Vec<Node> = lab
+        .extents_on(&[0])
+        .iter()
+        .filter(|extent| extent.mirrors().iter().all(|mirror| large.is_data(mirror.au)))
+        .map(|extent| extent.file)
+        .collect();
+    let gone: Vec<usize> = (0..before.len()).filter(|at| stays.contains(&before[*at])).take(8).collect();
+    for at in &gone {
+        block_on(lab.session().unlink(ROOT, format!("before{at}").as_bytes())).expect("removed");
+    }
+    let free = |lab: &Lab| lab.group().space().available(lab.member(0).number);
+    lab.wait_for("the room", || free(&lab) >= 8);
+    let all = [Resize { which: Selection::All, size: None }];
+    block_on(lab.group().resize_disks(&all, Some(0))).expect("it may be");
+    let target = |lab: &Lab| lab.group().voters.current().disks[0].target;
+    assert_eq!((lab.sizes(), target(&lab)), (vec![25 * MIB], Some(2000 * MIB)), "there is room, and nothing has moved");
+    assert!(!fill(&lab, "after").is_empty());
+    block_on(lab.group().rebalance(Some(4))).expect("it goes on");
+    lab.rebalanced();
+    assert_eq!((lab.sizes(), target(&lab)), (vec![2000 * MIB], None));
+    assert!(free(&lab) > 30);
+    lab.check();
+    lab.kill();
+    lab.mount();
+    for at in (0..before.len()).filter(|at| !gone.contains(at)) {
+        assert!(lab.read(lab.find(&format!("before{at}")), 0, 1 << 20) == pattern(at as u64, 1 << 20));
+    }
+    lab.check();
+}
+
 /// All AUs whose checksums the disk has room for are in use, and where there are to be more lies the catalog. There is never room for a whole mirror
 /// of it: AUs of it move.
 #[test]
