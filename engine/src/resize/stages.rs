@@ -89,14 +89,15 @@ impl Group {
     pub(crate) async fn turn_to_stages(&self) -> std::result::Result<bool, FileError> {
         let _one_at_a_time = self.exchanging.lock().await;
         let membership = self.voters.current();
-        let larger = |number: &DiskNumber| {
-            let disk = membership.disk(*number)?;
-            Layout::new(disk.target.filter(|target| *target > disk.size)?, self.au_size).ok()
-        };
-        let member = |number: DiskNumber| Some((number, Arc::clone(self.members.get(&number)?)));
-        let growing: Vec<_> = self.resizing().into_iter().filter_map(member).collect();
-        let growing: Targets =
-            growing.into_iter().filter_map(|(number, member)| Some((number, (member, larger(&number)?)))).collect();
+        let growing: Targets = self
+            .resizing()
+            .into_iter()
+            .filter_map(|number| {
+                let disk = membership.disk(number)?;
+                let goal = Layout::new(disk.target.filter(|target| *target > disk.size)?, self.au_size).ok()?;
+                Some((number, (Arc::clone(self.members.get(&number)?), goal)))
+            })
+            .collect();
         if growing.is_empty() {
             return Ok(false);
         }
