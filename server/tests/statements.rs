@@ -346,7 +346,7 @@ fn tried(text: &str, seed: u64) {
             Err(refusal) => within(refusal),
             Ok(statements) => {
                 for statement in statements.into_iter().take(4) {
-                    let _ = (statement.tag(), statement.administers(), format!("{statement:?}"));
+                    let _ = (statement.tag(), statement.needs(), format!("{statement:?}"));
                     let Statement::Query(query) = statement else { continue };
                     let parameters = [Value::Integer(2), Value::Text("DATA%".into())];
                     if let Err(refusal) = query::describe(&Memory, &query.value, &given) {

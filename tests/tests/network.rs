@@ -107,6 +107,75 @@ fn roles_are_kept() {
     says(&instance.refused("CREATE USER boss PASSWORD 'x'"), &["BOSS", "already"]);
 }
 
+/// One statement of each kind is given by each role, of a group that there is not: it is refused for the role, or for something else.
+#[test]
+fn each_statement_is_refused_below_its_role() {
+    const OPERATE: &[&str] = &[
+        "ALTER DISKGROUP nosuch MOUNT",
+        "ALTER DISKGROUP nosuch DISMOUNT",
+        "ALTER DISKGROUP nosuch OFFLINE DISK a",
+        "ALTER DISKGROUP nosuch ONLINE ALL",
+        "ALTER DISKGROUP nosuch REBALANCE POWER 4",
+        "ALTER DISKGROUP nosuch CHECK NOREPAIR",
+    ];
+    const ADMINISTER: &[&str] = &[
+        "CREATE DISKGROUP nosuch DISK '/nowhere'",
+        "DROP DISKGROUP nosuch",
+        "ALTER DISKGROUP nosuch DROP DISK a",
+        "ALTER DISKGROUP nosuch UNDROP DISKS",
+        "ALTER DISKGROUP nosuch REPLACE DISK a WITH '/x'",
+        "ALTER DISKGROUP nosuch RENAME DISKS ALL",
+        "ALTER DISKGROUP nosuch RESIZE ALL",
+        "ALTER DISKGROUP nosuch CONVERT REDUNDANCY TO HIGH",
+        "EXPLAIN WORK FOR ALTER DISKGROUP nosuch DROP DISK a",
+        "ALTER DISKGROUP nosuch CHECK REPAIR",
+        "ALTER DISKGROUP nosuch SCRUB",
+        "ALTER DISKGROUP nosuch SCRUB STOP",
+        "ALTER DISKGROUP nosuch ADD USER 'a'",
+        "ALTER DISKGROUP nosuch ADD VOLUME v SIZE 1G",
+        "ALTER DISKGROUP nosuch ENABLE VOLUME ALL",
+        "ALTER DISKGROUP nosuch ADD DIRECTORY '+nosuch/x'",
+        "ALTER DISKGROUP nosuch SET ATTRIBUTE 'disk_timeout' = '5'",
+        "ALTER SYSTEM SET asm_diskstring = 'no/such'",
+        "ALTER SYSTEM SET asm_preferred_read_failure_groups = 'nosuch'",
+        "CREATE USER boss PASSWORD 'b'",
+        "ALTER USER nosuch PASSWORD 'b'",
+        "DROP USER nosuch",
+    ];
+    const LOOK: &[&str] = &[
+        "SHOW timezone",
+        "SHOW ALL",
+        "SET timezone = 'UTC'",
+        "DEALLOCATE ALL",
+        "DISCARD ALL",
+        "SAVEPOINT a",
+        "BEGIN",
+        "COMMIT",
+        "ROLLBACK",
+        "SELECT 1",
+    ];
+    let mut instance = group();
+    let port = instance.listen_with_tls();
+    let all: Vec<&str> = [LOOK, OPERATE, ADMINISTER].concat();
+    let script: String = all.iter().map(|statement| format!("{statement};\n\\echo @ :SQLSTATE\n")).collect();
+    fs::write(instance.path("each"), script).expect("written");
+    for (user, allowed) in [("viewer", LOOK.len()), ("night", LOOK.len() + OPERATE.len()), ("boss", all.len())] {
+        let root = instance.path("root.pem");
+        let said = shell(r#"exec psql -X -At "$1" -f "$2" 2>/dev/null"#)
+            .arg(format!("host=127.0.0.1 port={port} user={user} sslrootcert={} {VERIFIED}", root.display()))
+            .arg(instance.path("each"))
+            .env("PGPASSWORD", "secret")
+            .ok();
+        let codes: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix("@ ")).collect();
+        assert_eq!(codes.len(), all.len(), "{user}: {said}");
+        for (at, (statement, code)) in all.iter().zip(codes).enumerate() {
+            assert_eq!(code == "42501", at >= allowed, "{user}: {statement}: {code}");
+            assert!(at >= LOOK.len() || code == "00000", "{user}: {statement}: {code}");
+            assert!(at < LOOK.len() || code != "00000", "{user}: {statement} is done");
+        }
+    }
+}
+
 /// Passwords are kept as verifiers only, survive a restart with everything else that was said, and can be made by psql.
 #[test]
 fn users_and_the_door_are_remembered() {

@@ -3,7 +3,7 @@
 //! The same rights hold here as on PostgreSQL's socket: whoever may only look gets results of queries, nothing else.
 
 use super::{
-    Access, Instance,
+    Instance,
     query::{Cancel, Column, Table},
     session::{Context, Notice, Outcome, execute},
     views::Type,
@@ -14,7 +14,7 @@ use crate::{
     paths::Paths,
     process::Peer,
     refusal::{Refusal, state},
-    sql,
+    sql::{self, Role},
 };
 use plinth_engine::{
     admin::{AdminError, Report, Scope, ScrubOrder},
@@ -172,7 +172,7 @@ fn talk(context: &Context, stream: UnixStream) -> io::Result<()> {
 
 fn carry_out(context: &Context, frames: &Frames, request: Request) -> io::Result<Result<(), Refusal>> {
     let instance = &context.instance;
-    if !matches!(request, Request::Sql(_)) && context.access != Access::Administer {
+    if !matches!(request, Request::Sql(_)) && context.access != Role::Administer {
         return Ok(Err(Refusal::new(state::PERMISSION, "only who administers may do this")
             .hint("root and the user as whom the instance runs administer")));
     }

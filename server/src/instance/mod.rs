@@ -60,6 +60,7 @@ use crate::{
         protocol::{How, Request},
     },
     paths::Paths,
+    sql::Role,
     world::IoChoice,
 };
 use crate::{
@@ -77,7 +78,6 @@ use plinth_engine::{
 use plinth_fuse::mount::{self, MountError, MountOptions};
 use query::Estimated;
 use rustix::fd::AsFd;
-use serde::{Deserialize, Serialize};
 use state::State;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -114,15 +114,6 @@ pub enum Looking {
     /// The members of a unix group.
     Group(u32),
     Everybody,
-}
-
-/// What a client may do: each also what those before it may.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
-pub enum Access {
-    Look,
-    Operate,
-    Administer,
 }
 
 /// The instance.
@@ -179,12 +170,12 @@ fn mount_refused(error: &MountError) -> AdminError {
 impl Instance {
     /// What a client may do, by who it is; `None`: nothing.
     #[must_use]
-    pub fn access(&self, peer: Peer) -> Option<Access> {
+    pub fn access(&self, peer: Peer) -> Option<Role> {
         if peer.administers() {
-            return Some(Access::Administer);
+            return Some(Role::Administer);
         }
         // The socket's own permissions let in no other than the group's members.
-        (self.looking != Looking::Nobody).then_some(Access::Look)
+        (self.looking != Looking::Nobody).then_some(Role::Look)
     }
 
     #[must_use]

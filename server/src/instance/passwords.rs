@@ -3,18 +3,14 @@
 //! Only verifiers are kept (`wire/scram.rs`), in `instance.json`, which nobody but the instance's user reads. Names are
 //! kept in upper case; whoever connects may write them in any.
 //!
-//! ```text
-//!   LOOK        SELECT and SHOW
-//!   OPERATE     also what ASM's SYSOPER may: MOUNT, DISMOUNT, ONLINE, OFFLINE, REBALANCE, CHECK NOREPAIR
-//!   ADMINISTER  everything
-//! ```
+//! What each role may is in `sql/role.rs`.
 //!
 //! A session's role is looked up for each statement: a user who was dropped is refused from then on, connected or not.
 
-use super::{Access, Instance, lock, wire::scram::Verifier};
+use super::{Instance, lock, wire::scram::Verifier};
 use crate::{
     refusal::{Refusal, state},
-    sql::{At, Statement, statement::Password},
+    sql::{At, Role, statement::Password},
 };
 use plinth_engine::{
     admin::{AdminError, Code, Value},
@@ -38,7 +34,7 @@ pub struct Passwords {
 
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct User {
-    pub role: Access,
+    pub role: Role,
     /// As [`Verifier`] is written.
     pub verifier: String,
 }
@@ -49,35 +45,10 @@ impl fmt::Debug for User {
     }
 }
 
-impl fmt::Display for Access {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Look => "LOOK",
-            Self::Operate => "OPERATE",
-            Self::Administer => "ADMINISTER",
-        })
-    }
-}
-
-/// What one must be allowed at least to give a statement.
-#[must_use]
-pub fn needed(statement: &Statement) -> Access {
-    match statement {
-        Statement::Mount { .. }
-        | Statement::Dismount { .. }
-        | Statement::Online { .. }
-        | Statement::Offline { .. }
-        | Statement::Rebalance { .. }
-        | Statement::Check { repair: false, .. } => Access::Operate,
-        other if other.administers() => Access::Administer,
-        _ => Access::Look,
-    }
-}
-
 impl Instance {
     /// The role of a user, as it is now.
     #[must_use]
-    pub fn role(&self, user: &str) -> Option<Access> {
+    pub fn role(&self, user: &str) -> Option<Role> {
         lock(&self.state).passwords.users.get(&user.to_uppercase()).map(|user| user.role)
     }
 
@@ -95,15 +66,15 @@ impl Instance {
         let state = lock(&self.state);
         let truth = |is: bool| Value::Text(if is { "TRUE" } else { "FALSE" }.to_owned());
         let row = |(name, user): (&String, &User)| {
-            let administers = truth(user.role == Access::Administer);
-            let operates = truth(user.role >= Access::Operate);
+            let administers = truth(user.role == Role::Administer);
+            let operates = truth(user.role >= Role::Operate);
             let role = Value::Text(user.role.to_string());
             vec![Value::Text(name.clone()), administers.clone(), operates, administers, Value::Integer(0), role]
         };
         state.passwords.users.iter().map(row).collect()
     }
 
-    pub(super) fn create_user(&self, name: &At<String>, password: &Password, role: Access) -> Result<(), Refusal> {
+    pub(super) fn create_user(&self, name: &At<String>, password: &Password, role: Role) -> Result<(), Refusal> {
         let verifier = made(password)?;
         self.change_users(|users| {
             if users.contains_key(&name.value) {
@@ -125,7 +96,7 @@ impl Instance {
         &self,
         name: &At<String>,
         password: Option<&Password>,
-        role: Option<Access>,
+        role: Option<Role>,
     ) -> Result<(), Refusal> {
         let verifier = password.map(made).transpose()?;
         self.change_users(|users| {
@@ -185,35 +156,3 @@ fn made(password: &Password) -> Result<String, Refusal> {
 
 /// As clients have it.
 const PASSWORD_MAX: usize = 1000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sql::parse;
-
-    #[test]
-    fn operators_may_what_sysoper_may() {
-        for (text, least) in [
-            ("SELECT 1", Access::Look),
-            ("SHOW ALL", Access::Look),
-            ("ALTER DISKGROUP d MOUNT", Access::Operate),
-            ("ALTER DISKGROUP ALL DISMOUNT", Access::Operate),
-            ("ALTER DISKGROUP d ONLINE ALL", Access::Operate),
-            ("ALTER DISKGROUP d OFFLINE DISK a", Access::Operate),
-            ("ALTER DISKGROUP d REBALANCE POWER 4", Access::Operate),
-            ("ALTER DISKGROUP d CHECK NOREPAIR", Access::Operate),
-            ("ALTER DISKGROUP d CHECK REPAIR", Access::Administer),
-            ("ALTER DISKGROUP d DROP DISK a", Access::Administer),
-            ("DROP DISKGROUP d", Access::Administer),
-            ("CREATE USER a PASSWORD 'b'", Access::Administer),
-            ("ALTER USER a PASSWORD 'b'", Access::Administer),
-            ("DROP USER a", Access::Administer),
-            ("ALTER SYSTEM SET asm_diskstring = '/x'", Access::Administer),
-            ("ALTER SYSTEM SET asm_preferred_read_failure_groups = ''", Access::Administer),
-        ] {
-            let statements = parse(text).expect(text);
-            assert_eq!(needed(&statements[0]), least, "{text}");
-        }
-        assert!(Access::Look < Access::Operate && Access::Operate < Access::Administer);
-    }
-}

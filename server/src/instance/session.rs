@@ -5,9 +5,9 @@ mod scrub;
 mod work;
 
 use super::{
-    Access, Instance,
+    Instance,
     idle::Budget,
-    lock, passwords,
+    lock,
     query::{self, Cancel, Column, Described, Estimated, Source, Table},
     settings::{self, Settings},
     views::Type,
@@ -17,7 +17,7 @@ use crate::{
     process::Peer,
     refusal::{Refusal, state},
     sql::{
-        Statement,
+        Role, Statement,
         parser::parse_size,
         statement::{At, CreateGroup, DiskClause, Drop, Groups, Rebalance},
     },
@@ -53,7 +53,7 @@ type Places = Vec<(String, usize)>;
 #[derive(Clone)]
 pub struct Context {
     pub instance: Arc<Instance>,
-    pub access: Access,
+    pub access: Role,
     /// The name of who asks.
     pub who: String,
     /// The process at the other end of the unix socket; over the network, no user of this host.
@@ -131,7 +131,7 @@ fn note(text: String) -> Notice {
 impl Context {
     /// Of a process on this host.
     #[must_use]
-    pub fn of_peer(instance: &Arc<Instance>, access: Access, peer: Peer) -> Self {
+    pub fn of_peer(instance: &Arc<Instance>, access: Role, peer: Peer) -> Self {
         Self {
             instance: Arc::clone(instance),
             access,
@@ -146,7 +146,7 @@ impl Context {
 
     /// Of somebody who has come over the network.
     #[must_use]
-    pub fn of_user(instance: &Arc<Instance>, access: Access, user: &str) -> Self {
+    pub fn of_user(instance: &Arc<Instance>, access: Role, user: &str) -> Self {
         let peer = Peer { pid: 0, uid: u32::MAX };
         Self { who: user.to_lowercase(), with_password: true, ..Self::of_peer(instance, access, peer) }
     }
@@ -160,12 +160,12 @@ impl Context {
         } else {
             self.access
         };
-        let needed = passwords::needed(statement);
+        let needed = statement.needs();
         if access >= needed {
             return Ok(());
         }
         let what =
-            if access == Access::Look { "may look, and not administer" } else { "may operate, and not administer" };
+            if access == Role::Look { "may look, and not administer" } else { "may operate, and not administer" };
         let refusal = Refusal::new(state::PERMISSION, format!("{} {what}", self.who));
         if self.with_password {
             return Err(refusal.hint(format!("an administrator can say: ALTER USER {} ROLE {needed}", self.who)));
@@ -517,7 +517,7 @@ impl Context {
         for (name, value) in [
             ("asm_diskstring", self.instance.diskstring()),
             ("asm_preferred_read_failure_groups", self.instance.preferred().to_string()),
-            ("is_superuser", if self.access == Access::Administer { "on" } else { "off" }.to_owned()),
+            ("is_superuser", if self.access == Role::Administer { "on" } else { "off" }.to_owned()),
             ("plinth.dir", self.instance.paths().dir().display().to_string()),
             ("plinth.state", self.instance.paths().state().display().to_string()),
             ("plinth.version", env!("CARGO_PKG_VERSION").to_owned()),

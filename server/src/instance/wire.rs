@@ -20,11 +20,11 @@ pub mod scram;
 mod stream;
 mod values;
 
-use super::{Access, Instance, query::Cancel, session::Context};
+use super::{Instance, query::Cancel, session::Context};
 use crate::{
     process::Peer,
     refusal::{Refusal, state},
-    sql::TEXT_MAX,
+    sql::{Role, TEXT_MAX},
     users,
 };
 use bytes::BytesMut;
@@ -138,7 +138,7 @@ pub(super) fn listen(instance: &Arc<Instance>, listener: UnixListener, doorman: 
             };
             let Ok(peer) = Peer::of(&stream) else { continue };
             let access = instance.access(peer);
-            let limit = if access == Some(Access::Administer) { CONNECTIONS_MAX } else { CONNECTIONS_MAX - RESERVED };
+            let limit = if access == Some(Role::Administer) { CONNECTIONS_MAX } else { CONNECTIONS_MAX - RESERVED };
             let stream = Stream::Unix(stream);
             let Some(place) = doorman.enter(limit) else {
                 refuse(stream, &Refusal::new(state::TOO_MANY_CONNECTIONS, "too many connections"));
@@ -267,7 +267,7 @@ impl Connection {
     }
 
     /// From the first byte to the last, on the unix socket.
-    fn talk(mut self, peer: Peer, access: Option<Access>) -> io::Result<()> {
+    fn talk(mut self, peer: Peer, access: Option<Role>) -> io::Result<()> {
         self.stream.set_write_timeout(PATIENCE)?;
         let started = self.start(None, Instant::now() + STARTUP);
         let Some((key, parameters)) = self.said(started)? else { return Ok(()) };
@@ -453,7 +453,7 @@ impl Connection {
 
     fn welcome(&mut self, key: Key, context: &Context, parameters: &BTreeMap<String, String>) -> io::Result<()> {
         self.send(&Message::Authentication(Authentication::Ok))?;
-        let superuser = if context.access == Access::Administer { "on" } else { "off" };
+        let superuser = if context.access == Role::Administer { "on" } else { "off" };
         let user = context.who.clone();
         let application = parameters.get("application_name").map_or("", String::as_str).replace('\0', "");
         for (name, value) in [

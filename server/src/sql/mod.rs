@@ -8,12 +8,14 @@
 //! Nothing here acts, or knows an instance.
 
 pub mod parser;
+mod role;
 pub mod sqlplus;
 pub mod statement;
 #[cfg(test)]
 mod tests;
 pub mod tokens;
 
+pub use role::Role;
 pub use statement::{At, Statement};
 
 use crate::refusal::Refusal;

@@ -1,6 +1,6 @@
 //! What statements ask for.
 
-use crate::instance::Access as Role;
+use super::Role;
 use plinth_engine::admin::{Order, Permission, Phases, Renaming, Resize, Scope, ScrubOrder, Selection, VolumeChange};
 use plinth_engine::files::orders::NameOrder;
 use plinth_format::Redundancy;
@@ -334,21 +334,5 @@ impl Statement {
             Self::Rollback => "ROLLBACK",
             Self::Query(_) => "SELECT",
         }
-    }
-
-    /// Whether only who administers may do it.
-    #[must_use]
-    pub fn administers(&self) -> bool {
-        matches!(
-            self.tag(),
-            "CREATE DISKGROUP"
-                | "DROP DISKGROUP"
-                | "ALTER DISKGROUP"
-                | "ALTER SYSTEM"
-                | "EXPLAIN WORK"
-                | "CREATE ROLE"
-                | "ALTER ROLE"
-                | "DROP ROLE"
-        )
     }
 }

@@ -206,7 +206,7 @@ impl Client {
                 self.portals.clear();
                 self.in_transaction = false;
             }
-            _ if statement.administers() && self.in_transaction => {
+            _ if statement.acts() && self.in_transaction => {
                 let refusal = format!("{} cannot run inside a transaction block", statement.tag());
                 let refusal = Refusal::new(state::IN_TRANSACTION, refusal)
                     .hint("it could not be rolled back: COMMIT first, or use autocommit");
@@ -216,7 +216,7 @@ impl Client {
         }
         let context = self.context.clone();
         let owned = statement.clone();
-        let goes_on = statement.administers();
+        let goes_on = statement.acts();
         let reply = self.watched(move |cancel| execute(&context, &owned, &parameters, cancel))?;
         Ok(reply.unwrap_or_else(|| {
             let refusal = Refusal::canceled();

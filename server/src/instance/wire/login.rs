@@ -8,8 +8,9 @@ use super::{
     scram::{Exchange, Failure},
 };
 use crate::{
-    instance::{Access, lock},
+    instance::lock,
     refusal::{Refusal, state},
+    sql::Role,
 };
 use pgwire::messages::{PgWireBackendMessage as Message, startup::Authentication};
 use plinth_engine::event::Severity;
@@ -49,13 +50,7 @@ impl Failures {
 
 impl Connection {
     /// From the name a client says to its role.
-    pub(super) fn log_in(
-        &mut self,
-        user: &str,
-        from: SocketAddr,
-        door: &Door,
-        deadline: Instant,
-    ) -> Result<Access, End> {
+    pub(super) fn log_in(&mut self, user: &str, from: SocketAddr, door: &Door, deadline: Instant) -> Result<Role, End> {
         match self.prove(user, door, deadline) {
             Ok(()) => {}
             Err(Some(failure)) => return Err(self.rejected(user, from, failure).into()),

@@ -1,12 +1,10 @@
 //! Users with passwords: `CREATE USER`, `ALTER USER`; PostgreSQL's words for it, and Oracle's `IDENTIFIED BY`.
 
 use super::{Parser, Result};
-use crate::{
-    instance::Access,
-    sql::{
-        statement::{At, Password, Statement},
-        tokens::Kind,
-    },
+use crate::sql::{
+    Role,
+    statement::{At, Password, Statement},
+    tokens::Kind,
 };
 
 /// `name [WITH] PASSWORD '...' [[ROLE] role]`, in any order, behind CREATE USER.
@@ -14,7 +12,7 @@ pub(super) fn create(parser: &mut Parser<'_>) -> Result<Statement> {
     let name = parser.name("the name of a user")?;
     let (password, role) = clauses(parser)?;
     let password = password.ok_or_else(|| parser.expected("PASSWORD '...'"))?;
-    Ok(Statement::CreateUser { name, password, role: role.unwrap_or(Access::Look) })
+    Ok(Statement::CreateUser { name, password, role: role.unwrap_or(Role::Look) })
 }
 
 /// `name [WITH] [PASSWORD '...'] [[ROLE] role]`, behind ALTER USER.
@@ -27,7 +25,7 @@ pub(super) fn alter(parser: &mut Parser<'_>) -> Result<Statement> {
     Ok(Statement::AlterUser { name, password, role })
 }
 
-fn clauses(parser: &mut Parser<'_>) -> Result<(Option<Password>, Option<Access>)> {
+fn clauses(parser: &mut Parser<'_>) -> Result<(Option<Password>, Option<Role>)> {
     let (mut password, mut wanted) = (None, None);
     parser.take("WITH");
     while parser.peek().is_some() {
@@ -54,8 +52,8 @@ fn clauses(parser: &mut Parser<'_>) -> Result<(Option<Password>, Option<Access>)
     Ok((password, wanted))
 }
 
-fn role(parser: &mut Parser<'_>) -> Option<Access> {
-    let roles = [("ADMINISTER", Access::Administer), ("OPERATE", Access::Operate), ("LOOK", Access::Look)];
+fn role(parser: &mut Parser<'_>) -> Option<Role> {
+    let roles = [("ADMINISTER", Role::Administer), ("OPERATE", Role::Operate), ("LOOK", Role::Look)];
     roles.into_iter().find(|(word, _)| parser.take(word)).map(|(_, role)| role)
 }
 

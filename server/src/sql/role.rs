@@ -1,0 +1,193 @@
+//! What a client may do, and what each statement needs at least.
+//!
+//! ```text
+//!   LOOK        SELECT and SHOW
+//!   OPERATE     also what ASM's SYSOPER may: MOUNT, DISMOUNT, ONLINE, OFFLINE, REBALANCE, CHECK NOREPAIR
+//!   ADMINISTER  everything
+//! ```
+//!
+//! Every statement is named: a new one does not compile until its role is decided.
+
+use super::Statement;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Each role may also do what those before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Role {
+    Look,
+    Operate,
+    Administer,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Look => "LOOK",
+            Self::Operate => "OPERATE",
+            Self::Administer => "ADMINISTER",
+        })
+    }
+}
+
+impl Statement {
+    /// The least role that may give it.
+    #[must_use]
+    pub const fn needs(&self) -> Role {
+        match self {
+            Self::Mount { .. }
+            | Self::Dismount { .. }
+            | Self::Online { .. }
+            | Self::Offline { .. }
+            | Self::Rebalance { .. }
+            | Self::Check { repair: false, .. } => Role::Operate,
+            Self::CreateGroup(_)
+            | Self::DropGroup { .. }
+            | Self::Exchange { .. }
+            | Self::Undrop { .. }
+            | Self::Replace { .. }
+            | Self::Rename { .. }
+            | Self::Resize { .. }
+            | Self::Convert { .. }
+            | Self::ExplainWork { .. }
+            | Self::Check { repair: true, .. }
+            | Self::Scrub { .. }
+            | Self::StopScrub { .. }
+            | Self::Access { .. }
+            | Self::Volume { .. }
+            | Self::EnableVolumes { .. }
+            | Self::Names { .. }
+            | Self::SetAttribute { .. }
+            | Self::SetDiskstring(_)
+            | Self::SetPreferred(_)
+            | Self::CreateUser { .. }
+            | Self::AlterUser { .. }
+            | Self::DropUser(_) => Role::Administer,
+            Self::Show(_)
+            | Self::ShowAll
+            | Self::Set { .. }
+            | Self::Deallocate(_)
+            | Self::Discard
+            | Self::Ignored(_)
+            | Self::Begin
+            | Self::Commit
+            | Self::Rollback
+            | Self::Query(_) => Role::Look,
+        }
+    }
+
+    /// Whether it acts on groups, the instance or its users: such a statement cannot be rolled back, and goes on when
+    /// its client has gone.
+    #[must_use]
+    pub const fn acts(&self) -> bool {
+        !matches!(self.needs(), Role::Look)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sql::parse;
+
+    /// One of each kind, and more where the role depends on what it says.
+    const ONE_OF_EACH: &[(&str, Role)] = &[
+        ("CREATE DISKGROUP d DISK '/x'", Role::Administer),
+        ("DROP DISKGROUP d", Role::Administer),
+        ("ALTER DISKGROUP d MOUNT", Role::Operate),
+        ("ALTER DISKGROUP ALL DISMOUNT", Role::Operate),
+        ("ALTER DISKGROUP d OFFLINE DISK a", Role::Operate),
+        ("ALTER DISKGROUP d ONLINE ALL", Role::Operate),
+        ("ALTER DISKGROUP d DROP DISK a", Role::Administer),
+        ("ALTER DISKGROUP ALL UNDROP DISKS", Role::Administer),
+        ("ALTER DISKGROUP d REPLACE DISK a WITH '/x'", Role::Administer),
+        ("ALTER DISKGROUP d RENAME DISKS ALL", Role::Administer),
+        ("ALTER DISKGROUP d RESIZE ALL", Role::Administer),
+        ("ALTER DISKGROUP d CONVERT REDUNDANCY TO HIGH", Role::Administer),
+        ("ALTER DISKGROUP d REBALANCE POWER 4", Role::Operate),
+        ("EXPLAIN WORK FOR ALTER DISKGROUP d DROP DISK a", Role::Administer),
+        ("ALTER DISKGROUP d CHECK NOREPAIR", Role::Operate),
+        ("ALTER DISKGROUP d CHECK REPAIR", Role::Administer),
+        ("ALTER DISKGROUP d SCRUB", Role::Administer),
+        ("ALTER DISKGROUP d SCRUB STOP", Role::Administer),
+        ("ALTER DISKGROUP d ADD USER 'a'", Role::Administer),
+        ("ALTER DISKGROUP d ADD VOLUME v SIZE 1G", Role::Administer),
+        ("ALTER DISKGROUP ALL ENABLE VOLUME ALL", Role::Administer),
+        ("ALTER DISKGROUP d ADD DIRECTORY '+d/x'", Role::Administer),
+        ("ALTER DISKGROUP d SET ATTRIBUTE 'disk_timeout' = '5'", Role::Administer),
+        ("ALTER SYSTEM SET asm_diskstring = '/x'", Role::Administer),
+        ("ALTER SYSTEM SET asm_preferred_read_failure_groups = ''", Role::Administer),
+        ("CREATE USER a PASSWORD 'b'", Role::Administer),
+        ("ALTER USER a PASSWORD 'b'", Role::Administer),
+        ("DROP USER a", Role::Administer),
+        ("SHOW timezone", Role::Look),
+        ("SHOW ALL", Role::Look),
+        ("SET timezone = 'UTC'", Role::Look),
+        ("DEALLOCATE ALL", Role::Look),
+        ("DISCARD ALL", Role::Look),
+        ("SAVEPOINT a", Role::Look),
+        ("BEGIN", Role::Look),
+        ("COMMIT", Role::Look),
+        ("ROLLBACK", Role::Look),
+        ("SELECT 1", Role::Look),
+    ];
+
+    /// How many kinds there are.
+    const KINDS: usize = 37;
+
+    /// The number of a kind. Whoever adds one adds it here, and above.
+    fn kind(statement: &Statement) -> usize {
+        match statement {
+            Statement::CreateGroup(_) => 0,
+            Statement::DropGroup { .. } => 1,
+            Statement::Mount { .. } => 2,
+            Statement::Dismount { .. } => 3,
+            Statement::Offline { .. } => 4,
+            Statement::Online { .. } => 5,
+            Statement::Exchange { .. } => 6,
+            Statement::Undrop { .. } => 7,
+            Statement::Replace { .. } => 8,
+            Statement::Rename { .. } => 9,
+            Statement::Resize { .. } => 10,
+            Statement::Convert { .. } => 11,
+            Statement::Rebalance { .. } => 12,
+            Statement::ExplainWork { .. } => 13,
+            Statement::Check { .. } => 14,
+            Statement::Scrub { .. } => 15,
+            Statement::StopScrub { .. } => 16,
+            Statement::Access { .. } => 17,
+            Statement::Volume { .. } => 18,
+            Statement::EnableVolumes { .. } => 19,
+            Statement::Names { .. } => 20,
+            Statement::SetAttribute { .. } => 21,
+            Statement::SetDiskstring(_) => 22,
+            Statement::SetPreferred(_) => 23,
+            Statement::CreateUser { .. } => 24,
+            Statement::AlterUser { .. } => 25,
+            Statement::DropUser(_) => 26,
+            Statement::Show(_) => 27,
+            Statement::ShowAll => 28,
+            Statement::Set { .. } => 29,
+            Statement::Deallocate(_) => 30,
+            Statement::Discard => 31,
+            Statement::Ignored(_) => 32,
+            Statement::Begin => 33,
+            Statement::Commit => 34,
+            Statement::Rollback => 35,
+            Statement::Query(_) => 36,
+        }
+    }
+
+    #[test]
+    fn each_statement_needs_its_role() {
+        let mut seen = [false; KINDS];
+        for (text, role) in ONE_OF_EACH {
+            let statements = parse(text).expect(text);
+            assert_eq!(statements[0].needs(), *role, "{text}");
+            assert_eq!(statements[0].acts(), *role > Role::Look, "{text}");
+            seen[kind(&statements[0])] = true;
+        }
+        assert!(seen.iter().all(|seen| *seen), "not one of each kind: {seen:?}");
+        assert!(Role::Look < Role::Operate && Role::Operate < Role::Administer);
+    }
+}
