@@ -5,10 +5,9 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_bench::group;
 use plinth_engine::{
     api::{Caller, NewFile, ROOT},
-    buffer::Buffer,
+    files::session::Session,
     group::Group,
-    session::Session,
-    transfer::Source,
+    sync::{buffer::Buffer, transfer::Source},
 };
 use plinth_server::world::{PollTime, block_on, block_on_polling};
 use std::{

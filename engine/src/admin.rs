@@ -1,6 +1,6 @@
 //! The words in which operators and the engine talk about disk groups.
 
-use crate::findings::Findings;
+use crate::check::findings::Findings;
 use plinth_format::Redundancy;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -5,7 +5,7 @@
 //!
 //! Only with the feature `testing`: without it [`has`] is false at compile time. They are planted for the whole process.
 
-use crate::named::named;
+use crate::sync::named::named;
 #[cfg(feature = "testing")]
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -40,11 +40,11 @@ use crate::{
     admin::{Code, Selection},
     api::{Allocate, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
     catalog::CatalogFile,
+    disk::member::Member,
     error::FileError,
     extent::Extent,
+    files::session::Session,
     group::Group,
-    member::Member,
-    session::Session,
     testing::{Fuse, MemoryDisk, Numbers, TestWorld, block_on, new_group, run_until},
     world::World,
 };

@@ -14,7 +14,7 @@
 
 use crate::{
     admin::{NewDisk, NewGroup},
-    completion::{Completer, Completion, Done, completion},
+    disk::completion::{Completer, Completion, Done, completion},
     event::Event,
     world::{Disk, Found, Identity, Io, Keepsake, Sectors, Stage, Task, Timestamp, World},
 };
@@ -1103,7 +1103,7 @@ impl World for TestWorld {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::buffer::Buffer;
+    use crate::sync::buffer::Buffer;
 
     fn io(disk: &dyn Disk, io: Io) -> Done {
         block_on(disk.submit(io))

@@ -15,10 +15,12 @@
 //!      clone is dropped *and* its last I/O has landed (R1).
 
 use crate::{
-    buffer::{Buffer, Slice},
-    completion::Completion,
+    disk::completion::Completion,
     event::Event,
-    lock,
+    sync::{
+        buffer::{Buffer, Slice},
+        lock,
+    },
 };
 use futures::{Stream, StreamExt};
 use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};

@@ -39,15 +39,17 @@ use fuse_backend_rs::{
         Context, DirEntry, Entry, FileSystem, GetxattrReply, IoctlData, ListxattrReply, OpenOptions, SetattrValid,
     },
 };
+#[cfg(not(test))]
+use plinth_engine::files::{replies::Request, session::Session};
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, Kind, NAME_MAX, NewFile, Node, RenameMode, Seek, SetTime, SetXattr},
-    buffer::Slice,
     error::FileError,
-    transfer::{Found, Source},
+    sync::{
+        buffer::Slice,
+        transfer::{Found, Source},
+    },
     world::Timestamp,
 };
-#[cfg(not(test))]
-use plinth_engine::{files::replies::Request, session::Session};
 use std::{
     cell::RefCell,
     ffi::CStr,

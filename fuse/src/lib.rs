@@ -52,7 +52,7 @@ use handshake::Header;
 use memory::Session;
 use plinth_engine::api::Watcher;
 #[cfg(not(test))]
-use plinth_engine::session::Session;
+use plinth_engine::files::session::Session;
 use request::Memory;
 use std::{future::Future, io, os::fd::OwnedFd, pin::Pin, sync::Arc, time::Duration};
 use watcher::Notifier;
@@ -135,7 +135,7 @@ impl FrontEnd {
         takes_over: bool,
     ) -> io::Result<Self> {
         let threads = threads.clamp(1, WORKERS_MAX);
-        plinth_engine::transfer::touch_zeros();
+        plinth_engine::sync::transfer::touch_zeros();
         let memories = (0..threads).map(|_| Memory::new()).collect::<io::Result<Vec<_>>>()?;
         // Who reads also waits for disks meanwhile. The engine before this one is gone.
         rustix::fs::fcntl_setfl(&device, rustix::fs::fcntl_getfl(&device)? | rustix::fs::OFlags::NONBLOCK)?;

@@ -1,7 +1,7 @@
 //! Memory that is never absent: every page is there before it is used, and stays.
 #![allow(unsafe_code)]
 
-use plinth_engine::buffer::Buffer;
+use plinth_engine::sync::buffer::Buffer;
 use std::{
     io,
     ops::{Deref, DerefMut},

@@ -9,10 +9,12 @@ use plinth_engine::{
         Allocate, Attributes, Caller, Changes, Entry, FileSystemSpace, Kind, LINK_MAX, NewFile, Node, ROOT, RenameMode,
         Seek, SetTime, SetXattr,
     },
-    buffer::Buffer,
     error::FileError,
     files::replies::DoneBefore,
-    transfer::{Found, Source},
+    sync::{
+        buffer::Buffer,
+        transfer::{Found, Source},
+    },
     world::Timestamp,
 };
 use std::{

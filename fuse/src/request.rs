@@ -21,7 +21,7 @@ use crate::{
     locked::Locked,
     small::{DATA_IN, Small, WRITE},
 };
-use plinth_engine::buffer::Buffer;
+use plinth_engine::sync::buffer::Buffer;
 use rustix::io::Errno;
 use std::{
     io::{self, IoSliceMut},

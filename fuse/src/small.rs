@@ -11,7 +11,10 @@ use crate::{
     handshake::{ANSWER_HEADER, Header, REQUEST_HEADER, u32_at, u64_at},
 };
 use fuse_backend_rs::abi::fuse_abi::WRITE_KILL_PRIV;
-use plinth_engine::{api::Node, buffer::Buffer, transfer::Found};
+use plinth_engine::{
+    api::Node,
+    sync::{buffer::Buffer, transfer::Found},
+};
 use smallvec::{SmallVec, smallvec};
 use std::{ffi::CStr, io::IoSlice, os::fd::OwnedFd, pin::pin};
 

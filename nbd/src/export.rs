@@ -12,10 +12,12 @@ use futures::StreamExt;
 use futures_buffered::FuturesUnorderedBounded;
 use plinth_engine::{
     api::{Allocate, Attributes, Kind, Node},
-    buffer::Slice,
     error::FileError,
-    session::Session,
-    transfer::{Found, Source},
+    files::session::Session,
+    sync::{
+        buffer::Slice,
+        transfer::{Found, Source},
+    },
 };
 use std::{
     collections::BTreeMap,

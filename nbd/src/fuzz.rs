@@ -13,7 +13,7 @@ use crate::{
     stream::{Incoming, Socket, Stream},
     transmit::Connection,
 };
-use plinth_engine::{
+use plinth_engine::sync::{
     buffer::{Buffer, Slice},
     transfer::Found,
 };

@@ -24,7 +24,7 @@ use crate::{
     stream::{Answer, Incoming, More},
     transmit::Connection,
 };
-use plinth_engine::{buffer::Buffer, transfer::Found};
+use plinth_engine::sync::{buffer::Buffer, transfer::Found};
 use smallvec::SmallVec;
 use std::{
     io,

@@ -13,7 +13,7 @@
 //! Lock order: `wire`, then `tls`.
 
 use crate::kept::{BATCH_MAX, Into, Kept, Partial, RING_SIZE, Reply, SlotNumber};
-use plinth_engine::transfer::Found;
+use plinth_engine::sync::transfer::Found;
 
 use rustix::{
     io::Errno,

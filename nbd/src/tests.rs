@@ -8,7 +8,7 @@ use crate::{
     protocol::{ALLOCATION, Refused, Request, answer, can, command, flag, info, option},
     transmit::SMALL_MAX,
 };
-use plinth_engine::{
+use plinth_engine::sync::{
     buffer::{Buffer, Slice},
     transfer::Found,
 };

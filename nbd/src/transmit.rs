@@ -33,7 +33,7 @@ use crate::{
     pump,
     stream::{Answer, Incoming, Stream},
 };
-use plinth_engine::{buffer::Buffer, transfer::Found};
+use plinth_engine::sync::{buffer::Buffer, transfer::Found};
 use std::{
     collections::BTreeMap,
     io,

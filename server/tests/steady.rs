@@ -7,11 +7,9 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_engine::{
     admin::{NewDisk, NewGroup},
     api::{Caller, NewFile, ROOT},
-    buffer::Buffer,
+    files::session::Session,
     group::Group,
-    lock,
-    session::Session,
-    transfer::Source,
+    sync::{buffer::Buffer, lock, transfer::Source},
     world::World,
 };
 use plinth_format::Redundancy;

@@ -12,11 +12,11 @@ use crate::{
 };
 use plinth_engine::{
     api::{Allocate, Attributes, Caller, Changes, NewFile, Node, ROOT, RenameMode, Seek},
-    doubt::LOST_BEFORE,
     error::FileError,
-    session::Session,
+    extent::doubt::LOST_BEFORE,
+    files::session::Session,
+    sync::transfer::Source,
     testing::Numbers,
-    transfer::Source,
 };
 use std::{
     collections::BTreeMap,

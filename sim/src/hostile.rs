@@ -3,7 +3,7 @@
 //! Whoever reads them gives an error or not, but does not crash, hang, or take more memory than there is.
 
 use crate::disk::SimDisk;
-use plinth_engine::{api::ROOT, group::Group, session::Session, testing::Numbers, world::World};
+use plinth_engine::{api::ROOT, files::session::Session, group::Group, testing::Numbers, world::World};
 use plinth_format::{
     BLOCK_SIZE, checksum, envelope,
     layout::{ACTIVITY_SLOT, FIRST_AREA, HEADER_PLACE, MEMBERSHIP_SLOT, RecordArea},

@@ -11,8 +11,8 @@ use crate::{
 };
 use plinth_engine::{
     admin::{Code, Selection},
+    files::session::Session,
     group::Group,
-    session::Session,
     testing::{Image, Numbers},
     world::World,
 };

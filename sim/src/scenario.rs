@@ -9,7 +9,7 @@
 //!   world.cut_power();
 //!   world.mount();
 //!   world.verify();                     // every file reads back as it was acknowledged
-//!   world.check();                      // every invariant, engine/src/check.rs
+//!   world.check();                      // every invariant, engine/src/check/mod.rs
 //! ```
 //!
 //! Each verb runs the simulated host until what it asks for has come about, and panics with the seed and the story if it does not.
@@ -28,8 +28,8 @@ use plinth_engine::{
     admin::{AdminError, Code, Operation, Report, Selection, Survey},
     api::{Caller, Changes, NewFile, Node, ROOT},
     error::FileError,
+    files::session::Session,
     group::Group,
-    session::Session,
     testing::{Image, Numbers, new_group},
     world::{Sectors, World as _},
 };

@@ -23,8 +23,8 @@ use crate::{
 use life::MOUNT_WAIT;
 use plinth_engine::{
     admin::{AdminError, NewDisk},
+    files::session::Session,
     group::Group,
-    session::Session,
     testing::Image,
 };
 use plinth_format::{Redundancy, membership::DiskState};

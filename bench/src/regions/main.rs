@@ -17,10 +17,9 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use plinth_bench::group;
 use plinth_engine::{
     api::{Allocate, Caller, NewFile, ROOT},
-    buffer::Buffer,
+    files::session::Session,
     group::Group,
-    session::Session,
-    transfer::Source,
+    sync::{buffer::Buffer, transfer::Source},
 };
 use plinth_server::world::block_on;
 use std::{

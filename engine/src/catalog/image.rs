@@ -24,9 +24,11 @@ use super::{
 };
 use crate::{
     admin::Problem,
-    buffer::{Buffer, Slice},
-    lock::Mutex,
     planted::{self, Bug},
+    sync::{
+        buffer::{Buffer, Slice},
+        lock::Mutex,
+    },
 };
 use plinth_format::page::{self, PAGE_SIZE};
 use std::{

@@ -3,8 +3,10 @@
 
 use super::store::{CatalogFile, FileName, Store, StoreError};
 use crate::{
-    buffer::{Buffer, Slice},
-    lock::{Mutex, MutexGuard},
+    sync::{
+        buffer::{Buffer, Slice},
+        lock::{Mutex, MutexGuard},
+    },
     testing::{Image, Numbers},
 };
 use std::sync::Arc;

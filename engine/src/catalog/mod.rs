@@ -25,6 +25,9 @@
 //!      store was flushed and no later write can touch its last block (R7).
 //!   3. The log never grows beyond its capacity while the store can take a checkpoint.
 
+pub(crate) mod catalog_mirrors;
+pub(crate) mod on_disks;
+
 mod ahead;
 mod image;
 pub mod live;
@@ -45,7 +48,7 @@ mod writer;
 use crate::{
     admin::{AdminError, Code, Problem},
     error::FileError,
-    rows,
+    views::rows,
     world::{Task, World},
 };
 use futures::channel::oneshot;

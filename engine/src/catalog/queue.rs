@@ -1,6 +1,6 @@
 //! A queue between tasks and the catalog's threads.
 
-use crate::lock::{Mutex, MutexGuard};
+use crate::sync::lock::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     future::poll_fn,

@@ -25,10 +25,10 @@ use super::{
 };
 use crate::{
     admin::{AdminError, Code},
-    attributes,
     error::FileError,
-    lock::{Mutex, MutexGuard},
-    rows::{self, Piece},
+    group::attributes,
+    sync::lock::{Mutex, MutexGuard},
+    views::rows::{self, Piece},
     world::{Stage, World, wait_for},
 };
 use futures::future::{Either, select};

@@ -16,7 +16,7 @@
 //!      flushed loses its mirrors, recorded, before the flush returns `Ok`.
 //!   4. Nothing here allocates for, or waits for, a commit of the catalog.
 
-use crate::buffer::{Buffer, Slice};
+use crate::sync::buffer::{Buffer, Slice};
 pub use plinth_format::membership::CatalogFile;
 
 /// Why the catalog's storage could not do what was asked.

@@ -21,7 +21,7 @@
 #![allow(unsafe_code)]
 
 use super::{image::Image, store::StoreError};
-use crate::lock::Mutex;
+use crate::sync::lock::Mutex;
 use crate::world::{World, wait_for};
 use plinth_format::membership::CatalogFile;
 use rusqlite::{Connection, OpenFlags, ffi};

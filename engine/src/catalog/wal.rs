@@ -27,8 +27,8 @@ use super::{
     store::{CatalogFile, Store, StoreError},
 };
 use crate::{
-    buffer::Buffer,
     planted::{self, Bug},
+    sync::buffer::Buffer,
 };
 use plinth_format::page::{self, PAGE_SIZE};
 use std::collections::BTreeMap;
@@ -368,7 +368,7 @@ pub(super) fn write_pages(
     pages: impl IntoIterator<Item = (u32, impl AsRef<[u8]>)>,
 ) -> Result<(), StoreError> {
     let write = first_write(store);
-    let mut runs: Vec<(u64, crate::buffer::Slice)> = Vec::new();
+    let mut runs: Vec<(u64, crate::sync::buffer::Slice)> = Vec::new();
     let (mut first, mut run) = (0_u32, Vec::new());
     let mut close = |first: u32, run: &mut Vec<u8>| {
         if !run.is_empty() {
@@ -394,7 +394,7 @@ pub(super) fn write_pages(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases::{Table, case, combinations, fact};
+    use crate::check::cases::{Table, case, combinations, fact};
 
     fn log(salt: u32, frames: usize) -> Option<Log> {
         let mut header = [0; HEADER];

@@ -39,7 +39,7 @@ use super::{
 use crate::{
     error::FileError,
     limits::Limit,
-    lock::Mutex,
+    sync::lock::Mutex,
     world::{World, wait_for},
 };
 use futures::channel::oneshot;

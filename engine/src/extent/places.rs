@@ -4,8 +4,8 @@
 //! with a number that is odd while they change, and another one afterwards (a sequence lock). Who finds an odd
 //! number, or another one after he has looked, takes the lock.
 
-use crate::lock::{Mutex, MutexGuard};
-pub use crate::placement::Mirror;
+pub use crate::space::placement::Mirror;
+use crate::sync::lock::{Mutex, MutexGuard};
 use plinth_format::DiskNumber;
 use std::{
     ops::{Deref, DerefMut},

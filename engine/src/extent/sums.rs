@@ -6,7 +6,7 @@
 //!
 //! They are loaded by whoever comes first, and dropped by who has all of the extent's range (`group.rs`).
 
-use crate::lock::Mutex;
+use crate::sync::lock::Mutex;
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
 use smallvec::SmallVec;
 use std::{

@@ -31,6 +31,9 @@
 //!   2. A file is one [`File`]: while somebody holds it, it is not loaded a second time.
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
+pub(crate) mod file_stats;
+pub mod session;
+
 pub mod aliases;
 mod holders;
 mod names;
@@ -48,13 +51,12 @@ use self::sizes::Sizes;
 use crate::{
     api::{Attributes, ConnectionId, Invalidation, Kind, Node, ROOT, Watcher},
     catalog::{Catalog, CommitNumber},
-    coming::Release,
     error::FileError,
-    extents::FileData,
-    file_stats::PlaceOf,
-    files::types::FileType,
+    extent::extents::FileData,
+    files::{file_stats::PlaceOf, types::FileType},
     limits::Limit,
-    lock::{Mutex, MutexGuard},
+    space::coming::Release,
+    sync::lock::{Mutex, MutexGuard},
     world::{Timestamp, World},
 };
 use arc_swap::{ArcSwap, ArcSwapOption};

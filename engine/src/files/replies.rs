@@ -35,7 +35,7 @@
 
 use super::{Files, Origin, Result};
 use crate::api::{ConnectionId, Node};
-use crate::lock::Mutex;
+use crate::sync::lock::Mutex;
 use rusqlite::{Connection as Sqlite, params};
 use std::{
     collections::{BTreeMap, BTreeSet},

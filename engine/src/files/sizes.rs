@@ -23,10 +23,10 @@
 
 use super::{File, Result, Stored};
 use crate::{
-    file_io::FILE_SIZE_MAX,
-    lock::Mutex,
+    extent::file_io::FILE_SIZE_MAX,
     planted::{self, Bug},
     reached::{self, Mark},
+    sync::lock::Mutex,
     world::{Keepsake, World},
 };
 use plinth_format::GroupId;

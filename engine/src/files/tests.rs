@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     api::{Caller, Changes, LINK_MAX, NAME_MAX, NewFile, RenameMode, SetTime, SetXattr, XATTR_MAX},
     catalog::{Store, memory_store::MemoryStore},
-    lock::Mutex,
+    sync::lock::Mutex,
     testing::{Numbers, TestWorld, block_on},
 };
 use futures::future::{Either, select};

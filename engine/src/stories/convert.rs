@@ -23,7 +23,9 @@ impl Lab {
     }
 
     fn header(&self, disk: usize) -> DiskHeader {
-        block_on(crate::identify::read_header(&*self.world(), &*self.disks[disk].open())).expect("it has one").best
+        block_on(crate::disk::identify::read_header(&*self.world(), &*self.disks[disk].open()))
+            .expect("it has one")
+            .best
     }
 
     /// All of it is of one redundancy, and says so.

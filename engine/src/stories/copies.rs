@@ -1,7 +1,7 @@
 //! Copies of all disks of a group: which devices are used, and how copies become a group of their own.
 
 use super::*;
-use crate::{choose, identify, rename_group::RenamingPlan, testing::Fuse};
+use crate::{disk::identify, group::rename_group::RenamingPlan, membership::choose, testing::Fuse};
 use plinth_format::DiskNumber;
 
 impl Lab {

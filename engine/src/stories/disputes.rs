@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     admin::{Exchange, Report, ScrubOrder, ScrubPower},
+    disk::member::Member,
     extent::Mirror,
-    member::Member,
 };
 use plinth_format::BLOCK_SIZE;
 

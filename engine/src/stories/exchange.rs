@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     admin::{Departure, Exchange, NewDisk, Renaming, Replacement, Resize, Work},
-    attributes,
-    balance::Plan,
+    disk::identify,
     extent::{Extent, Mirror},
-    identify,
+    group::attributes,
+    space::balance::Plan,
     world::Task,
 };
 use plinth_format::{DiskNumber, header::Status};
@@ -99,7 +99,7 @@ impl Lab {
     /// Mirrors on each disk, by number.
     pub(super) fn held(&self) -> Vec<u64> {
         let counts = self.group().mirror_sets.counts();
-        let on = |member: &std::sync::Arc<crate::member::Member>| {
+        let on = |member: &std::sync::Arc<crate::disk::member::Member>| {
             counts.iter().filter(|(set, _)| set.contains(&member.number)).map(|(_, count)| count).sum()
         };
         self.group().members.values().map(on).collect()
@@ -913,7 +913,7 @@ fn random_exchanges() {
             let catalog = end.error.as_ref().is_some_and(|error| error.contains("the catalog has a mirror"));
             assert!(end.state == "DONE" || catalog, "seed {seed}: {end:?}");
             // What is even is another question when the catalog has gone where nobody knew that it would.
-            let catalog_units = crate::store::units(&lab.group().voters.current()).len() as u64;
+            let catalog_units = crate::catalog::on_disks::units(&lab.group().voters.current()).len() as u64;
             let most = estimate.work + catalog_units;
             assert!(end.so_far <= most, "seed {seed}: {} moved, {estimate:?}, {catalog_units}", end.so_far);
             assert!(lab.plan().work() == 0 || catalog, "seed {seed}");

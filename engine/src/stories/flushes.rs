@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::{
-    buffer::Buffer,
     catalog::{CatalogFile, Store},
-    counters::IoClient,
+    disk::counters::IoClient,
+    sync::buffer::Buffer,
 };
 use futures::FutureExt;
 use plinth_format::{

@@ -1,7 +1,7 @@
 //! A mirror moves, is made or is taken (`mover.rs`), and something else comes between two of the steps.
 
 use super::*;
-use crate::{extent, space::AuState, troubles::Trouble};
+use crate::{disk::troubles::Trouble, extent, space::AuState};
 use futures::FutureExt;
 use plinth_format::{DiskNumber, layout::MEMBERSHIP_SLOT};
 use std::{

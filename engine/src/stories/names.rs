@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::admin::{AdminError, Renaming};
-use crate::identify;
+use crate::disk::identify;
 
 impl Lab {
     pub(super) fn rename(&self, pairs: &[(&str, &str)]) -> Result<(), AdminError> {

@@ -2,10 +2,9 @@
 
 use super::*;
 use crate::{
-    blocks::BLOCKS_PER_PIECE,
-    buffer::Buffer,
     catalog::{CatalogFile, Store},
-    extent::change_marks,
+    extent::{blocks::BLOCKS_PER_PIECE, change_marks},
+    sync::buffer::Buffer,
 };
 use plinth_format::{
     DiskNumber,

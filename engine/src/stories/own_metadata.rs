@@ -3,12 +3,12 @@
 use super::*;
 use crate::{
     admin::{Problem, Renaming, ScrubOrder, ScrubPower},
-    create,
+    check::part::Part,
+    disk::identify,
     event::Severity,
     extent::Extent,
-    identify,
-    own_metadata::{LOOK, Look},
-    part::Part,
+    group::create,
+    membership::own_metadata::{LOOK, Look},
 };
 use plinth_format::layout::{ACTIVITY_SLOT, FIRST_AREA, Layout, MEMBERSHIP_SLOT, RecordArea};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     admin::{AdminError, Order, Phases, Resize},
     extent::Mirror,
-    resize::Resized,
+    movement::resize::Resized,
 };
 use plinth_format::{
     Layout,
@@ -24,7 +24,7 @@ impl Lab {
         let membership = self.group().voters.current();
         for (disk, entry) in self.disks.iter().zip(&membership.disks) {
             let header =
-                block_on(crate::identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
+                block_on(crate::disk::identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
             assert!(header.wrong.is_empty(), "{:?}", header.wrong);
             assert!([Some(entry.size), entry.target].contains(&Some(header.best.layout.size())), "{entry:?}");
         }
@@ -54,7 +54,7 @@ impl Lab {
     fn areas_have_records(&self) {
         for disk in &self.disks {
             let header =
-                block_on(crate::identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
+                block_on(crate::disk::identify::read_header(&*self.world(), &*disk.open())).expect("it has a header");
             let newest = |area: &RecordArea| {
                 let found = area.memberships.iter().filter_map(|place| {
                     Membership::decode(&disk.peek(*place, MEMBERSHIP_SLOT), *place)

@@ -1,7 +1,7 @@
 //! Disks that come back, and what they bring with them.
 
 use super::*;
-use crate::{absent::Question, catalog::Store, testing::Faults};
+use crate::{catalog::Store, membership::absent::Question, testing::Faults};
 use futures::FutureExt;
 use plinth_format::membership::{MemberDisk, Membership};
 use std::{collections::BTreeSet, pin::pin, sync::atomic::Ordering};
@@ -245,7 +245,7 @@ fn a_write_under_way_when_a_disk_returns() {
         let range = extent.ranges.hold(0..16, true).await;
         let active = group.activate(&extent).await.expect("active");
         group.load_sums(&extent).await.expect("loaded");
-        let data = crate::buffer::Buffer::copy_of(&pattern(1, 65_536)).share();
+        let data = crate::sync::buffer::Buffer::copy_of(&pattern(1, 65_536)).share();
         group.write_blocks(&extent, 0, data, false, &active).await.expect("written");
         (range, active)
     });
@@ -398,7 +398,7 @@ fn an_old_image_after_half_a_resync() {
     lab.create_file("table");
     let missed = |lab: &Lab| {
         let stale = lab.group().stale.lock();
-        stale.values().flat_map(crate::stale::Runs::iter).map(|(start, end)| end - start).sum::<u64>()
+        stale.values().flat_map(crate::extent::stale::Runs::iter).map(|(start, end)| end - start).sum::<u64>()
     };
     let old = (1..).find_map(|round| {
         lab.offline(1);

@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     admin::{Operation, Report, Scope, ScrubOrder, ScrubPower, Selection},
-    findings::KEPT_MAX,
-    scrub::TOLD_MAX,
+    check::findings::KEPT_MAX,
+    movement::scrub::TOLD_MAX,
 };
 use plinth_format::BLOCK_SIZE;
 
@@ -315,7 +315,8 @@ fn a_scrub_that_ended_for_a_dismount_that_fails_has_not_seen_all() {
     lab.disks[plain].heal();
     block_on(scrub);
     assert!(lab.told("scrub stopped") && !lab.told("scrub ended"));
-    let scrubbed = block_on(lab.group().catalog.read(crate::attributes::load_scrubbed)).expect("the catalog is read");
+    let scrubbed =
+        block_on(lab.group().catalog.read(crate::group::attributes::load_scrubbed)).expect("the catalog is read");
     assert!(scrubbed.is_none(), "it has read nothing");
     lab.check();
 }

@@ -2,7 +2,7 @@
 //! (R2), whether the I/O is a file's, the catalog's, the activity log's, a membership's, a stamp's or a flush.
 
 use super::*;
-use crate::{member::LOOK_AGAIN, voters::Refusal};
+use crate::{disk::member::LOOK_AGAIN, membership::voters::Refusal};
 use std::sync::atomic::Ordering;
 
 /// A timeout, in ticks, that does not end while a busy machine lets one disk answer after the other.

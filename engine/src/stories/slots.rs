@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::Allocate;
-use crate::transfer::Source;
+use crate::sync::transfer::Source;
 use std::sync::mpsc::channel;
 
 /// Somebody still reads a small file when it is removed: its slot is nobody's until he has ended, or he would read another file's

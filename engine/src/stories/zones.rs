@@ -56,7 +56,7 @@ fn one_checksum_block_is_enough() {
 }
 
 fn readable(disk: &MemoryDisk, offset: u64) -> bool {
-    let buffer = crate::buffer::Buffer::zeroed(4096);
+    let buffer = crate::sync::buffer::Buffer::zeroed(4096);
     block_on(disk.open().submit(crate::world::Io::Read { offset, buffer })).result.is_ok()
 }
 

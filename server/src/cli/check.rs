@@ -13,7 +13,7 @@ use crate::{
 use clap::Args;
 use plinth_engine::{
     admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower, Value},
-    check_files::See,
+    check::check_files::See,
     group::Group,
     words::counted,
     world::World,

@@ -15,8 +15,7 @@ use crate::{
 use clap::Args;
 use plinth_engine::{
     admin::{AdminError, Code},
-    group::Group,
-    rename_group::RenamingPlan,
+    group::{Group, rename_group::RenamingPlan},
     world::World,
 };
 use std::{

@@ -10,7 +10,7 @@ use plinth_engine::{
     admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
     api::ConnectionId,
     files::orders::NewSystemFile,
-    rows::decode_rows,
+    views::rows::decode_rows,
 };
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::{

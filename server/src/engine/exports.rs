@@ -21,8 +21,8 @@ use plinth_engine::{
     admin::{AdminError, Code, VolumeChange},
     catalog::live_stats::LiveClient,
     event::Severity,
+    files::session::Session,
     group::Group,
-    session::Session,
 };
 use plinth_fuse::Runner;
 use plinth_nbd::{

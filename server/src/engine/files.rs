@@ -9,8 +9,8 @@ use plinth_engine::{
     admin::{AdminError, Code},
     api::{Attributes, Caller, Changes, Kind, NewFile, Node, ROOT, RenameMode},
     error::FileError,
+    files::session::Session,
     group::Group,
-    session::Session,
 };
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ use plinth_engine::{
     admin::{AdminError, Code},
     api::{Attributes, Kind, Node, ROOT},
     error::FileError,
-    session::Session,
+    files::session::Session,
 };
 
 /// Entries that are read at a time.

@@ -27,9 +27,9 @@ use plinth_engine::{
     admin::{AdminError, Code, Report, Scope, Value},
     api::{ConnectionId, Invalidation, Watcher},
     event::Severity,
+    files::session::Session,
     group::Group,
-    rows::{Piece, decode_rows},
-    session::Session,
+    views::rows::{Piece, decode_rows},
     world::World,
 };
 use plinth_fuse::{End, FrontEnd};

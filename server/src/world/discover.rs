@@ -360,7 +360,7 @@ pub(super) fn expand(pattern: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plinth_engine::{buffer::Buffer, world::Io};
+    use plinth_engine::{sync::buffer::Buffer, world::Io};
 
     #[test]
     fn a_discovery_string_is_split_and_checked() {

@@ -35,8 +35,8 @@ use super::{
     sys,
 };
 use plinth_engine::{
-    buffer::Buffer,
-    completion::{Completer, Completion, Done, completion},
+    disk::completion::{Completer, Completion, Done, completion},
+    sync::buffer::Buffer,
     world::{Disk, Identity, Io, Sectors},
 };
 use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};

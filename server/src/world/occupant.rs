@@ -7,7 +7,7 @@
 //! header is nobody else's, whatever older marks are left on it.
 
 use super::disk::Medium;
-use plinth_engine::{buffer::Buffer, world::Sectors};
+use plinth_engine::{sync::buffer::Buffer, world::Sectors};
 use plinth_format::header::HEADER_MAGIC;
 use std::{
     fs::{self, File},

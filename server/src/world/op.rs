@@ -12,8 +12,8 @@
 
 use super::{patience::Handle, sys};
 use plinth_engine::{
-    buffer::{Buffer, Slice},
-    completion::{Completer, Done},
+    disk::completion::{Completer, Done},
+    sync::buffer::{Buffer, Slice},
 };
 use std::{
     fs::File,

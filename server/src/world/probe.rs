@@ -26,8 +26,8 @@ use super::{
 };
 use crate::frames::{Frames, TooLong};
 use plinth_engine::{
-    buffer::Buffer,
-    completion::{Completer, Done},
+    disk::completion::{Completer, Done},
+    sync::buffer::Buffer,
 };
 use rustix::fd::{AsFd, OwnedFd};
 use serde::{Deserialize, Serialize};

@@ -28,7 +28,7 @@ use super::{
     watch::Watch,
 };
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
-use plinth_engine::buffer::registrable;
+use plinth_engine::sync::buffer::registrable;
 use std::{
     cell::UnsafeCell,
     collections::VecDeque,

@@ -3,8 +3,8 @@
 use super::*;
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use plinth_engine::{
-    buffer::Buffer,
-    completion::Done,
+    disk::completion::Done,
+    sync::buffer::Buffer,
     world::{Io, Sectors, wait_for},
 };
 use rustix::event::{EventfdFlags, eventfd};
@@ -168,7 +168,7 @@ fn memory_that_rings_were_shown_is_as_good_as_any() {
     under_each_engine(|world| {
         let disk = world.open(&files.make("disk", 16 * MIB)).expect("open");
         claim_soon(&*disk);
-        let (start, length) = plinth_engine::buffer::registrable().expect("there is memory");
+        let (start, length) = plinth_engine::sync::buffer::registrable().expect("there is memory");
         let is_shown = |buffer: &Buffer| (start.addr()..start.addr() + length).contains(&buffer.as_ptr().addr());
         for size in [512, 4096, 8192, 12288, 128 << 10, 256 << 10, 2 << 20] {
             // More than there are places for.
@@ -524,7 +524,7 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     polling.set(Duration::from_millis(1));
     let waiter = thread::spawn(move || {
         executor::look_first(&polling);
-        let (completion, completer) = plinth_engine::completion::completion();
+        let (completion, completer) = plinth_engine::disk::completion::completion();
         let expiry = completion.expiry();
         let work = op::Work::Read { offset: u64::MAX, buffer: Buffer::zeroed(8), done: 0 };
         assert!(executor::submit(op::Op { file: Some(share), work, completer }).is_ok());

@@ -4,7 +4,7 @@ use super::{CALLER, Client, FileError, Mood, Next, Result};
 use crate::{history::Failure, model::Names};
 use plinth_engine::{
     api::{NewFile, Node, ROOT, RenameMode},
-    session::Session,
+    files::session::Session,
 };
 use std::collections::BTreeMap;
 

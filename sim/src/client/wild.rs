@@ -9,8 +9,7 @@ use crate::{
 use plinth_engine::{
     admin::Code,
     api::{Allocate, Changes, Node, ROOT, RenameMode},
-    files::orders::NewSystemFile,
-    session::Session,
+    files::{orders::NewSystemFile, session::Session},
     world::Timestamp,
 };
 use std::ops::Range;

@@ -6,7 +6,7 @@ use plinth_engine::{
     admin::{AdminError, Conversion, Operation, Report, Resize, Selection},
     api::{Allocate, Caller, NewFile, ROOT, SetXattr},
     error::FileError,
-    session::Session,
+    files::session::Session,
 };
 use plinth_format::{layout::MIB, membership::DiskState};
 use std::{

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     api::ConnectionId,
     files::replies::{Asked, DoneBefore, Request},
-    lock::Mutex,
+    sync::lock::Mutex,
 };
 
 const ONE: ConnectionId = ConnectionId(1 << 63 | 5);

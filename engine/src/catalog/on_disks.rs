@@ -1,0 +1,513 @@
+//! The catalog's storage on the group's disks (R6).
+//!
+//! The membership lists, for each of the catalog's two files and each mirror, which AUs
+//! of which disk hold which AUs of the file. Reading and writing need nothing else:
+//! no allocation, no activity-log entry, no commit.
+//!
+//! A mirror whose disk fails goes with the disk: the membership that takes the disk
+//! offline strikes the mirror, and is recorded before the write returns. `mirrors.rs` says how there are more again,
+//! `places.rs` where they go, and `damage.rs` which one is right where they differ.
+//!
+//! A flush that fails on a disk of the catalog, whoever's it was, may have lost what the catalog wrote there since its own
+//! last flush. Such a disk goes offline, or the catalog's next flush fails although the disk would take it (R9).
+
+mod damage;
+mod mirrors;
+mod places;
+
+pub(crate) use places::{next_disk, runs_of};
+
+use crate::{
+    catalog::store::{CatalogFile, FileName, Store, StoreError},
+    disk::{counters::IoClient, flight::Settled, member::Member, members::Members},
+    membership::voters::{Refusal, Voters},
+    planted::{self, Bug},
+    space::{InHand, Space},
+    sync::{
+        buffer::{Buffer, Slice},
+        lock::{AsyncMutex, Mutex},
+    },
+    world::{World, wait_for},
+};
+use plinth_format::{
+    DiskNumber,
+    membership::{DiskState, Membership},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// The catalog's files on disks. See the module's description.
+pub struct DiskStore {
+    world: Arc<dyn World>,
+    members: Arc<Members>,
+    voters: Arc<Voters>,
+    space: Arc<Mutex<Space>>,
+    /// `space` knows what the files have, too: until then nothing is allocated from it.
+    is_space_known: AtomicBool,
+    au_size: u64,
+    /// The AUs that are marked used on the catalog's behalf.
+    owned: Mutex<BTreeSet<(DiskNumber, u32)>>,
+    /// Sentences about pages that a read found damaged on one mirror and rewrote, until somebody asks.
+    mended: Mutex<Vec<String>>,
+    /// Sentences about what is damaged on every mirror, each told once: SQLite's own errors know no place.
+    lost: Mutex<BTreeMap<u64, String>>,
+    /// The disks on which something is written and not flushed: how often each had gone, and failed a flush, when that began.
+    unflushed: Mutex<BTreeMap<DiskNumber, (u64, u64)>>,
+    /// A flush failed on a disk that stayed.
+    flush_failed: AtomicBool,
+    retired: Mutex<Retired>,
+    /// Whose turn it is to write to the mirrors, or to flush them: threads that read mend pages (`damage.rs`), and the catalog's own
+    /// must neither be overtaken by what was right before it wrote, nor take their flush for its own.
+    turn: AsyncMutex<()>,
+}
+
+/// What the mirrors have where something is read.
+struct Looked {
+    /// What is newest, if anything is good.
+    right: Option<Buffer>,
+    /// The mirrors that have something else, or could not be read.
+    wrong: Vec<u8>,
+    /// Disks that did not answer, and could not be spared.
+    silent: Vec<Arc<Member>>,
+    /// Mirrors that there are, and those of them that could not be read.
+    tried: usize,
+    unread: usize,
+}
+
+/// AUs that the catalog has left, or could not use: those of mirrors that were replaced, and of mirrors that could not be built. They become free
+/// when nobody reads or writes them any more, and not while their disk hangs: a write that was given up may still land there (R2).
+#[derive(Debug, Default)]
+struct Retired {
+    readers: usize,
+    aus: Vec<(DiskNumber, u32)>,
+    /// As long as there are any.
+    in_hand: Option<InHand>,
+}
+
+/// A read or a write of the catalog.
+struct Reading<'a>(&'a DiskStore);
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.0.retired.lock().readers -= 1;
+        self.0.free_retired();
+    }
+}
+
+/// A part of a request on one mirror.
+struct Part {
+    member: Arc<Member>,
+    offset: u64,
+    /// Bytes of the request.
+    range: Range<usize>,
+}
+
+/// The AUs that a membership gives to the catalog.
+#[must_use]
+pub fn units(membership: &Membership) -> BTreeSet<(DiskNumber, u32)> {
+    let runs = membership.catalog.iter();
+    runs.flat_map(|run| (run.first..run.first + run.count).map(|au| (run.disk, au))).collect()
+}
+
+/// The disks were let go.
+fn let_go() -> StoreError {
+    StoreError::Stopped("dismounted by force".to_owned())
+}
+
+impl DiskStore {
+    /// The store that the membership in force describes, whose AUs are marked used in `space`.
+    #[must_use]
+    pub fn new(
+        world: Arc<dyn World>,
+        members: Arc<Members>,
+        voters: Arc<Voters>,
+        space: Arc<Mutex<Space>>,
+        au_size: u64,
+    ) -> Self {
+        let owned = Mutex::new(units(&voters.current()));
+        Self {
+            world,
+            members,
+            voters,
+            space,
+            is_space_known: AtomicBool::new(false),
+            flush_failed: AtomicBool::new(false),
+            au_size,
+            owned,
+            mended: Mutex::default(),
+            lost: Mutex::default(),
+            unflushed: Mutex::default(),
+            retired: Mutex::default(),
+            turn: AsyncMutex::default(),
+        }
+    }
+
+    /// From now on the catalog may grow: what files have is marked used in the space it shares with them.
+    pub fn space_is_known(&self) {
+        self.is_space_known.store(true, Ordering::Release);
+    }
+
+    /// Frees what was retired, if nobody reads. Who reads from now on looks at the membership that does not list it.
+    fn free_retired(&self) {
+        let mut retired = self.retired.lock();
+        if retired.readers > 0 || retired.aus.is_empty() {
+            return;
+        }
+        let hangs = |disk: &DiskNumber| {
+            self.members.get(disk).is_some_and(|member| member.is_hung() && !planted::has(Bug::HungCatalogFreed))
+        };
+        let (stay, gone): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut retired.aus).into_iter().partition(|(disk, _)| hangs(disk));
+        let mut space = self.space.lock();
+        gone.into_iter().for_each(|(disk, au)| space.cancel(disk, au));
+        retired.aus = stay;
+        if retired.aus.is_empty() {
+            retired.in_hand = None;
+        }
+    }
+
+    fn retire(&self, disk: DiskNumber, aus: &[u32]) {
+        let mut retired = self.retired.lock();
+        retired.in_hand.get_or_insert_with(|| self.space.lock().take_in_hand());
+        retired.aus.extend(aus.iter().map(|au| (disk, *au)));
+    }
+
+    fn begin_reading(&self) -> Reading<'_> {
+        self.retired.lock().readers += 1;
+        Reading(self)
+    }
+
+    /// Where a range of a file lies on one mirror. `None` if the mirror does not have it all.
+    fn parts(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Option<Vec<Part>> {
+        let membership = self.voters.current();
+        let mut parts = Vec::new();
+        let mut done = 0;
+        while done < length {
+            let at = offset + done as u64;
+            let unit = u32::try_from(at / self.au_size).ok()?;
+            let run = membership
+                .catalog
+                .iter()
+                .find(|run| run.file == file && run.mirror == mirror && (run.at..run.at + run.count).contains(&unit))?;
+            let member = self.members.get(&run.disk)?;
+            let inside = at - u64::from(run.at) * self.au_size;
+            let rest = u64::from(run.count) * self.au_size - inside;
+            let take = usize::try_from(rest).unwrap_or(usize::MAX).min(length - done);
+            parts.push(Part {
+                member: Arc::clone(member),
+                offset: member.layout().au_offset(run.first) + inside,
+                range: done..done + take,
+            });
+            done += take;
+        }
+        Some(parts)
+    }
+
+    fn failed(file: CatalogFile, doing: &'static str, offset: u64, length: usize, reason: String) -> StoreError {
+        StoreError::Failed { file: FileName(file), doing, offset, length, reason }
+    }
+
+    /// Whether a flush has failed on a disk that stayed: what else was written to it may be lost, too.
+    pub fn has_failed_to_flush(&self) -> bool {
+        self.flush_failed.load(Ordering::Relaxed)
+    }
+
+    async fn read_parts(&self, parts: &[Part], length: usize) -> Result<Buffer, (Arc<Member>, Settled)> {
+        let mut whole = Buffer::zeroed(length);
+        for part in parts {
+            match part.member.start_read(part.offset, part.range.len()).of(IoClient::Catalog).settle().await {
+                Settled::Ok(Some(buffer)) if parts.len() == 1 => return Ok(buffer),
+                Settled::Ok(Some(buffer)) => whole[part.range.clone()].copy_from_slice(&buffer),
+                bad => return Err((Arc::clone(&part.member), bad)),
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Reads from every mirror, and expels those that are silent.
+    fn look(&self, file: CatalogFile, offset: u64, length: usize, age: &dyn Fn(&[u8]) -> Option<u64>) -> Looked {
+        let mirrors: Vec<_> = self
+            .mirrors(file)
+            .into_iter()
+            .filter_map(|mirror| Some((mirror, self.parts(file, mirror, offset, length)?)))
+            .collect();
+        let reads = mirrors.iter().map(|(_, parts)| self.read_parts(parts, length));
+        let copies = wait_for(&*self.world, futures::future::join_all(reads));
+        let mut looked = Looked { right: None, wrong: Vec::new(), silent: Vec::new(), tried: mirrors.len(), unread: 0 };
+        let mut good: Vec<(u64, u8, Buffer)> = Vec::new();
+        for ((mirror, _), copy) in mirrors.iter().zip(copies) {
+            match copy {
+                Ok(buffer) => match age(&buffer) {
+                    Some(age) => good.push((age, *mirror, buffer)),
+                    None => looked.wrong.push(*mirror),
+                },
+                Err((member, settled @ Settled::Overdue)) => {
+                    looked.unread += 1;
+                    let reason = settled.reason();
+                    let expelled = wait_for(&*self.world, self.voters.expel(member.number, &reason, false));
+                    looked.silent.extend(expelled.is_err().then_some(member));
+                }
+                Err(_) => {
+                    looked.unread += 1;
+                    looked.wrong.push(*mirror);
+                }
+            }
+        }
+        let newest = good.iter().map(|(age, ..)| *age).max();
+        let (newer, older): (Vec<_>, Vec<_>) = good.into_iter().partition(|(age, ..)| Some(*age) == newest);
+        looked.wrong.extend(older.iter().map(|(_, mirror, _)| *mirror));
+        looked.right = newer.into_iter().next().map(|(.., right)| right);
+        looked
+    }
+
+    /// Writes to mirrors; those that fail lose their disks. `Err` if no current mirror took it. It is the caller's turn.
+    async fn write_to(&self, file: CatalogFile, mirrors: &[u8], runs: &[(u64, Slice)]) -> Result<(), StoreError> {
+        loop {
+            // What a mirror has is nobody else's while something is written there.
+            let _reading = (!planted::has(Bug::CatalogWriteUncounted)).then(|| self.begin_reading());
+            let mut jobs = Vec::new();
+            for mirror in mirrors {
+                for (offset, data) in runs {
+                    let Some(parts) = self.parts(file, *mirror, *offset, data.len()) else { continue };
+                    for part in parts {
+                        jobs.push((*mirror, part.member, part.offset, data.part(part.range)));
+                    }
+                }
+            }
+            jobs.iter().for_each(|(_, member, ..)| self.begin_unflushed(member));
+            let flights = jobs.iter().map(|(_, member, offset, data)| {
+                member.start_write(*offset, data.clone()).of(IoClient::Catalog).settle()
+            });
+            let settled = futures::future::join_all(flights).await;
+            let mut failures: BTreeMap<DiskNumber, Settled> = BTreeMap::new();
+            for ((_, member, ..), one) in jobs.iter().zip(settled) {
+                if !one.is_ok() {
+                    failures.insert(member.number, one);
+                }
+            }
+            if jobs.is_empty() {
+                return Err(Self::failed(file, "writing", 0, 0, "no mirror is left".to_owned()));
+            }
+            if failures.is_empty() || planted::has(Bug::FailedCatalogMirrorKept) {
+                return Ok(());
+            }
+            if !self.drop_failed(file, "writing", &failures).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Notes that a disk is about to be written. What was written before it last went offline no longer counts.
+    fn begin_unflushed(&self, member: &Member) {
+        let mut unflushed = self.unflushed.lock();
+        let since = unflushed.entry(member.number).or_insert((member.losses(), member.broken()));
+        if since.0 != member.losses() && !planted::has(Bug::EarlierLifeCompared) {
+            *since = (member.losses(), member.broken());
+        }
+    }
+
+    /// Takes failed disks offline. True: a silent disk could not be spared, so the I/O is to be tried again.
+    async fn drop_failed(
+        &self,
+        file: CatalogFile,
+        doing: &'static str,
+        failures: &BTreeMap<DiskNumber, Settled>,
+    ) -> Result<bool, StoreError> {
+        let mut again = false;
+        for (disk, settled) in failures {
+            let is_silent = matches!(settled, Settled::Overdue);
+            loop {
+                if again && is_silent && self.members.get(disk).is_none_or(|member| !member.is_hung()) {
+                    // It has answered while another one was waited for.
+                    break;
+                }
+                match self.voters.expel(*disk, &format!("catalog: {}", settled.reason()), false).await {
+                    Ok(()) => break,
+                    Err(Refusal::Closing) => return Err(let_go()),
+                    Err(_) if is_silent => {
+                        // R2: when nothing else is left, wait until the old I/O has ended, on each disk: before that none is begun.
+                        again = true;
+                        let Some(member) = self.members.get(disk) else { break };
+                        member.answers_soon(|| self.voters.is_closing()).await;
+                        if self.voters.is_closing() {
+                            return Err(let_go());
+                        }
+                    }
+                    Err(refusal) => {
+                        return Err(Self::failed(file, doing, 0, 0, format!("{}; {refusal}", settled.reason())));
+                    }
+                }
+            }
+        }
+        Ok(again)
+    }
+
+    /// Flushes every disk that the catalog has something on. It is the caller's turn.
+    async fn flush_all(&self) -> Result<(), StoreError> {
+        let membership = self.voters.current();
+        let disks: BTreeSet<_> = membership.catalog.iter().map(|run| run.disk).collect();
+        self.flush_members(CatalogFile::Wal, &disks).await
+    }
+
+    async fn flush_members(&self, file: CatalogFile, disks: &BTreeSet<DiskNumber>) -> Result<(), StoreError> {
+        loop {
+            let members: Vec<_> = disks
+                .iter()
+                .filter_map(|disk| self.members.get(disk))
+                .filter(|member| member.state() != DiskState::Offline)
+                .collect();
+            let mut failures = BTreeMap::new();
+            let flushes = futures::future::join_all(members.iter().map(|member| member.flush())).await;
+            for (member, settled) in members.iter().zip(flushes) {
+                if !settled.is_ok() {
+                    failures.insert(member.number, settled);
+                }
+            }
+            if !failures.is_empty() {
+                let dropped = self.drop_failed(file, "flushing", &failures).await;
+                self.flush_failed.fetch_or(dropped.is_err(), Ordering::Relaxed);
+                dropped?;
+                continue;
+            }
+            // A flush for somebody else that failed meanwhile is not made good by ours.
+            let broken = {
+                let unflushed = self.unflushed.lock();
+                let is_broken = |member: &Member| {
+                    let before = unflushed.get(&member.number);
+                    before.is_some_and(|(losses, broken)| member.losses() == *losses && member.broken() > *broken)
+                };
+                members.iter().find(|member| is_broken(member)).map(|member| member.number)
+            };
+            let Some(broken) = broken.filter(|_| !planted::has(Bug::OthersFlush)) else {
+                self.unflushed.lock().clear();
+                return Ok(());
+            };
+            let reason = "a flush failed";
+            match self.voters.expel(broken, &format!("catalog: {reason}"), false).await {
+                Ok(()) => {}
+                Err(Refusal::Closing) => return Err(let_go()),
+                Err(refusal) => {
+                    self.flush_failed.store(true, Ordering::Relaxed);
+                    return Err(Self::failed(file, "flushing", 0, 0, format!("{reason}; {refusal}")));
+                }
+            }
+        }
+    }
+
+    /// Mirrors that can be read, and the disk of each one's start.
+    fn current_mirrors(&self, file: CatalogFile) -> BTreeMap<u8, DiskNumber> {
+        let membership = self.voters.current();
+        let mut mirrors = BTreeMap::new();
+        for run in membership.catalog.iter().filter(|run| run.file == file) {
+            mirrors.entry(run.mirror).or_insert(run.disk);
+        }
+        mirrors
+    }
+}
+
+impl Store for DiskStore {
+    fn capacity(&self, file: CatalogFile) -> u64 {
+        u64::from(self.mirror_units(file)) * self.au_size
+    }
+
+    fn mirrors(&self, file: CatalogFile) -> Vec<u8> {
+        self.current_mirrors(file).into_keys().collect()
+    }
+
+    fn epoch(&self) -> u64 {
+        // Grows with every mount.
+        self.voters.current().generation
+    }
+
+    fn read(
+        &self,
+        file: CatalogFile,
+        offset: u64,
+        length: usize,
+        age: &dyn Fn(&[u8]) -> Option<u64>,
+    ) -> Result<Buffer, StoreError> {
+        let _reading = self.begin_reading();
+        loop {
+            let Looked { right, wrong, silent, tried, unread } = self.look(file, offset, length, age);
+            if let Some(right) = right {
+                return Ok(if wrong.is_empty() { right } else { self.mend(file, &wrong, offset, age, right) });
+            }
+            if silent.is_empty() || self.voters.is_closing() {
+                if file == CatalogFile::Database && tried > 0 && unread == 0 {
+                    self.tell_lost(&wrong, offset);
+                }
+                if self.voters.is_closing() {
+                    return Err(let_go());
+                }
+                return Err(StoreError::NoGoodMirror { file: FileName(file), offset, length, tried });
+            }
+            // R2: where nothing else is left, wait until one that is silent has answered.
+            wait_for(&*self.world, async {
+                while silent.iter().all(|member| member.is_hung()) && !self.voters.is_closing() {
+                    self.world.sleep(Duration::from_millis(50)).await;
+                }
+            });
+        }
+    }
+
+    fn read_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, length: usize) -> Result<Buffer, StoreError> {
+        let _reading = self.begin_reading();
+        let parts = self
+            .parts(file, mirror, offset, length)
+            .ok_or_else(|| Self::failed(file, "reading", offset, length, "the mirror does not reach so far".into()))?;
+        wait_for(&*self.world, self.read_parts(&parts, length))
+            .map_err(|(_, settled)| Self::failed(file, "reading", offset, length, settled.reason()))
+    }
+
+    fn read_many(&self, file: CatalogFile, places: &[(u8, u64, usize)]) -> Vec<Option<Buffer>> {
+        let _reading = self.begin_reading();
+        let reads = places.iter().map(|(mirror, offset, length)| async {
+            let parts = self.parts(file, *mirror, *offset, *length)?;
+            self.read_parts(&parts, *length).await.ok()
+        });
+        wait_for(&*self.world, futures::future::join_all(reads))
+    }
+
+    fn write(&self, file: CatalogFile, offset: u64, data: Slice) -> Result<(), StoreError> {
+        self.write_many(file, vec![(offset, data)])
+    }
+
+    fn write_many(&self, file: CatalogFile, runs: Vec<(u64, Slice)>) -> Result<(), StoreError> {
+        wait_for(&*self.world, async {
+            let _turn = self.turn.lock().await;
+            self.write_to(file, &self.mirrors(file), &runs).await
+        })
+    }
+
+    fn write_mirror(&self, file: CatalogFile, mirror: u8, offset: u64, data: Slice) -> Result<(), StoreError> {
+        wait_for(&*self.world, async {
+            let _turn = self.turn.lock().await;
+            match self.write_to(file, &[mirror], &[(offset, data)]).await {
+                Err(StoreError::Failed { .. }) if !self.mirrors(file).contains(&mirror) => Ok(()),
+                other => other,
+            }
+        })
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        wait_for(&*self.world, async {
+            let _turn = self.turn.lock().await;
+            self.flush_all().await
+        })
+    }
+
+    fn grow(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        wait_for(&*self.world, self.grow_to(file, capacity))
+    }
+
+    fn shrink(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        wait_for(&*self.world, self.shrink_to(file, capacity))
+    }
+}

@@ -1,0 +1,580 @@
+//! How mirrors of the catalog come and grow. `places.rs` says where.
+//!
+//! A new mirror is built whole by [`DiskStore::rebuild`], on the catalog's writer thread, where nothing else writes:
+//!
+//!   1. Allocate AUs on a disk of a failure group that has no mirror; where there are too few, the rest on others, apart from all other mirrors.
+//!   2. Copy both files from the current mirrors; flush.
+//!   3. Record the membership that lists the new mirror. A crash before this leaves free AUs.
+//!
+//! Two mirrors may be in one failure group, built while no other could be written. Where all three are there, the
+//! new one takes the place of one of those in the same membership. Its AUs are free when no read that began before is under way.
+//!
+//! Where the disk is one that returns, that membership is the one that makes it ONLINE ([`DiskStore::bring_online`]).
+
+use super::{
+    DiskStore,
+    places::{
+        MIRRORS, can_list, cut, disks_of, disks_of_others, growing, is_too_many, list, moved, neighbours, next_mirror,
+        runs_of, takes_mirrors, units_of,
+    },
+    units,
+};
+use crate::{
+    catalog::store::{CatalogFile, StoreError},
+    disk::{counters::IoClient, flight::Settled, member::Member},
+    membership::voters::{Refusal, find},
+    planted::{self, Bug},
+    space::Space,
+    world::wait_for,
+};
+use plinth_format::{
+    DiskNumber,
+    membership::{CatalogRun, DiskState, MemberDisk, Membership, RUNS_MAX},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// Where a mirror is to be, or its AUs: some on each disk, in the order of the file.
+type Parts<T> = Vec<(DiskNumber, T)>;
+
+/// A mirror that was copied, and is not listed yet.
+struct Built {
+    aus: Parts<Vec<u32>>,
+    runs: Vec<CatalogRun>,
+}
+
+/// Bytes copied at once when a mirror is built.
+const STEP: u64 = 1 << 20;
+/// After which a change that could not be recorded is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+impl DiskStore {
+    /// Frees AUs of mirrors that were struck: the membership that struck them is recorded.
+    pub fn free_struck(&self) {
+        // In this order: what is listed meanwhile is not gone.
+        let mut owned = self.owned.lock();
+        let listed = units(&self.voters.current());
+        let gone: Vec<_> = owned.difference(&listed).copied().collect();
+        for (disk, au) in gone {
+            owned.remove(&(disk, au));
+            if self.members.get(&disk).is_some_and(|member| member.is_writable()) {
+                self.retire(disk, &[au]);
+            } else {
+                self.space.lock().cancel(disk, au);
+            }
+        }
+        drop(owned);
+        self.free_retired();
+        self.reserve();
+    }
+
+    /// Keeps room for the mirrors that the catalog lacks: in each failure group without one. Else files could take
+    /// all space while a disk is away, and its return would not make the group whole.
+    fn reserve(&self) {
+        let membership = self.voters.current();
+        let mut space = self.space.lock();
+        let mut reserved: BTreeMap<DiskNumber, u32> = BTreeMap::new();
+        for file in [CatalogFile::Database, CatalogFile::Wal] {
+            let units = self.mirror_units(file);
+            for disks in self.lacking(&membership, file, &space) {
+                let mut left = units;
+                for disk in &disks {
+                    let here = reserved.entry(*disk).or_default();
+                    let take = left.min(space.unowned(*disk).saturating_sub(*here));
+                    *here += take;
+                    left -= take;
+                }
+                // What there is not now is kept when it is freed.
+                if let Some(emptiest) = disks.first() {
+                    *reserved.entry(*emptiest).or_default() += left;
+                }
+            }
+        }
+        space.reserve(reserved);
+    }
+
+    /// Where mirrors of a file could be built if the disks were there: the disks of each failure group without a mirror, emptiest first.
+    fn lacking(&self, membership: &Membership, file: CatalogFile, space: &Space) -> Vec<Vec<DiskNumber>> {
+        let mirrors = self.current_mirrors(file);
+        let group = |disk: &DiskNumber| membership.disk(*disk).map(|disk| disk.failure_group.as_str());
+        let with: BTreeSet<&str> = mirrors.values().filter_map(group).collect();
+        if with.is_empty() || with.len() >= MIRRORS {
+            return Vec::new();
+        }
+        let mut groups: BTreeMap<&str, Vec<DiskNumber>> = BTreeMap::new();
+        let stays = |disk: &&MemberDisk| !disk.quorum && !disk.leaving && !with.contains(disk.failure_group.as_str());
+        for disk in membership.disks.iter().filter(stays) {
+            groups.entry(&disk.failure_group).or_default().push(disk.number);
+        }
+        let by_room = |mut disks: Vec<DiskNumber>| {
+            disks.sort_by_key(|disk| std::cmp::Reverse(space.unowned(*disk)));
+            disks
+        };
+        groups.into_values().map(by_room).collect()
+    }
+
+    /// Whether a file may grow by so many AUs and still have the mirrors that it lacks built, as far as it could before.
+    fn leaves_room(&self, file: CatalogFile, more: u32) -> bool {
+        let membership = self.voters.current();
+        let space = self.space.lock();
+        let units = self.mirror_units(file);
+        self.lacking(&membership, file, &space).iter().all(|disks| {
+            let unowned: u32 = disks.iter().map(|disk| space.unowned(*disk)).sum();
+            let free: u32 = disks.iter().map(|disk| space.free(*disk)).sum();
+            unowned < units || free >= more
+        })
+    }
+
+    /// Builds mirrors until there are three, or one in each failure group, or two on two disks.
+    /// Runs on the catalog's writer thread.
+    ///
+    /// # Errors
+    /// If a copy cannot be read or recorded. No space for a mirror is no error.
+    pub fn rebuild(&self) -> Result<(), StoreError> {
+        wait_for(&*self.world, async {
+            for file in [CatalogFile::Database, CatalogFile::Wal] {
+                while self.build_one(file).await? {
+                    crate::reached::at(crate::reached::Mark::CatalogRebuilt);
+                }
+                self.strike_barred(file).await;
+                while self.move_barred_unit(file).await? {}
+            }
+            // What there is no room for now is kept when it is freed.
+            self.reserve();
+            Ok(())
+        })
+    }
+
+    /// Builds the mirrors that the catalog should have on a SYNCING disk once that is online, and records with
+    /// `edit`, in the same change, that it is. Runs on the catalog's writer thread. A mirror that cannot be
+    /// built keeps no disk away: [`Self::rebuild`] tries again, and says why.
+    ///
+    /// # Errors
+    /// If the change is refused.
+    pub fn bring_online(
+        &self,
+        disk: DiskNumber,
+        edit: impl FnOnce(&mut Membership) -> Result<bool, Refusal> + Send,
+    ) -> Result<(), Refusal> {
+        let _in_hand = self.space.lock().take_in_hand();
+        wait_for(&*self.world, async {
+            let mut all = Vec::new();
+            for file in [CatalogFile::Database, CatalogFile::Wal] {
+                all.extend(self.build_ahead(file, disk).await);
+            }
+            let recorded = self
+                .voters
+                .change(|next| {
+                    if !edit(next)? {
+                        return Ok(false);
+                    }
+                    // Nobody else gives the catalog mirrors: this thread is the only one.
+                    let fit: Vec<_> = all.iter().filter(|built| can_list(next, &built.runs)).collect();
+                    fit.into_iter().for_each(|built| list(next, &built.runs));
+                    Ok(true)
+                })
+                .await;
+            for built in &all {
+                self.keep_if_listed(recorded.as_ref().ok(), built);
+            }
+            self.free_struck();
+            recorded.map(|_| ())
+        })
+    }
+
+    /// A mirror of one file with its start on a disk that is about to be online.
+    async fn build_ahead(&self, file: CatalogFile, disk: DiskNumber) -> Option<Built> {
+        let mut membership = (*self.voters.current()).clone();
+        find(&mut membership, disk)?.state = DiskState::Online;
+        let (mirror, parts) = self.place_mirror(&membership, file, |candidate| candidate == disk)?;
+        self.build(file, mirror, &parts).await.ok()?
+    }
+
+    /// Copies a file to AUs taken for it. `None`: there are too few.
+    async fn build(&self, file: CatalogFile, mirror: u8, parts: &Parts<u32>) -> Result<Option<Built>, StoreError> {
+        let mut built = Built { aus: Vec::new(), runs: Vec::new() };
+        let mut at = 0;
+        for (disk, units) in parts {
+            let Some(aus) = self.allocate(*disk, *units, Space::allocate_reserved) else {
+                self.give_back_all(&built.aus);
+                return Ok(None);
+            };
+            built.runs.extend(runs_of(file, mirror, *disk, at, &aus));
+            built.aus.push((*disk, aus));
+            at += units;
+        }
+        if let Err(error) = self.copy(file, &built.runs).await {
+            self.give_back_all(&built.aus);
+            return Err(error);
+        }
+        Ok(Some(built))
+    }
+
+    /// The AUs of a new mirror are the catalog's if the membership in force lists it, and free if not. Whether it does.
+    fn keep_if_listed(&self, membership: Option<&Arc<Membership>>, built: &Built) -> bool {
+        let listed = membership.is_some_and(|found| built.runs.iter().all(|run| found.catalog.contains(run)));
+        if listed {
+            let units = built.aus.iter().flat_map(|(disk, aus)| aus.iter().map(|au| (*disk, *au)));
+            self.owned.lock().extend(units);
+        } else {
+            self.give_back_all(&built.aus);
+        }
+        listed
+    }
+
+    /// Whether without a disk the catalog would be in fewer failure groups than it could be.
+    pub fn needs(&self, disk: DiskNumber) -> bool {
+        let membership = self.voters.current();
+        let groups = |disks: &mut dyn Iterator<Item = &MemberDisk>| {
+            disks.map(|disk| disk.failure_group.clone()).collect::<BTreeSet<_>>().len().min(MIRRORS)
+        };
+        let possible =
+            groups(&mut membership.disks.iter().filter(|other| takes_mirrors(other) && other.number != disk));
+        [CatalogFile::Database, CatalogFile::Wal].into_iter().any(|file| {
+            let is_on_it = |mirror: u8| disks_of(&membership, file, mirror).contains(&disk);
+            let (on_it, others): (Vec<_>, Vec<_>) =
+                self.current_mirrors(file).into_iter().partition(|(mirror, _)| is_on_it(*mirror));
+            !on_it.is_empty() && groups(&mut others.iter().filter_map(|(_, other)| membership.disk(*other))) < possible
+        })
+    }
+
+    /// Whether a mirror could be built that is not there.
+    pub fn lacks_mirror(&self) -> bool {
+        let membership = self.voters.current();
+        [CatalogFile::Database, CatalogFile::Wal]
+            .into_iter()
+            .any(|file| self.place_mirror(&membership, file, |_| true).is_some())
+    }
+
+    /// The number of the next mirror of a file, and where it goes, its start on one of the candidates.
+    fn place_mirror(
+        &self,
+        membership: &Membership,
+        file: CatalogFile,
+        is_candidate: impl Fn(DiskNumber) -> bool,
+    ) -> Option<(u8, Parts<u32>)> {
+        let mirrors = self.current_mirrors(file);
+        let units = units_of(membership, file, *mirrors.keys().next()?);
+        let on_one =
+            |_, disk| (is_candidate(disk) && self.space.lock().unowned(disk) >= units).then(|| vec![(disk, units)]);
+        let in_parts =
+            |mirror, disk| self.parts_for(membership, file, mirror, (disk, units)).filter(|_| is_candidate(disk));
+        let leaves = |disk| membership.disk(disk).is_some_and(|disk| disk.leaving);
+        let leaves = |run: &&CatalogRun| run.file == file && (leaves(run.disk) || self.is_barred(run));
+        let runs = membership.catalog.iter().filter(leaves);
+        let leaving = runs.map(|run| run.mirror).collect();
+        let next = |room: &dyn Fn(u8, DiskNumber) -> Option<Parts<u32>>| {
+            let (mirror, disk) = next_mirror(membership, file, &leaving, |mirror, disk| room(mirror, disk).is_some())?;
+            Some((mirror, room(mirror, disk)?))
+        };
+        next(&on_one).or_else(|| next(&in_parts))
+    }
+
+    /// How a mirror of so many AUs could lie on several disks, as many as possible of them on its home, and none where the loss of a
+    /// disk or a failure group would take another mirror along. `None`: there is no room for it.
+    fn parts_for(
+        &self,
+        membership: &Membership,
+        file: CatalogFile,
+        mirror: u8,
+        (home, units): (DiskNumber, u32),
+    ) -> Option<Parts<u32>> {
+        let others = disks_of_others(membership, file, mirror);
+        if others.contains(&home) {
+            return None;
+        }
+        let space = self.space.lock();
+        let mut left = units;
+        let mut parts = Parts::new();
+        for disk in [home].into_iter().chain(neighbours(membership, home, &others)) {
+            let here = left.min(space.unowned(disk));
+            if here > 0 {
+                parts.push((disk, here));
+                left -= here;
+            }
+        }
+        (left == 0 && parts.first().is_some_and(|(first, _)| *first == home)).then_some(parts)
+    }
+
+    /// Whether a disk is to give up a part of a run.
+    fn is_barred(&self, run: &CatalogRun) -> bool {
+        let space = self.space.lock();
+        (run.first..run.first + run.count).any(|au| space.is_barred(run.disk, au))
+    }
+
+    /// A disk that is to give up space in which the catalog has a mirror.
+    pub fn in_the_way(&self) -> Option<DiskNumber> {
+        self.voters.current().catalog.iter().find(|run| self.is_barred(run)).map(|run| run.disk)
+    }
+
+    /// Gives up mirrors that are in the way of a resize and more than there should be: there is no place to which they could move.
+    async fn strike_barred(&self, file: CatalogFile) {
+        let is_in_the_way = |membership: &Membership, run: &CatalogRun| {
+            run.file == file
+                && self.is_barred(run)
+                && is_too_many(membership, file, run.mirror)
+                && (self.voters.has_other_mirror(membership, file, run.mirror) || planted::has(Bug::NeededMirrorStruck))
+        };
+        let strike = |next: &mut Membership| {
+            let Some(mirror) = next.catalog.iter().find(|run| is_in_the_way(next, run)).map(|run| run.mirror) else {
+                return Ok(false);
+            };
+            next.catalog.retain(|run| (run.file, run.mirror) != (file, mirror));
+            Ok(true)
+        };
+        let membership = self.voters.current();
+        if membership.catalog.iter().any(|run| is_in_the_way(&membership, run)) {
+            // Where it cannot be recorded the next try is as good.
+            let _ = self.voters.change(strike).await;
+            self.free_struck();
+        }
+    }
+
+    /// Moves an AU that is in the way of a resize to another place on its disk, where there is none for the whole mirror. False: there is none in
+    /// the way, or no room for it.
+    async fn move_barred_unit(&self, file: CatalogFile) -> Result<bool, StoreError> {
+        let membership = self.voters.current();
+        let Some(run) = membership.catalog.iter().find(|run| run.file == file && self.is_barred(run)).copied() else {
+            return Ok(false);
+        };
+        let is_barred = |au: &u32| self.space.lock().is_barred(run.disk, *au);
+        let Some(old) = (run.first..run.first + run.count).find(is_barred) else { return Ok(false) };
+        let _in_hand = self.space.lock().take_in_hand();
+        let Some(new) = self.allocate(run.disk, 1, Space::allocate_on).and_then(|aus| aus.first().copied()) else {
+            return Ok(false);
+        };
+        let at = if planted::has(Bug::UnitMiscopied) { run.at } else { run.at + (old - run.first) };
+        if let Err(error) = self.copy(file, &runs_of(file, run.mirror, run.disk, at, &[new])).await {
+            self.give_back(run.disk, &[new]);
+            return Err(error);
+        }
+        let recorded = self
+            .voters
+            .change(|next| {
+                let Some(runs) = moved(next, run, old, new) else { return Ok(false) };
+                let online = can_list(next, &runs);
+                if online {
+                    list(next, &runs);
+                }
+                Ok(online)
+            })
+            .await;
+        let is_listed = recorded.is_ok_and(|membership| units(&membership).contains(&(run.disk, new)));
+        if is_listed {
+            self.owned.lock().insert((run.disk, new));
+        } else {
+            self.give_back(run.disk, &[new]);
+        }
+        self.free_struck();
+        Ok(is_listed)
+    }
+
+    async fn build_one(&self, file: CatalogFile) -> Result<bool, StoreError> {
+        let membership = self.voters.current();
+        let Some((mirror, parts)) = self.place_mirror(&membership, file, |_| true) else { return Ok(false) };
+        let _in_hand = self.space.lock().take_in_hand();
+        let Some(built) = self.build(file, mirror, &parts).await? else { return Ok(false) };
+        let recorded = self
+            .voters
+            .change(|next| {
+                let online = can_list(next, &built.runs);
+                if online {
+                    list(next, &built.runs);
+                }
+                Ok(online)
+            })
+            .await;
+        let listed = self.keep_if_listed(recorded.as_ref().ok(), &built);
+        self.free_struck();
+        Ok(listed)
+    }
+
+    async fn copy(&self, file: CatalogFile, runs: &[CatalogRun]) -> Result<(), StoreError> {
+        let error = |offset, reason| Self::failed(file, "copying", offset, STEP as usize, reason);
+        let mut members: BTreeMap<DiskNumber, (&Arc<Member>, u64)> = BTreeMap::new();
+        for run in runs {
+            let member = self.members.get(&run.disk).ok_or_else(|| error(0, "a disk has left".to_owned()))?;
+            members.entry(run.disk).or_insert((member, member.broken()));
+            for step in 0..u64::from(run.count) * self.au_size / STEP {
+                let offset = u64::from(run.at) * self.au_size + step * STEP;
+                let buffer = self.read_best(file, offset, STEP as usize).await?;
+                let target = member.layout().au_offset(run.first) + step * STEP;
+                let settled = member.start_write(target, buffer.share()).of(IoClient::Catalog).settle().await;
+                if !settled.is_ok() {
+                    return Err(error(offset, settled.reason()));
+                }
+            }
+        }
+        for (member, broken) in members.into_values() {
+            if planted::has(Bug::CatalogCopyNotFlushed) {
+                continue;
+            }
+            match member.flush().await {
+                Settled::Ok(_) if member.broken() == broken => {}
+                Settled::Ok(_) => return Err(error(0, "a flush failed".to_owned())),
+                bad => return Err(error(0, bad.reason())),
+            }
+        }
+        Ok(())
+    }
+
+    /// AUs that every mirror of a file has.
+    pub(super) fn mirror_units(&self, file: CatalogFile) -> u32 {
+        let membership = self.voters.current();
+        let mirrors = self.current_mirrors(file);
+        mirrors.keys().map(|mirror| units_of(&membership, file, *mirror)).min().unwrap_or(0)
+    }
+
+    fn allocate(
+        &self,
+        disk: DiskNumber,
+        units: u32,
+        take: impl Fn(&mut Space, DiskNumber) -> Option<u32>,
+    ) -> Option<Vec<u32>> {
+        if !self.is_space_known.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut space = self.space.lock();
+        let mut aus = Vec::new();
+        for _ in 0..units {
+            match take(&mut space, disk) {
+                Some(au) => aus.push(au),
+                None => {
+                    aus.into_iter().for_each(|au| space.cancel(disk, au));
+                    return None;
+                }
+            }
+        }
+        aus.sort_unstable();
+        Some(aus)
+    }
+
+    fn give_back_all(&self, parts: &Parts<Vec<u32>>) {
+        parts.iter().for_each(|(disk, aus)| self.give_back(*disk, aus));
+    }
+
+    /// AUs that were taken and are not needed. They stay taken while their disk hangs.
+    pub(crate) fn give_back(&self, disk: DiskNumber, aus: &[u32]) {
+        if self.voters.is_closing() {
+            // A membership that lists them may have reached a voter; then the next mount finds it.
+            return;
+        }
+        self.retire(disk, aus);
+        self.free_retired();
+    }
+
+    pub(super) async fn grow_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        while !self.try_to_grow(file, capacity).await? {}
+        Ok(())
+    }
+
+    /// The AUs are free when the membership that does not list them is in force, and no read that began before is under
+    /// way. A crash before leaves them to the catalog.
+    pub(super) async fn shrink_to(&self, file: CatalogFile, capacity: u64) -> Result<(), StoreError> {
+        let keep = u32::try_from(capacity.div_ceil(self.au_size)).unwrap_or(u32::MAX).max(1);
+        while let Err(refusal) = self.voters.change(|next| Ok(cut(next, file, keep))).await {
+            self.wait_for_voters(refusal).await?;
+        }
+        self.free_struck();
+        Ok(())
+    }
+
+    /// What could not be recorded is tried again: the catalog does not end because a disk that is to vote does not take the activity log.
+    async fn wait_for_voters(&self, refusal: Refusal) -> Result<(), StoreError> {
+        if !matches!(refusal, Refusal::Other(_)) || self.voters.is_closing() || self.voters.is_first() {
+            return Err(StoreError::Stopped(refusal.to_string()));
+        }
+        self.world.sleep(AGAIN).await;
+        Ok(())
+    }
+
+    /// False: a disk has gone meanwhile, and it is to be tried with those that are left.
+    async fn try_to_grow(&self, file: CatalogFile, capacity: u64) -> Result<bool, StoreError> {
+        let membership = self.voters.current();
+        let mirrors = self.current_mirrors(file);
+        let Some(first) = mirrors.keys().next() else {
+            return Err(Self::failed(file, "growing", 0, 0, "no mirror is left".to_owned()));
+        };
+        let have = units_of(&membership, file, *first);
+        let want = u32::try_from(capacity.div_ceil(self.au_size)).map_err(|_| StoreError::NoSpace)?;
+        if want <= have {
+            return Ok(true);
+        }
+        // Growing runs: an eighth more than there is, so that a large catalog has few runs.
+        let mut ahead = (want + have / 8) - have;
+        if !self.leaves_room(file, ahead) {
+            ahead = want - have;
+            if !self.leaves_room(file, ahead) {
+                return Err(StoreError::NoSpace);
+            }
+        }
+        let _in_hand = self.space.lock().take_in_hand();
+        let mut taken: Parts<Vec<u32>> = Vec::new();
+        let mut runs: Vec<(u8, DiskNumber, Vec<u32>)> = Vec::new();
+        for (mirror, home) in &mirrors {
+            // Where the others are, and where they grow now: what takes two mirrors along at once is no place for a part of this one.
+            let mut others = disks_of_others(&membership, file, *mirror);
+            others.extend(runs.iter().map(|(_, disk, _)| *disk));
+            let found = [*home].into_iter().chain(neighbours(&membership, *home, &others)).find_map(|disk| {
+                let aus = self
+                    .allocate(disk, ahead, Space::allocate_on)
+                    .or_else(|| self.allocate(disk, want - have, Space::allocate_on))?;
+                Some((disk, aus))
+            });
+            let Some((disk, aus)) = found else {
+                self.give_back_all(&taken);
+                return Err(StoreError::NoSpace);
+            };
+            runs.push((*mirror, disk, aus.clone()));
+            taken.push((disk, aus));
+        }
+        let least = runs.iter().map(|(.., aus)| aus.len()).min().unwrap_or(0);
+        for (_, disk, aus) in &mut runs {
+            let extra = aus.split_off(least);
+            self.give_back(*disk, &extra);
+        }
+        let entries: Vec<_> =
+            runs.iter().flat_map(|(mirror, disk, aus)| runs_of(file, *mirror, *disk, have, aus)).collect();
+        if membership.catalog.len() + entries.len() > RUNS_MAX {
+            runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
+            return Err(StoreError::NoSpace);
+        }
+        let recorded = self
+            .voters
+            .change(|next| {
+                // A mirror struck meanwhile does not grow. One that would grow onto a disk that has gone meanwhile would be struck for it.
+                let grows = growing(next, &entries);
+                let online = can_list(next, &grows);
+                if online {
+                    next.catalog.extend(grows);
+                }
+                Ok(online)
+            })
+            .await;
+        let grown = match recorded {
+            Ok(membership) => {
+                let listed = units(&membership);
+                for (_, disk, aus) in &runs {
+                    for au in aus {
+                        if listed.contains(&(*disk, *au)) {
+                            self.owned.lock().insert((*disk, *au));
+                        } else {
+                            self.give_back(*disk, &[*au]);
+                        }
+                    }
+                }
+                Ok(growing(&membership, &entries).iter().all(|run| membership.catalog.contains(run)))
+            }
+            Err(refusal) => {
+                // What was more than the least is given back already.
+                runs.iter().for_each(|(_, disk, aus)| self.give_back(*disk, aus));
+                self.wait_for_voters(refusal).await.map(|()| false)
+            }
+        };
+        self.reserve();
+        grown
+    }
+}

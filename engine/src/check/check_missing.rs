@@ -1,0 +1,76 @@
+//! Which files would not survive what their redundancy promises: those of which mirrors are on disks that are not ONLINE.
+//!
+//! Nothing is wrong with them, and everything may be with the next failure. The view `v$asm_missing_mirror` has all of them.
+
+use crate::{
+    admin::{AdminError, Report, Value},
+    disk::member::Member,
+    group::Group,
+};
+use plinth_format::{Redundancy, membership::DiskState};
+use std::sync::Arc;
+
+/// Files that a check names; the rest is counted.
+const FILES_NAMED: usize = 50;
+
+impl Report {
+    /// Adds what [`Group::missing_mirrors`] says. That it cannot say it spoils no check.
+    pub fn name_missing(&mut self, missing: Result<Vec<String>, AdminError>) {
+        match missing {
+            Ok(missing) => self.missing.extend(missing),
+            Err(error) => self.remarks.push(format!("files without all their mirrors cannot be named: {error}")),
+        }
+    }
+}
+
+impl Group {
+    /// Sentences on files of which mirrors are missing, the most exposed first, and how many more there are.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn missing_mirrors(&self) -> Result<Vec<String>, AdminError> {
+        let away = |member: &&Arc<Member>| !member.quorum && member.state() != DiskState::Online;
+        let away: Vec<_> = self.members.values().filter(away).map(|member| member.name().to_string()).collect();
+        let lacks = |(set, own, _): &(Vec<_>, u8, u64)| set.len() < usize::from(*own);
+        let reduced = self.redundancy() == Redundancy::Normal && self.mirror_sets.wishes().iter().any(lacks);
+        if away.is_empty() && !reduced {
+            return Ok(Vec::new());
+        }
+        let sql = "SELECT file_number, name, extents, mirrors_left, redundancy, count(*) OVER () FROM v$asm_missing_mirror ORDER BY mirrors_left, file_number";
+        let found = self.query(&format!("{sql} LIMIT {FILES_NAMED}")).await?;
+        let away = if away.is_empty() {
+            "too few failure groups".to_owned()
+        } else {
+            format!("not ONLINE: {}", away.join(", "))
+        };
+        let mut texts = Vec::new();
+        let mut total = 0;
+        for row in &found.rows {
+            let [
+                Value::Integer(number),
+                name,
+                Value::Integer(extents),
+                Value::Integer(left),
+                redundancy,
+                Value::Integer(all),
+            ] = &row[..]
+            else {
+                continue;
+            };
+            let wanted = match redundancy {
+                Value::Text(word) if word == "HIGH" => 3,
+                Value::Text(word) if word == "MIRROR" => 2,
+                _ => 1,
+            };
+            total = usize::try_from(*all).unwrap_or(0);
+            let name = if let Value::Text(name) = name { name } else { "a file that is not in any directory" };
+            texts.push(format!(
+                "{name} (file {number}): of {extents} extents mirrors are missing, {left} of {wanted} are left; {away}"
+            ));
+        }
+        if total > texts.len() {
+            texts.push(format!("and {} files more: v$asm_missing_mirror has them", total - texts.len()));
+        }
+        Ok(texts)
+    }
+}

@@ -1,0 +1,492 @@
+//! Checking a group against its invariants.
+//!
+//! The same code serves `ALTER DISKGROUP ... CHECK`, `plinth check` and the tests. Nothing is
+//! changed unless `repair`; what a repair does is what a read of the same block would do.
+//!
+//!   1. The catalog's structure is sound, and its mirrors are equal; those of its log are what memory has.
+//!   2. Every name leads to a file, link counts are true, every extent belongs to a file, and each file takes what its extents are.
+//!   3. Each AU is owned once, by an extent or by the catalog, and holds data.
+//!   4. An extent has as many mirrors as its file or the group's redundancy says, or more; two never share a failure group.
+//!   5. Each slot of a shared extent belongs to one file.
+//!   6. Header copies, stamps, memberships, activity logs and checksum blocks of open regions are what the engine wrote (`own_metadata.rs`).
+//!   7. On every online disk, what is marked as data matches its checksum, and mirrors are equal.
+//!   8. The free space in memory is what the catalog leaves free.
+//!   9. Templates, and what files took from them, are such as the group can have; the system's names are files' and directories'.
+//!  10. The membership in force gives the catalog each AU once, on online disks.
+
+#[cfg(test)]
+pub(crate) mod cases;
+pub mod check_files;
+pub(crate) mod check_missing;
+pub(crate) mod check_progress;
+pub(crate) mod check_space;
+pub mod findings;
+pub(crate) mod part;
+
+use crate::{
+    admin::{AdminError, Code, Problem, Report, Scope},
+    catalog::on_disks,
+    check::part::Part,
+    disk::{counters::IoClient, flight::Settled, member::Member},
+    error::FileError,
+    extent::{
+        Extent, Mirror,
+        blocks::{
+            BLOCKS_PER_PIECE, Known, Patience,
+            cases::{Case, Reason},
+        },
+        disputes::Image,
+    },
+    group::Group,
+    membership::own_metadata::Look,
+    space::mirror_sets::mirrors_wanted,
+};
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber,
+    checksum::{UNKNOWN, of_block},
+    layout::PIECE_SIZE,
+    membership::DiskState,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+    sync::Arc,
+};
+
+/// Pieces read at once: 1 MiB.
+const STEP: usize = 16;
+
+type Result<T> = std::result::Result<T, FileError>;
+
+/// The rules of a group with such AUs, and what is said of what breaks one.
+pub(crate) fn rules(au_size: u64) -> impl Iterator<Item = (String, &'static str)> {
+    let (extent, slot) = ((au_size / 512).to_string(), (PIECE_SIZE / 512).to_string());
+    RULES.iter().map(move |(query, text)| (query.replace(":extent", &extent).replace(":slot", &slot), *text))
+}
+
+/// What is wrong with names and files: each query finds what breaks one rule. In units of 512 bytes `:extent` is the size of an extent, `:slot`
+/// that of the slot of a small file.
+const RULES: &[(&str, &str)] = &[
+    (
+        "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.node WHERE f.number IS NULL",
+        "directory {0} has an entry for file {1}, which does not exist",
+    ),
+    (
+        "SELECT e.parent, e.node FROM entry e LEFT JOIN file f ON f.number = e.parent \
+         WHERE f.number IS NULL OR f.kind <> 16384",
+        "{0}, which is no directory, has an entry for file {1}",
+    ),
+    (
+        "SELECT f.number, f.links FROM file f WHERE f.kind <> 16384 AND f.links <> \
+         (SELECT count(*) FROM entry e WHERE e.node = f.number)",
+        "file {0} has {1} links by its count, and another number of names",
+    ),
+    (
+        "SELECT f.number, f.links FROM file f WHERE f.kind = 16384 AND f.links > 0 AND f.links <> \
+         2 + (SELECT count(*) FROM entry e WHERE e.parent = f.number AND e.kind = 16384)",
+        "directory {0} has {1} links by its count, and another number of subdirectories",
+    ),
+    (
+        "SELECT x.id, x.file FROM extent x LEFT JOIN file f ON f.number = x.file WHERE x.mirrors <> coalesce(f.mirrors, 0)",
+        "extent {0} has other mirrors than file {1} asks for, or they are shared",
+    ),
+    (
+        "SELECT x.id, x.file FROM extent x LEFT JOIN file f ON f.number = x.file WHERE x.file <> 0 AND f.number IS NULL",
+        "extent {0} belongs to file {1}, which does not exist",
+    ),
+    (
+        "SELECT f.number, f.shared_extent FROM file f LEFT JOIN extent x ON x.id = f.shared_extent AND x.file = 0 \
+         WHERE f.shared_extent IS NOT NULL AND x.id IS NULL",
+        "file {0} lies in shared extent {1}, which does not exist",
+    ),
+    (
+        "SELECT f.number, f.blocks FROM file f WHERE f.links > 0 AND f.blocks <> \
+         :extent * (SELECT count(*) FROM extent x WHERE x.file = f.number) + CASE WHEN f.shared_extent IS NULL THEN 0 ELSE :slot END",
+        "file {0} takes {1} blocks of 512 bytes by its count, and another number by its extents",
+    ),
+    (
+        "SELECT a.number, b.number FROM file a JOIN file b ON a.shared_extent = b.shared_extent AND a.slot = b.slot \
+         AND a.number < b.number",
+        "files {0} and {1} share one slot",
+    ),
+    (
+        "SELECT number, mirrors FROM template WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) OR system NOT IN (0, 1)",
+        "template number {0} asks for what no file can have, {1} mirrors or something else",
+    ),
+    (
+        "SELECT count(*), 26 FROM template WHERE system = 1 HAVING count(*) <> 26",
+        "the system has {0} templates, and {1} types of files",
+    ),
+    (
+        "SELECT number, mirrors FROM file WHERE mirrors NOT IN (0, 3) OR fine NOT IN (0, 1) \
+         OR (kind <> 32768 AND (mirrors <> 0 OR fine <> 0 OR type IS NOT NULL))",
+        "file {0} is said to have {1} mirrors, or a type or stripes that it cannot have",
+    ),
+    (
+        "SELECT parent, node FROM entry WHERE system <> 0 AND (system <> 1 OR kind NOT IN (16384, 32768))",
+        "directory {0} has a name of the system's for {1}, which is neither a file nor a directory",
+    ),
+];
+
+/// Who has an AU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Catalog,
+    Extent(u64),
+}
+
+type Owners = BTreeMap<(DiskNumber, u32), Owner>;
+
+/// An AU and two that seemed to have it.
+type Double = ((DiskNumber, u32), Owner, Owner);
+
+/// What is wrong with blocks of an extent.
+struct Wrong {
+    text: String,
+    /// A good mirror says what is right.
+    can_be_mended: bool,
+}
+
+impl Wrong {
+    fn of(text: String) -> Self {
+        Self { text, can_be_mended: true }
+    }
+}
+
+fn place_of(mirror: Mirror, member: &Member) -> String {
+    format!("disk {} ({}), AU {}", member.name(), member.path(), mirror.au)
+}
+
+impl Group {
+    /// A check of which the alert log hears nothing.
+    ///
+    /// # Errors
+    /// If there is no such part, or the check itself cannot go on.
+    pub(crate) async fn check_quietly(&self, scope: &Scope, repair: bool) -> std::result::Result<Report, AdminError> {
+        let part = self.part(scope).await?;
+        self.check_part(&part, repair).await.map_err(|error| match error {
+            // It is asked again and again until then (`Catalog::read`).
+            FileError::SnapshotTooOld => AdminError::new(Code::Busy, format!("the check cannot end: {error}")).hint(
+                "run it again when fewer files are made and removed, or CHECK a part of the disk group: DISK, FILE",
+            ),
+            error => self.store.explain(AdminError::new(Code::Io, error)),
+        })
+    }
+
+    /// Of a part: headers of its disks, and its extents; what holds of the group as a whole only if it is that.
+    async fn check_part(&self, part: &Part, repair: bool) -> Result<Report> {
+        let mut report = Report::default();
+        let checking = self.begin_check(part).await?;
+        if part.is_all() {
+            self.check_catalog_mirrors(&mut report, repair).await?;
+            for complaint in self.catalog.verify().await? {
+                report.bad(format!("catalog: {complaint}"));
+            }
+            self.check_rules(&mut report).await?;
+        }
+        report.problems.extend(self.look_at_own_metadata(part, Look::thorough(repair)).await);
+        if part.is_all() {
+            self.check_membership(&mut report);
+        }
+        let mut owners: Owners =
+            on_disks::units(&self.voters.current()).into_iter().map(|unit| (unit, Owner::Catalog)).collect();
+        let mut doubles = Vec::new();
+        let mut from = 0;
+        loop {
+            let Some((extents, next)) = self.some_of(part, from).await? else { break };
+            from = next;
+            for extent in extents {
+                self.check_place(&extent, &mut owners, &mut doubles, &mut report);
+                let before = report.bytes_read;
+                self.check_data(&extent, repair, &mut report).await?;
+                report.extents_checked += 1;
+                checking.advance(self.world.monotonic(), report.bytes_read - before);
+            }
+        }
+        if doubles.is_empty() && part.is_all() {
+            self.check_space(&mut report).await?;
+        }
+        self.check_doubles(doubles, &mut report).await?;
+        if repair {
+            // What was repaired stays so; and so does what was found right only because a write had just replaced it.
+            self.flush_disks().await?;
+        }
+        Ok(report)
+    }
+
+    async fn check_catalog_mirrors(&self, report: &mut Report, repair: bool) -> Result<()> {
+        let mut from = Some(0);
+        while let Some(offset) = from {
+            let store = Arc::clone(&self.store);
+            let ((problems, next), _) =
+                self.catalog.release(false, move |_| Ok(store.compare_mirrors(offset, repair))).await?;
+            report.problems.extend(problems);
+            from = next;
+        }
+        report.problems.extend(self.catalog.compare_log(repair).await?);
+        Ok(())
+    }
+
+    /// Invariants 1 and 6: the catalog and its mirrors, and what the engine wrote for itself.
+    pub(crate) async fn check_metadata(&self, repair: bool, report: &mut Report) -> Result<()> {
+        self.check_catalog_mirrors(report, repair).await?;
+        for complaint in self.catalog.verify().await? {
+            report.bad(format!("catalog: {complaint}"));
+        }
+        report.problems.extend(self.look_at_own_metadata(&Part::All, Look::thorough(repair)).await);
+        Ok(())
+    }
+
+    /// AUs that two seemed to have: one of them may have been deleted before the other was made.
+    async fn check_doubles(&self, doubles: Vec<Double>, report: &mut Report) -> Result<()> {
+        for ((disk, au), one, other) in doubles {
+            let mut names = Vec::new();
+            for owner in [one, other] {
+                match owner {
+                    Owner::Catalog => {
+                        let units = on_disks::units(&self.voters.current());
+                        names.extend(units.contains(&(disk, au)).then(|| "the catalog".to_owned()));
+                    }
+                    Owner::Extent(id) => {
+                        let alive = self.alive(vec![id]).await?;
+                        let owners = alive.iter().filter(|extent| extent.mirrors().contains(&Mirror { disk, au }));
+                        names.extend(owners.map(|extent| format!("extent {} of file {}", extent.number, extent.file)));
+                    }
+                }
+            }
+            if let ([one, other], Some(member)) = (&names[..], self.members.get(&disk)) {
+                report.bad(format!("AU {au} of disk {} belongs to {one} and to {other}", member.name()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn check_rules(&self, report: &mut Report) -> Result<()> {
+        for (query, text) in rules(self.au_size) {
+            let found = self
+                .catalog
+                .read(move |connection| {
+                    let mut select = connection.prepare(&format!("{query} LIMIT 100"))?;
+                    let rows = select.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+                    Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
+                })
+                .await?;
+            for (first, second) in found {
+                report.bad(text.replace("{0}", &first.to_string()).replace("{1}", &second.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rule 10. A change that waits for voters has been told already.
+    fn check_membership(&self, report: &mut Report) {
+        if self.voters.is_waiting() {
+            return;
+        }
+        let membership = self.voters.current();
+        let mut units = BTreeSet::new();
+        for run in &membership.catalog {
+            let Some(disk) = membership.disk(run.disk) else {
+                report.bad(format!("the catalog has a mirror on disk number {}, which is not in the group", run.disk));
+                continue;
+            };
+            if disk.state != DiskState::Online {
+                report.bad(format!("the catalog has a mirror on disk {}, which is not online", disk.name));
+            }
+            for au in run.first..run.first.saturating_add(run.count) {
+                if !units.insert((run.disk, au)) {
+                    report.bad(format!("AU {au} of disk {} is given to the catalog twice", disk.name));
+                }
+            }
+        }
+    }
+
+    fn check_place(&self, extent: &Extent, owners: &mut Owners, doubles: &mut Vec<Double>, report: &mut Report) {
+        let name = format!("extent {} of file {}", extent.number, extent.file);
+        let mut groups = BTreeSet::new();
+        let needed = self.redundancy();
+        let mirrors = extent.mirrors();
+        // One that changes meanwhile says nothing: what is more becomes fewer after it, what is fewer more before it.
+        let needed = needed.min(self.redundancy());
+        // One whose file asks for more gets it, and keeps it, at once; but not while a conversion is under way.
+        let own =
+            if self.is_converting() { needed.mirrors() } else { mirrors_wanted(extent.own, &self.voters.current()) };
+        if extent.is_buried() {
+            // It was deleted a moment ago, and disks may have left since.
+            return;
+        }
+        if mirrors.is_empty() {
+            report.bad(format!("{name} has no mirror"));
+        } else if mirrors.len() < needed.mirrors() {
+            report.bad(format!("{name} has {} mirrors, in a group of {needed} redundancy", mirrors.len()));
+        } else if mirrors.len() < own {
+            report.bad(format!("{name} has {} mirrors, and its file has HIGH redundancy", mirrors.len()));
+        }
+        for mirror in mirrors {
+            let Some(member) = self.members.get(&mirror.disk) else {
+                report.bad(format!("{name} has a mirror on disk number {}, which is not in the group", mirror.disk));
+                continue;
+            };
+            if !groups.insert(&member.failure_group) {
+                report.bad(format!("{name} has two mirrors in failure group {}", member.failure_group));
+            }
+            if !member.layout().is_data(mirror.au) {
+                report.bad(format!("{name} lies in AU {} of disk {}, which holds no data", mirror.au, member.name()));
+            }
+            let unit = (mirror.disk, mirror.au);
+            if let Some(other) = owners.insert(unit, Owner::Extent(extent.id)) {
+                doubles.push((unit, other, Owner::Extent(extent.id)));
+            }
+        }
+    }
+
+    pub(crate) async fn check_data(&self, extent: &Arc<Extent>, repair: bool, report: &mut Report) -> Result<()> {
+        self.recover_extent(extent).await?;
+        let mut piece = 0;
+        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
+        while !extent.is_buried() {
+            self.load_sums(extent).await?;
+            let Some((held, run)) = extent.hold_data(piece..pieces, STEP, false).await else { break };
+            let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
+            let (wrong, unsettled) = self.compare_blocks(extent, blocks.clone(), report).await?;
+            drop(held);
+            if !wrong.is_empty() || unsettled {
+                let can_be_mended = unsettled || wrong.iter().any(|wrong| wrong.can_be_mended);
+                let repaired = repair && can_be_mended && self.repair_blocks(extent, blocks).await?;
+                let problem = |wrong: Wrong| Problem { text: wrong.text, repaired: repaired && wrong.can_be_mended };
+                report.problems.extend(wrong.into_iter().map(problem));
+            }
+            piece = run.end;
+        }
+        Ok(())
+    }
+
+    /// What is wrong with blocks on some mirror; and whether a stored checksum differs in a region that is being written, so that it may be
+    /// wrong or about to be. The caller holds them.
+    async fn compare_blocks(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        report: &mut Report,
+    ) -> Result<(Vec<Wrong>, bool)> {
+        if extent.is_buried() {
+            return Ok((Vec::new(), false));
+        }
+        let owner = format!("extent {} of file {}", extent.number, extent.file);
+        let (mut wrong, mut unsettled, mut is_partial) = (Vec::new(), false, false);
+        let (mut candidates, mut buffers, mut zones) = (Vec::new(), Vec::new(), Vec::new());
+        // What zones have counts where nothing newer is in memory, before they are read and after.
+        let mut is_settled = !self.activity.has(extent.id) && !extent.is_dirty();
+        for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
+            let offset = Self::offset(member, mirror, blocks.start);
+            match member.start_read(offset, blocks.len() * BLOCK_SIZE).of(IoClient::Checks).settle().await {
+                Settled::Ok(Some(buffer)) => {
+                    report.bytes_read += buffer.len() as u64;
+                    zones.push(self.read_zone(member, mirror, Patience::Deadline).await?);
+                    buffers.push(buffer);
+                    candidates.push((mirror, member));
+                }
+                bad => {
+                    is_partial = true;
+                    wrong.push(Wrong::of(format!("{}: {}; {owner}", place_of(mirror, member), bad.reason())));
+                }
+            }
+        }
+        is_settled &= !self.activity.has(extent.id) && !extent.is_dirty();
+        let images: Vec<Image<'_>> =
+            buffers.iter().map(|buffer| buffer.chunks_exact(BLOCK_SIZE).map(Some).collect()).collect();
+        let known = Known::of(extent, &blocks);
+        if !known.is_loaded() {
+            return Ok((wrong, unsettled));
+        }
+        unsettled |= candidates.iter().any(|(mirror, member)| {
+            member.is_mend_in_doubt(Self::offset(member, *mirror, blocks.start), (blocks.len() * BLOCK_SIZE) as u64)
+        });
+        let (mut bad_zones, mut disputed) = (vec![0; candidates.len()], Vec::new());
+        for index in 0..blocks.len() {
+            let shown = images.iter().map(|image| image[index]).collect();
+            let evidence = known.evidence(index, Reason::Repair, shown, &zones);
+            let (case, right) = evidence.judge();
+            unsettled |= known.sum(index) == UNKNOWN;
+            let mut differing = |what: &str, right: Option<&[u8]>| {
+                let others = candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
+                for ((mirror, member), _) in others {
+                    let at = Self::offset(member, *mirror, blocks.start + index);
+                    wrong.push(Wrong::of(format!("{}, offset {at}: 4 KiB {what}; {owner}", place_of(*mirror, member))));
+                }
+            };
+            match case {
+                Case::Rivals => {
+                    disputed.push(index);
+                    if let Some(right) = right {
+                        extent.prefer_sum(blocks.start + index, of_block(right));
+                    }
+                    continue;
+                }
+                Case::Lost => differing("do not match their checksum", None),
+                // A write of them failed: as the mirrors before have them.
+                Case::Lowest | Case::Unchecked if !self.activity.has(extent.id) => {
+                    differing("differ from another mirror's, and have no checksum", right);
+                }
+                Case::ByMemory | Case::ByZone => differing("do not match their checksum", right),
+                Case::BadChecksum | Case::Lowest | Case::Unchecked | Case::Equal | Case::Unreadable => {}
+            }
+            if let (Some(right), Case::ByMemory | Case::ByZone | Case::BadChecksum) = (right, case) {
+                let sum = of_block(right);
+                let checked = zones.iter().map(Option::is_some);
+                for ((bad, stored), checked) in bad_zones.iter_mut().zip(&evidence.stored).zip(checked) {
+                    *bad += usize::from(checked && *stored != sum);
+                }
+            }
+        }
+        for ((mirror, member), count) in candidates.iter().zip(bad_zones).filter(|(_, count)| *count > 0) {
+            if is_settled {
+                let text = format!("{}: its checksum block is wrong for {count} blocks", place_of(*mirror, member));
+                wrong.push(Wrong::of(format!("{text}; {owner}")));
+            } else {
+                unsettled = true;
+            }
+        }
+        if is_partial && disputed.is_empty() {
+            // What was in dispute with what cannot be seen stays so.
+            return Ok((wrong, unsettled));
+        }
+        let disputes = self.note_disputes(extent, blocks, &disputed, &candidates, &images);
+        wrong.extend(disputes.into_iter().map(|text| Wrong { text, can_be_mended: false }));
+        Ok((wrong, unsettled))
+    }
+
+    async fn repair_blocks(&self, extent: &Extent, blocks: Range<usize>) -> Result<bool> {
+        let _range = extent.ranges.hold(blocks.clone(), true).await;
+        if extent.is_buried() {
+            return Ok(true);
+        }
+        let active = self.activate(extent).await?;
+        self.load_sums(extent).await?;
+        let mut is_whole = true;
+        for run in extent.data_in(&blocks) {
+            match self.mend(extent, run, &active).await {
+                Ok(is_mended) => {
+                    // Checksum blocks are rewritten when the region closes.
+                    extent.soil();
+                    is_whole &= is_mended;
+                }
+                Err(FileError::ExtentLost { .. }) => is_whole = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(is_whole)
+    }
+}
+
+impl Report {
+    pub(crate) fn bad(&mut self, text: String) {
+        self.problems.push(Problem { text, repaired: false });
+    }
+
+    /// Whether nothing is wrong any more.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.problems.left() == 0
+    }
+}

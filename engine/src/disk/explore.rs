@@ -1,0 +1,77 @@
+//! Exploring disks that reads pass by: whether one that was slow still is.
+//!
+//! A front end's read that `read_policy.rs` chooses for that is made a second time, on the disk that is explored, by a task of the group. The
+//! front end waits for its own read alone. What the task reads is dropped; that it may be of an AU that was freed or moved
+//! meanwhile does no harm, since nobody sees it.
+//!
+//! A disk has one such read under way at most, also where it does not answer: one that is overdue is waited for, however long it takes.
+//! It takes no disk offline: whoever needs the disk finds it silent.
+
+use crate::{
+    disk::{
+        counters::IoClient,
+        member::Member,
+        read_policy::{ReadGauge, ReadReason},
+    },
+    group::Group,
+    world::World,
+};
+use event_listener::Event;
+use futures::{
+    StreamExt,
+    future::{Either, pending, select},
+    stream::FuturesUnordered,
+};
+use std::{pin::pin, sync::Arc, time::Duration};
+
+/// How often the task looks whether the group is still mounted.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Where front ends leave what is to be explored.
+#[derive(Debug, Default)]
+pub struct Explorer(Event);
+
+impl Explorer {
+    /// A read is to be made on the disk of a gauge, which [`read_policy::choose`](crate::disk::read_policy::choose) has named.
+    pub fn send(&self, gauge: &ReadGauge, offset: u64, length: usize) {
+        gauge.explore_at(offset, length);
+        self.0.notify(1);
+    }
+}
+
+impl Group {
+    pub(crate) fn spawn_explorer(self: &Arc<Self>) {
+        let (explorer, world) = (Arc::clone(&self.explorer), Arc::clone(&self.world));
+        self.spawn_while_mounted("explorer", |group| async move {
+            let mut under_way = FuturesUnordered::new();
+            let mut nap = world.sleep(LOOK);
+            loop {
+                let mut woken = pin!(explorer.0.listen());
+                {
+                    let group = group.upgrade().filter(|group| !group.voters.is_closing())?;
+                    let wanted =
+                        group.members.values().filter_map(|member| Some((member, member.gauge.take_exploration()?)));
+                    under_way
+                        .extend(wanted.map(|(member, place)| explore(Arc::clone(&world), Arc::clone(member), place)));
+                }
+                let ended = async { if under_way.is_empty() { pending().await } else { under_way.next().await } };
+                if let Either::Right((Either::Left(_), _)) = select(&mut woken, select(&mut nap, pin!(ended))).await {
+                    nap = world.sleep(LOOK);
+                }
+            }
+        });
+    }
+}
+
+async fn explore(world: Arc<dyn World>, member: Arc<Member>, (offset, length): (u64, usize)) {
+    if member.is_readable() {
+        let reading = member.gauge.begin(length, world.monotonic(), ReadReason::Exploration);
+        let mut flight = member.start_read(offset, length).of(IoClient::Exploration);
+        let settled = flight.settle_or_go_on().await;
+        if let Some(reading) = reading.settle(settled.as_ref(), flight.took(), world.as_ref()) {
+            let settled = flight.wait().await;
+            let _ = reading.settle(Some(&settled), flight.took(), world.as_ref());
+        }
+    }
+    member.gauge.end_exploration(length, world.monotonic());
+}

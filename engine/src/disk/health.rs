@@ -1,0 +1,388 @@
+//! Disks that fail too often: what is counted of each, and when it goes offline for that.
+//!
+//! A read that fails, or brings bytes that do not match their checksum, is served by another mirror and mended by rewriting. That is right for a
+//! sector, and wrong for a disk that goes on failing: nobody can rely on what it has. So the group looks at each disk every second:
+//!
+//! ```text
+//!   too many reads failed in disk_error_time, or all reads fail   --> OFFLINE where R5 allows it, else an ALARM
+//!   too many did not match their checksums in disk_error_time     --> the same
+//!   ... and a disk of another failure group had failures in it    --> an ALARM: what is wrong there may be right here only
+//! ```
+//!
+//! What a scrub, a check or a repair reads is not counted, but where all reads fail: it looks for what is wrong, and mends it.
+//!
+//! A disk that cannot be read is no current mirror (R5), although the membership says ONLINE:
+//!
+//!   - while no read of it ends well, it carries nothing when another disk is to go offline for an error;
+//!   - where an operator says OFFLINE, the disks that are to carry the group are asked first: each place where a read failed since, and
+//!     the disk's first block. A place that still cannot be read is a reason to refuse.
+//!
+//! The same task compares how fast the disks are (`slow.rs`). What is noted here is rare and slow already, so that a lock is nothing. A read that ends well costs one relaxed load.
+
+use crate::{
+    disk::{counters::IoClient, member::Member, slow::WINDOW},
+    event::Severity,
+    group::{Group, attributes::Attributes},
+    space::AuState,
+    sync::lock::Mutex,
+};
+use plinth_format::{BLOCK_SIZE, layout::HEADER_PLACE, membership::DiskState};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+/// So many reads that failed, and none that ended well between them: the disk cannot be read.
+const IN_A_ROW: u64 = 16;
+/// AUs with a place that cannot be read, of which one is kept each.
+const PLACES_MAX: usize = 1024;
+/// The highest limit that an attribute can set: so many times are kept.
+pub const LIMIT_MAX: usize = 1000;
+/// How often the group looks.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What is counted against a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    Read,
+    Checksum,
+}
+
+/// How many are too many; 0: none are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub reads: usize,
+    pub checksums: usize,
+    /// Within this time.
+    pub time: Duration,
+}
+
+/// Why a disk should go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooMany {
+    pub failure: Failure,
+    pub count: usize,
+    /// Within which time; `None`: all that there were, one after the other.
+    pub time: Option<Duration>,
+}
+
+impl fmt::Display for TooMany {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, attribute) = match self.failure {
+            Failure::Read => ("reads failed", "disk_error_limit"),
+            Failure::Checksum => ("reads brought bytes that do not match their checksum", "disk_checksum_limit"),
+        };
+        match self.time {
+            Some(time) => write!(f, "{} {what} within {} s (attribute {attribute})", self.count, time.as_secs()),
+            None => write!(f, "the last {} {what}, and none ended well (attribute {attribute})", self.count),
+        }
+    }
+}
+
+/// When the last failures were, by the monotonic clock.
+#[derive(Debug, Default)]
+struct Times(VecDeque<Duration>);
+
+impl Times {
+    fn note(&mut self, now: Duration) {
+        if self.0.len() == LIMIT_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(now);
+    }
+
+    fn since(&self, begin: Duration) -> usize {
+        self.0.iter().rev().take_while(|time| **time >= begin).count()
+    }
+}
+
+#[derive(Debug, Default)]
+struct Recent {
+    reads: Times,
+    checksums: Times,
+    /// By AU, the last place in it where a read failed, and nothing was read or mended since: offset and bytes.
+    unread: BTreeMap<u64, (u64, usize)>,
+}
+
+/// What is known of one disk. See the module's description.
+#[derive(Debug, Default)]
+pub struct Health {
+    recent: Mutex<Recent>,
+    /// Reads that failed since one ended well.
+    in_a_row: AtomicU64,
+    /// The operator was told that it should go and cannot be spared.
+    has_alarmed: AtomicBool,
+}
+
+impl Health {
+    /// A read ended well.
+    pub fn note_read(&self) {
+        if self.in_a_row.load(Relaxed) != 0 {
+            self.in_a_row.store(0, Relaxed);
+        }
+    }
+
+    /// A read of `length` bytes at `offset` failed, of a disk with AUs of `au_size`. `is_again`: as a part of one that did.
+    pub fn note_failed_read(
+        &self,
+        now: Duration,
+        client: IoClient,
+        (offset, length): (u64, usize),
+        au_size: u64,
+        is_again: bool,
+    ) {
+        let mut recent = self.recent.lock();
+        let au = offset / au_size;
+        if recent.unread.len() < PLACES_MAX || recent.unread.contains_key(&au) {
+            recent.unread.insert(au, (offset, length));
+        }
+        if is_again {
+            return;
+        }
+        self.in_a_row.fetch_add(1, Relaxed);
+        if client != IoClient::Checks {
+            recent.reads.note(now);
+        }
+    }
+
+    /// Bytes that a program read did not match their checksum.
+    pub fn note_mismatch(&self, now: Duration) {
+        self.recent.lock().checksums.note(now);
+    }
+
+    /// A place can be read again, or nobody needs it any more.
+    pub fn note_mended(&self, (offset, length): (u64, usize)) {
+        let mut recent = self.recent.lock();
+        recent.unread.retain(|_, (at, bytes)| *at + *bytes as u64 <= offset || offset + length as u64 <= *at);
+    }
+
+    /// Places where a read failed, and nothing was read or mended since.
+    #[must_use]
+    pub fn unread(&self) -> Vec<(u64, usize)> {
+        self.recent.lock().unread.values().copied().collect()
+    }
+
+    /// Whether it cannot be read, as far as is known: it is no current mirror.
+    #[must_use]
+    pub fn is_unreadable(&self) -> bool {
+        self.in_a_row.load(Relaxed) >= IN_A_ROW
+    }
+
+    /// Whether some of it cannot be read.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        self.is_unreadable() || !self.recent.lock().unread.is_empty()
+    }
+
+    /// It is another disk than before, or has been away: nothing is known of it.
+    pub fn forget(&self) {
+        *self.recent.lock() = Recent::default();
+        self.in_a_row.store(0, Relaxed);
+        self.has_alarmed.store(false, Relaxed);
+    }
+
+    /// Whether anything failed within the time of the limits.
+    #[must_use]
+    pub fn has_failed(&self, now: Duration, limits: &Limits) -> bool {
+        let recent = self.recent.lock();
+        let begin = now.saturating_sub(limits.time);
+        recent.reads.since(begin) + recent.checksums.since(begin) > 0
+    }
+
+    /// Whether it fails too often.
+    #[must_use]
+    pub fn judge(&self, now: Duration, limits: &Limits) -> Option<TooMany> {
+        let recent = self.recent.lock();
+        let begin = now.saturating_sub(limits.time);
+        let counts = [
+            (Failure::Read, recent.reads.since(begin), limits.reads),
+            (Failure::Checksum, recent.checksums.since(begin), limits.checksums),
+        ];
+        let many = counts.into_iter().find(|(_, count, limit)| *limit > 0 && count >= limit);
+        let many = many.map(|(failure, count, _)| TooMany { failure, count, time: Some(limits.time) });
+        many.or_else(|| {
+            let count = usize::try_from(self.in_a_row.load(Relaxed)).unwrap_or(usize::MAX);
+            let all_fail = limits.reads > 0 && count >= limits.reads.max(IN_A_ROW as usize);
+            all_fail.then_some(TooMany { failure: Failure::Read, count, time: None })
+        })
+    }
+}
+
+impl Attributes {
+    fn limits(&self) -> Limits {
+        Limits {
+            reads: self.disk_error_limit,
+            checksums: self.disk_checksum_limit,
+            time: Duration::from_secs(self.disk_error_time),
+        }
+    }
+}
+
+impl Group {
+    /// Looks at all disks every second.
+    pub(crate) fn spawn_health(self: &Arc<Self>) {
+        let world = Arc::clone(&self.world);
+        self.spawn_while_mounted("health", |group| async move {
+            for round in 1_u64.. {
+                world.sleep(LOOK).await;
+                let group = group.upgrade().filter(|group| !group.voters.is_closing())?;
+                if !group.is_stopping() {
+                    group.judge_disks().await;
+                    if round.is_multiple_of(WINDOW.as_secs() / LOOK.as_secs()) {
+                        group.compare_speeds().await;
+                    }
+                }
+            }
+            None
+        });
+    }
+
+    /// Takes disks offline that fail too often, or says that they cannot be spared.
+    async fn judge_disks(&self) {
+        let limits = self.attributes().limits();
+        for member in self.members.values().filter(|member| member.state() == DiskState::Online) {
+            let Some(many) = member.health.judge(self.world.monotonic(), &limits) else {
+                member.health.has_alarmed.store(false, Relaxed);
+                continue;
+            };
+            let name = member.name();
+            let remedy =
+                format!("It should be replaced: ALTER DISKGROUP {} REPLACE DISK {name} WITH 'path'", self.name);
+            // What is wrong on a disk that has failures of its own may be right on this one only.
+            let failing = self.members.values().find(|other| {
+                other.failure_group != member.failure_group
+                    && other.is_readable()
+                    && other.health.has_failed(self.world.monotonic(), &limits)
+            });
+            let refusal = match failing {
+                Some(other) => format!("disk {} has failures, too", other.name()),
+                None => match self.voters.expel(member.number, &format!("{many}. {remedy}"), false).await {
+                    Ok(()) => continue,
+                    Err(refusal) => refusal.to_string(),
+                },
+            };
+            if self.is_stopping() || member.health.has_alarmed.swap(true, Relaxed) {
+                continue;
+            }
+            let text = format!(
+                "disk {name} ({}) in failure group {}: {many}, and it cannot go offline, because {refusal}. Bring the disks \
+                 with the other mirrors ONLINE, or copy out what can be read. {remedy}",
+                member.path(),
+                member.failure_group
+            );
+            self.tell(Severity::Alarm, Some(member.number), text);
+        }
+    }
+
+    /// Before an operator takes disks offline: whether the others can be read where reads failed. Returns those that cannot.
+    pub(crate) async fn ask_others_than(&self, leaving: &[Arc<Member>]) -> Vec<Arc<str>> {
+        let stays = |member: &&Arc<Member>| {
+            member.state() == DiskState::Online && !leaving.iter().any(|other| other.number == member.number)
+        };
+        let asked = self.members.values().filter(stays).map(|member| async {
+            self.ask_disk(member).await;
+            (member.is_hung() || member.health.has_unread()).then(|| member.name())
+        });
+        futures::future::join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    async fn ask_disk(&self, member: &Member) {
+        let au_size = member.layout().au_size();
+        let header = (HEADER_PLACE, BLOCK_SIZE);
+        for place in member.health.unread().into_iter().chain([header]) {
+            let au = u32::try_from(place.0 / au_size).unwrap_or(u32::MAX);
+            let is_free = self.space().state(member.number, au) == Some(AuState::Free);
+            let is_well = is_free
+                || !member.is_hung() && member.start_read(place.0, place.1).of(IoClient::Checks).settle().await.is_ok();
+            if !is_well {
+                return;
+            }
+            member.health.note_mended(place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { reads: 20, checksums: 100, time: Duration::from_secs(3600) };
+    const AU: u64 = 1 << 20;
+
+    fn fail(health: &Health, second: u64, client: IoClient) {
+        health.note_failed_read(Duration::from_secs(second), client, (second * 4096, 4096), AU, false);
+    }
+
+    #[test]
+    fn so_many_failures_in_a_time_are_too_many_and_others_are_not() {
+        let health = Health::default();
+        for second in 0..19 {
+            fail(&health, second, IoClient::Files);
+            health.note_read();
+        }
+        assert_eq!(health.judge(Duration::from_secs(20), &LIMITS), None);
+        fail(&health, 3605, IoClient::Files);
+        health.note_read();
+        assert_eq!(health.judge(Duration::from_secs(3605), &LIMITS), None, "the first are too long ago");
+        for second in 3606..3612 {
+            fail(&health, second, IoClient::Files);
+            fail(&health, second, IoClient::Files);
+            health.note_read();
+        }
+        let many = health.judge(Duration::from_secs(3612), &LIMITS).expect("7 + 13 within the hour");
+        assert_eq!((many.failure, many.time), (Failure::Read, Some(LIMITS.time)));
+        assert_eq!(
+            health.judge(Duration::from_secs(3612), &Limits { reads: 0, ..LIMITS }),
+            None,
+            "nobody asked for it"
+        );
+        health.forget();
+        assert_eq!(health.judge(Duration::from_secs(3612), &LIMITS), None);
+    }
+
+    #[test]
+    fn what_a_scrub_finds_counts_only_where_nothing_can_be_read() {
+        let health = Health::default();
+        for second in 0..100 {
+            fail(&health, second, IoClient::Checks);
+            if second % 10 == 0 {
+                health.note_read();
+            }
+        }
+        assert_eq!(health.judge(Duration::from_secs(100), &LIMITS), None);
+        (100..120).for_each(|second| fail(&health, second, IoClient::Checks));
+        assert!(health.judge(Duration::from_secs(120), &LIMITS).is_some_and(|many| many.time.is_none()));
+        assert!(health.is_unreadable());
+        health.note_read();
+        assert!(!health.is_unreadable() && health.has_unread());
+    }
+
+    #[test]
+    fn checksums_have_a_limit_of_their_own() {
+        let health = Health::default();
+        (0..99).for_each(|second| health.note_mismatch(Duration::from_secs(second)));
+        assert_eq!(health.judge(Duration::from_secs(99), &LIMITS), None);
+        health.note_mismatch(Duration::from_secs(99));
+        let many = health.judge(Duration::from_secs(99), &LIMITS).expect("100");
+        assert_eq!((many.failure, many.count), (Failure::Checksum, 100));
+        assert!(!health.has_unread());
+    }
+
+    #[test]
+    fn a_place_is_unread_until_it_is_mended() {
+        let health = Health::default();
+        let now = Duration::from_secs(1);
+        health.note_failed_read(now, IoClient::Files, (3 * AU + 8192, 8192), AU, false);
+        health.note_failed_read(now, IoClient::Checks, (3 * AU + 12288, 4096), AU, true);
+        health.note_read();
+        health.note_mended((3 * AU + 8192, 4096));
+        assert_eq!(health.unread(), [(3 * AU + 12288, 4096)], "the place that was found last, and it is another one");
+        health.note_mended((3 * AU + 12288, 4096));
+        assert!(!health.has_unread());
+    }
+}

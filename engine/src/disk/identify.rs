@@ -1,0 +1,298 @@
+//! What a disk says of itself: its header, stamps and memberships; and what discovery shows of disks that nobody has mounted.
+//!
+//! Reads only. Any bytes may be there.
+
+mod copies;
+
+pub(crate) use copies::Search;
+pub use copies::{Case, Header};
+
+use crate::{
+    admin::{AdminError, HeaderStatus, Survey},
+    disk::look::{Needs, look},
+    membership::choose::Sighting,
+    sync::buffer::Buffer,
+    world::{Disk, Found, Io, Task, World},
+};
+use futures::future::Either;
+use plinth_format::{
+    BLOCK_SIZE, FormatError,
+    header::{DiskHeader, HEADER_MAGIC, Status},
+    layout::{FIRST_AREA, HEADER_PLACE, Layout, MEMBERSHIP_SLOT, likely_header_places},
+    membership::Membership,
+    stamp::Stamp,
+};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// How long a disk may take to answer before it counts as unreadable: a hung disk must not hang the mount of the group it belongs to.
+/// Whoever looks at all disks in sight has a limit for all of them (`look.rs`).
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A tick that comes late counts once: the host may be too busy for the disk's answer, too.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What `task` finds, unless it takes too long.
+async fn in_time<T>(world: &dyn World, task: impl Future<Output = Option<T>>) -> Option<T> {
+    let mut task = std::pin::pin!(task);
+    let mut left = PATIENCE;
+    while !left.is_zero() {
+        match futures::future::select(&mut task, world.sleep(TICK)).await {
+            Either::Left((found, _)) => return found,
+            Either::Right(_) => left = left.saturating_sub(TICK),
+        }
+    }
+    None
+}
+
+/// Reads bytes; `None` if that fails.
+async fn read(disk: &dyn Disk, offset: u64, length: usize) -> Option<Buffer> {
+    let end = offset.checked_add(length as u64)?;
+    if end > disk.size() {
+        return None;
+    }
+    let done = disk.submit(Io::Read { offset, buffer: Buffer::zeroed(length) }).await;
+    done.result.ok()?;
+    done.buffer
+}
+
+/// Reads the header. `None` if no copy is valid, or nothing says which of several is, or the disk does not answer.
+pub async fn read_header(world: &dyn World, disk: &dyn Disk) -> Option<Header> {
+    examine_header(world, disk).await.1
+}
+
+/// The case of a disk's header copies, and the header, if there is one. See `copies.rs`.
+pub async fn examine_header(world: &dyn World, disk: &dyn Disk) -> (Case, Option<Header>) {
+    let found = in_time(world, async { Some(find_header(disk).await) }).await;
+    found.unwrap_or((Case::NoHeader, None))
+}
+
+async fn find_header(disk: &dyn Disk) -> (Case, Option<Header>) {
+    let first = read_copy(disk, HEADER_PLACE).await;
+    let guesses = if first.is_none() { likely_places(disk).await } else { Vec::new() };
+    let mut search = Search::new(first, guesses);
+    while let Some(place) = search.next() {
+        let copy = read_copy(disk, place).await;
+        search.found(place, copy);
+    }
+    search.end(disk.size())
+}
+
+/// Where copies of the header may be: of the whole device, and, as a part of it may be in use, of every size that a
+/// membership in the first area names.
+async fn likely_places(disk: &dyn Disk) -> Vec<u64> {
+    let mut places = likely_header_places(disk.size());
+    for place in FIRST_AREA.memberships {
+        if let Some(bytes) = read(disk, place, MEMBERSHIP_SLOT).await
+            && let Ok((_, membership)) = Membership::decode(&bytes, place)
+        {
+            let sizes = membership.disks.iter().flat_map(|member| [Some(member.size), member.target]);
+            let layouts = sizes.flatten().filter_map(|size| Layout::new(size, membership.au_size).ok());
+            let more: BTreeSet<u64> = layouts.flat_map(|layout| layout.header_places()).collect();
+            let known: BTreeSet<u64> = places.iter().copied().collect();
+            places.extend(more.difference(&known));
+        }
+    }
+    places.retain(|place| place.checked_add(BLOCK_SIZE as u64).is_some_and(|end| end <= disk.size()));
+    places
+}
+
+async fn read_copy(disk: &dyn Disk, place: u64) -> Option<DiskHeader> {
+    read(disk, place, BLOCK_SIZE).await.and_then(|block| DiskHeader::decode(&block, place).ok())
+}
+
+/// Places where copies of headers stand that a new layout of the disk does not overwrite: of the whole device, and of
+/// the parts of it that were used before.
+pub async fn old_places(disk: &dyn Disk) -> Vec<u64> {
+    let mut places = vec![HEADER_PLACE];
+    places.extend(likely_header_places(disk.size()));
+    let mut old = Vec::new();
+    let mut index = 0;
+    while index < places.len() {
+        if let Some(header) = read_copy(disk, places[index]).await {
+            old.push(places[index]);
+            let own = header.layout.header_places();
+            places.extend(own.into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>());
+        }
+        index += 1;
+    }
+    old
+}
+
+/// Why no copy of the header is valid, in words, if the disk looks like one of ours.
+pub async fn header_trouble(world: &dyn World, disk: &dyn Disk) -> Option<FormatError> {
+    in_time(world, find_trouble(disk)).await
+}
+
+async fn find_trouble(disk: &dyn Disk) -> Option<FormatError> {
+    for place in [HEADER_PLACE].into_iter().chain(likely_header_places(disk.size())) {
+        let Some(block) = read(disk, place, BLOCK_SIZE).await else { continue };
+        if block.starts_with(HEADER_MAGIC) {
+            return DiskHeader::decode(&block, place).err();
+        }
+    }
+    None
+}
+
+/// [`read_header`], however long it takes.
+pub(crate) async fn await_header(disk: &dyn Disk) -> Option<Header> {
+    find_header(disk).await.1
+}
+
+/// [`sight`], however long it takes.
+pub(crate) async fn await_sight(found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
+    let (stamps, memberships) = read_records(disk, &header).await;
+    Sighting { path: found.path.clone(), identity: found.identity.clone(), header, stamps, memberships }
+}
+
+/// Whether its beginning can be read, in time.
+async fn can_be_read(world: &dyn World, disk: &dyn Disk) -> bool {
+    disk.size() < BLOCK_SIZE as u64 || in_time(world, read(disk, HEADER_PLACE, BLOCK_SIZE)).await.is_some()
+}
+
+/// All that the mount decision wants to know of a disk whose header is valid.
+pub async fn sight(world: &dyn World, found: &Found, disk: &dyn Disk, header: DiskHeader) -> Sighting {
+    let records = in_time(world, async { Some(read_records(disk, &header).await) }).await;
+    let (stamps, memberships) = records.unwrap_or_default();
+    Sighting { path: found.path.clone(), identity: found.identity.clone(), header, stamps, memberships }
+}
+
+async fn read_records(disk: &dyn Disk, header: &DiskHeader) -> (Vec<Stamp>, Vec<Membership>) {
+    let areas = header.record_areas();
+    let mut stamps = Vec::new();
+    for place in areas.iter().flat_map(|area| area.stamps) {
+        if let Some(block) = read(disk, place, BLOCK_SIZE).await
+            && let Ok((envelope, stamp)) = Stamp::decode(&block, place)
+            && envelope.expect(header.group, header.disk).is_ok()
+        {
+            stamps.push(stamp);
+        }
+    }
+    let mut memberships = Vec::new();
+    for place in areas.iter().flat_map(|area| area.memberships) {
+        if let Some(bytes) = read(disk, place, MEMBERSHIP_SLOT).await
+            && let Ok((envelope, membership)) = Membership::decode(&bytes, place)
+            && envelope.expect(header.group, header.disk).is_ok()
+        {
+            memberships.push(membership);
+        }
+    }
+    (stamps, memberships)
+}
+
+/// What is said of a device of which nothing is known.
+fn unknown(path: &str) -> Survey {
+    Survey {
+        path: path.to_owned(),
+        aliases: Vec::new(),
+        header: HeaderStatus::Unknown,
+        group: None,
+        group_id: None,
+        name: None,
+        failure_group: None,
+        number: None,
+        quorum: false,
+        size: 0,
+        logical_sector: 0,
+        physical_sector: 0,
+        can_discard: false,
+        is_held: false,
+        remark: None,
+    }
+}
+
+/// Looks at one match of the discovery string.
+pub(crate) async fn survey_one(world: &Arc<dyn World>, found: &Found) -> (Survey, Option<DiskHeader>) {
+    let mut survey = unknown(&found.path);
+    let disk = match &found.disk {
+        Ok(disk) => disk,
+        Err(error) => {
+            survey.remark = Some(format!("cannot be opened: {error}"));
+            return (survey, None);
+        }
+    };
+    survey.size = disk.size();
+    survey.logical_sector = disk.sectors().logical;
+    survey.physical_sector = disk.sectors().physical;
+    survey.can_discard = disk.can_discard();
+    survey.is_held = disk.was_held();
+    let (case, header) = examine_header(&**world, &**disk).await;
+    if let Some(header) = header {
+        let header = header.best;
+        survey.header = match header.status {
+            Status::Member => HeaderStatus::Member,
+            Status::Former => HeaderStatus::Former,
+        };
+        survey.group = Some(header.group_name.clone());
+        survey.group_id = Some(header.group.to_string());
+        survey.name = Some(header.name.clone());
+        survey.failure_group = Some(header.failure_group.clone());
+        survey.number = Some(header.number.0);
+        survey.quorum = header.quorum;
+        return (survey, Some(header));
+    }
+    if case == Case::Contested {
+        survey.remark = Some("its header copies are of several disks, and nothing says which it is".to_owned());
+        return (survey, None);
+    }
+    match header_trouble(&**world, &**disk).await {
+        Some(error @ FormatError::Version { .. }) => {
+            survey.header = HeaderStatus::Incompatible;
+            survey.remark = Some(error.to_string());
+        }
+        Some(error) => survey.remark = Some(format!("its header is damaged: {error}")),
+        // What cannot be read is nobody else's for that.
+        None if !can_be_read(&**world, &**disk).await => survey.remark = Some("it cannot be read".to_owned()),
+        None => match disk.occupant() {
+            Some(occupant) => {
+                survey.header = HeaderStatus::Foreign;
+                survey.remark = Some(occupant);
+            }
+            None => survey.header = HeaderStatus::Candidate,
+        },
+    }
+    (survey, None)
+}
+
+/// Looks at every disk that discovery shows, without mounting anything.
+///
+/// # Errors
+/// If whoever looked has ended: what is not seen then may be there.
+pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminError> {
+    let examine = |found: Found, _: Arc<dyn Disk>| -> Task<'_, Option<(Survey, Option<DiskHeader>)>> {
+        Box::pin(async move { Some(survey_one(world, &found).await) })
+    };
+    let looked = look(&**world, examine, |_| Needs::Something).await.whole()?;
+    let failed = looked.failed.into_iter().map(|found| {
+        let survey = match &found.disk {
+            Err(error) => Survey { remark: Some(format!("cannot be opened: {error}")), ..unknown(&found.path) },
+            Ok(_) => unknown(&found.path),
+        };
+        (found, (survey, None))
+    });
+    let mut all: Vec<_> = looked.seen.into_iter().map(|one| (one.found, one.what)).chain(failed).collect();
+    all.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
+    let (mut found, mut seen) = (Vec::<Found>::new(), Vec::<(Survey, Option<DiskHeader>)>::new());
+    for (one, what) in all {
+        // A device that is seen by two paths is one.
+        match found.iter().position(|other| other.identity == one.identity) {
+            Some(at) => seen[at].0.aliases.push(one.path),
+            None => {
+                found.push(one);
+                seen.push(what);
+            }
+        }
+    }
+    // Two devices with one disk id: neither is to be trusted until one is gone.
+    for index in 0..seen.len() {
+        let Some(header) = &seen[index].1 else { continue };
+        let twins: Vec<String> = (0..seen.len())
+            .filter(|other| found[*other].identity != found[index].identity)
+            .filter(|other| seen[*other].1.as_ref().is_some_and(|twin| twin.disk == header.disk))
+            .map(|other| found[other].path.clone())
+            .collect();
+        if !twins.is_empty() && header.status == Status::Member {
+            seen[index].0.header = HeaderStatus::Conflict;
+            seen[index].0.remark = Some(format!("{} carries the same disk id", twins.join(", ")));
+        }
+    }
+    Ok(seen.into_iter().map(|(survey, _)| survey).collect())
+}

@@ -1,0 +1,1019 @@
+//! One member disk of a mounted group: its I/O, its deadline, its counters.
+//!
+//! Every I/O of the engine on a disk goes through here. An I/O is a [`Flight`] (`flight.rs`); it
+//! ends well, fails, or becomes overdue when the watchdog has ticked `deadline`
+//! times since it began (R2). Ticks are counted by the engine itself, so time in
+//! which the process did not run does not count, and time in which no disk of the group answers does not either (`Watch`). An overdue I/O goes on, and keeps
+//! its buffer; whether its caller goes on waiting depends on the other mirrors. One overdue I/O
+//! makes all others on the same disk overdue: the disk is silent, not the I/O.
+//!
+//! Invariants:
+//!
+//!   1. A write that ended well is counted in `written` before its caller hears of it,
+//!      so that a flush begun later covers it.
+//!   2. `flushed` is the value `written` had when the last good flush began.
+//!      A flush that failed is counted in `broken`, one that was given up when it ends: a later one does not make it good (R9).
+//!   3. When a disk is let go (`release`), nothing here keeps it open: its claim ends
+//!      when its last I/O has landed (R1).
+
+use crate::{
+    disk::{
+        completion::{Completion, Done, Expiry},
+        counters::{Counters, IoClass, IoClient},
+        flight::{Flight, Settled},
+        health::Health,
+        in_flight::InFlight,
+        members::Members,
+        mended::Mended,
+        read_policy::ReadGauge,
+        troubles::Trouble,
+    },
+    event::{self, Severity},
+    membership::own_metadata::WrongLooks,
+    planted::{self, Bug},
+    sync::{
+        buffer::{Buffer, Slice},
+        lock::{AsyncMutex, AsyncMutexGuard, Mutex},
+    },
+    world::{Disk, Io, World},
+};
+use arc_swap::{ArcSwap, ArcSwapOption};
+use event_listener::Event;
+use plinth_format::{
+    DiskId, DiskNumber, GroupId, Layout,
+    header::DiskHeader,
+    layout::{FIRST_AREA, RecordArea},
+    membership::{DiskState, MemberDisk},
+};
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// How often the watchdog ticks.
+pub const TICK_MS: u64 = 100;
+
+/// A member disk. See the module's description.
+pub struct Member {
+    pub number: DiskNumber,
+    id: Mutex<DiskId>,
+    name: Mutex<Arc<str>>,
+    pub failure_group: String,
+    pub quorum: bool,
+    layout: ArcSwap<Layout>,
+    /// Where its records are (`headers.rs`).
+    areas: ArcSwap<Vec<RecordArea>>,
+    /// Those of them that do not have all records yet.
+    coming: ArcSwap<Vec<RecordArea>>,
+    /// Held while a record is written to the disk's areas.
+    recording: AsyncMutex<()>,
+    disk: ArcSwapOption<Arc<dyn Disk>>,
+    state: AtomicU8,
+    /// How often it went offline.
+    losses: AtomicU64,
+    /// The ids that it had before `renamedg`.
+    origin: Mutex<Option<(GroupId, DiskId)>>,
+    /// Where it was when it was let go.
+    was_at: Mutex<String>,
+    pub counters: Counters,
+    pub(crate) wrong_looks: WrongLooks,
+    /// How long front ends wait for its reads.
+    pub gauge: ReadGauge,
+    /// How often it failed of late.
+    pub health: Health,
+    clock: Arc<dyn World>,
+    in_flight: InFlight,
+    /// I/O that was declared overdue and has perhaps not ended.
+    overdue: Mutex<Vec<Expiry>>,
+    /// A hint: `overdue` may not be empty.
+    hung: AtomicBool,
+    /// No disk of the group answers, nor does this one.
+    silent: AtomicBool,
+    /// The tick since which it hangs without a break, if it does; and the one after the last in which it was seen to.
+    hung_since: AtomicU64,
+    hung_until: AtomicU64,
+    /// It is asked something, and has not answered anything for some ticks; and up to which tick that says something of others.
+    quiet: AtomicBool,
+    quiet_until: AtomicU64,
+    /// Until this tick its silence is no reason to take it offline.
+    excused: AtomicU64,
+    ticks: AtomicU64,
+    written: AtomicU64,
+    flushed: AtomicU64,
+    flushing: AsyncMutex<()>,
+    /// Flushes that failed; and how many of them the group knows of.
+    broken: AtomicU64,
+    noted: AtomicU64,
+    mended: Mended,
+    /// Flushes, and writes that were to be durable, that were given up and may still fail.
+    late_flushes: Mutex<Vec<Completion>>,
+    unsettled: AtomicBool,
+    abandoned: AtomicBool,
+    settled: Event,
+    left: AtomicBool,
+    /// Rounds of the caretaker since it went offline, or was found so.
+    away: AtomicU64,
+    /// At how many of them it was last to be dropped for that.
+    overdue_at: AtomicU64,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Member {} {}", self.number.0, self.name())
+    }
+}
+
+impl Member {
+    /// A member with its disk, if that is in sight.
+    #[must_use]
+    pub fn new(entry: &MemberDisk, layout: Layout, disk: Option<Arc<dyn Disk>>, clock: &Arc<dyn World>) -> Self {
+        Self {
+            number: entry.number,
+            id: Mutex::new(entry.id),
+            name: Mutex::new(entry.name.as_str().into()),
+            failure_group: entry.failure_group.clone(),
+            quorum: entry.quorum,
+            layout: ArcSwap::from_pointee(layout),
+            areas: ArcSwap::from_pointee(vec![FIRST_AREA, layout.middle_area()]),
+            coming: ArcSwap::default(),
+            recording: AsyncMutex::new(()),
+            disk: ArcSwapOption::from_pointee(disk),
+            state: AtomicU8::new(entry.state as u8),
+            losses: AtomicU64::new(0),
+            origin: Mutex::default(),
+            was_at: Mutex::default(),
+            counters: Counters::default(),
+            wrong_looks: WrongLooks::default(),
+            gauge: ReadGauge::default(),
+            health: Health::default(),
+            clock: Arc::clone(clock),
+            in_flight: InFlight::default(),
+            overdue: Mutex::default(),
+            hung: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            hung_since: AtomicU64::new(0),
+            hung_until: AtomicU64::new(0),
+            quiet: AtomicBool::new(false),
+            quiet_until: AtomicU64::new(0),
+            excused: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            flushing: AsyncMutex::new(()),
+            broken: AtomicU64::new(0),
+            mended: Mended::default(),
+            noted: AtomicU64::new(0),
+            late_flushes: Mutex::default(),
+            unsettled: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            settled: Event::new(),
+            left: AtomicBool::new(false),
+            away: AtomicU64::new(0),
+            overdue_at: AtomicU64::new(0),
+        }
+    }
+
+    /// A disk that the membership does not name, to write its header.
+    #[must_use]
+    pub fn stranger(header: &DiskHeader, disk: Arc<dyn Disk>, clock: &Arc<dyn World>) -> Self {
+        let entry = MemberDisk {
+            id: header.disk,
+            number: header.number,
+            state: DiskState::Online,
+            votes: false,
+            quorum: header.quorum,
+            copy_whole: false,
+            by_operator: false,
+            absent: false,
+            leaving: true,
+            size: header.layout.size(),
+            target: None,
+            stamp: 0,
+            since: 0,
+            joined: header.created,
+            name: header.name.clone(),
+            failure_group: header.failure_group.clone(),
+        };
+        Self::new(&entry, header.layout, Some(disk), clock)
+    }
+
+    /// What its header says that it is.
+    #[must_use]
+    pub fn id(&self) -> DiskId {
+        *self.id.lock()
+    }
+
+    /// What the membership in force calls it.
+    #[must_use]
+    pub fn name(&self) -> Arc<str> {
+        Arc::clone(&self.name.lock())
+    }
+
+    /// `RENAME DISK` is on record.
+    pub fn rename(&self, name: &str) {
+        *self.name.lock() = name.into();
+    }
+
+    /// How it is cut. Where an AU and its checksums are does not change when it is resized; which AUs there are does.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        **self.layout.load()
+    }
+
+    /// `RESIZE` is on record.
+    pub fn set_layout(&self, layout: Layout) {
+        self.layout.store(Arc::new(layout));
+    }
+
+    /// Where its records are: each is written to all of these areas.
+    #[must_use]
+    pub fn areas(&self) -> Arc<Vec<RecordArea>> {
+        self.areas.load_full()
+    }
+
+    /// What its header says of where its records are, or is about to say.
+    pub fn set_areas(&self, areas: Vec<RecordArea>) {
+        self.areas.store(Arc::new(areas));
+        // Nearly always there are none.
+        if !self.coming.load().is_empty() {
+            self.coming.store(Arc::default());
+        }
+    }
+
+    /// Records are written to these areas too, from now on. What was written before is not there until [`Self::set_areas`].
+    pub fn add_areas(&self, areas: &[RecordArea]) {
+        self.coming.store(Arc::new(areas.to_vec()));
+        let all = self.areas().iter().chain(areas).copied().collect();
+        self.areas.store(Arc::new(all));
+    }
+
+    /// To be held by whoever writes a record, from before he reads [`Self::areas`] until the record is on the disk.
+    pub(crate) async fn record(&self) -> AsyncMutexGuard<'_, ()> {
+        self.recording.lock().await
+    }
+
+    /// Waits for all writes of records that began before the last [`Self::set_areas`], and may go to other areas.
+    pub(crate) async fn records_settled(&self) {
+        drop(self.record().await);
+    }
+
+    /// The areas that have all records.
+    pub fn whole_areas(&self) -> Vec<RecordArea> {
+        let areas = self.areas();
+        let coming = self.coming.load();
+        areas.iter().filter(|area| !coming.contains(area)).copied().collect()
+    }
+
+    /// Another device takes its place. Returns what the one before was. Only while it is offline.
+    pub fn become_another(&self, id: DiskId) -> DiskId {
+        *self.origin.lock() = None;
+        std::mem::replace(&mut *self.id.lock(), id)
+    }
+
+    /// The ids that its marks of lost blocks have, where these are not its own.
+    #[must_use]
+    pub fn origin(&self) -> Option<(GroupId, DiskId)> {
+        *self.origin.lock()
+    }
+
+    /// What its header says of that.
+    pub fn set_origin(&self, origin: Option<(GroupId, DiskId)>) {
+        *self.origin.lock() = origin;
+    }
+
+    /// The state that the membership in force gives it.
+    #[must_use]
+    pub fn state(&self) -> DiskState {
+        match self.state.load(Ordering::Acquire) {
+            1 => DiskState::Online,
+            3 => DiskState::Syncing,
+            _ => DiskState::Offline,
+        }
+    }
+
+    pub fn set_state(&self, state: DiskState) {
+        let before = self.state.swap(state as u8, Ordering::AcqRel);
+        if before != state as u8 {
+            self.wait_anew();
+            self.gauge.forget();
+            self.health.forget();
+            self.metadata_is_right();
+        }
+        if state == DiskState::Offline && before != state as u8 {
+            self.losses.fetch_add(1, Ordering::AcqRel);
+            self.note(Trouble::Offline, None, "it went offline".to_owned());
+        }
+    }
+
+    /// Something went wrong; `place` is where on the disk: byte offset and bytes.
+    pub fn note(&self, trouble: Trouble, place: Option<(u64, u64)>, text: String) {
+        self.counters.troubles.note(trouble, self.clock.now(), place, text);
+    }
+
+    /// A read failed; `is_again`: of a part of what another one failed to read.
+    pub fn note_failed_read(&self, client: IoClient, place: (u64, usize), is_again: bool) {
+        self.health.note_failed_read(self.clock.monotonic(), client, place, self.layout().au_size(), is_again);
+    }
+
+    /// Bytes that a front end reads do not match their checksum.
+    pub fn note_mismatch(&self, place: (u64, u64), text: String) {
+        self.counters.mismatches.fetch_add(1, Ordering::Relaxed);
+        self.health.note_mismatch(self.clock.monotonic());
+        self.note(Trouble::Checksum, Some(place), text);
+    }
+
+    /// How often it went offline: who began when it was another number must not go on.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    /// It belongs to the group no more.
+    pub fn leave(&self) {
+        self.left.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.left.load(Ordering::Acquire)
+    }
+
+    /// Counts a round of the caretaker in which it is offline. Time in which nobody could bring it back does not count.
+    pub fn note_away(&self) {
+        self.away.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The time for which it is waited for begins again.
+    pub fn wait_anew(&self) {
+        self.away.store(0, Ordering::Relaxed);
+        self.overdue_at.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether it has been offline for so many seconds; again every `again` seconds.
+    pub fn is_overdue(&self, limit: u64, again: u64) -> bool {
+        let (away, last) = (self.away(), self.overdue_at.load(Ordering::Relaxed));
+        let is_overdue = away >= limit && (last == 0 || away >= last + again);
+        if is_overdue {
+            self.overdue_at.store(away.max(1), Ordering::Relaxed);
+        }
+        is_overdue
+    }
+
+    /// Seconds for which it has been offline while the group was mounted.
+    #[must_use]
+    pub fn away(&self) -> u64 {
+        self.away.load(Ordering::Relaxed)
+    }
+
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
+        self.state() == DiskState::Online
+    }
+
+    #[must_use]
+    pub fn is_writable(&self) -> bool {
+        self.state() != DiskState::Offline
+    }
+
+    /// The open disk, if there is one.
+    #[must_use]
+    pub fn disk(&self) -> Option<Arc<dyn Disk>> {
+        self.disk.load().as_deref().cloned()
+    }
+
+    /// Where its device is now; empty if it has none.
+    #[must_use]
+    pub fn path(&self) -> String {
+        self.disk.load().as_ref().map_or_else(String::new, |disk| disk.present_path())
+    }
+
+    /// Where it was found before it was let go.
+    #[must_use]
+    pub fn was_at(&self) -> String {
+        self.was_at.lock().clone()
+    }
+
+    #[must_use]
+    pub fn can_discard(&self) -> bool {
+        self.disk.load().as_ref().is_some_and(|disk| disk.can_discard())
+    }
+
+    /// Lets the disk go. Its claim ends when its last I/O has landed. Nobody waits for that I/O any more.
+    pub fn release(&self) {
+        if let Some(disk) = self.disk.load().as_deref() {
+            disk.path().clone_into(&mut self.was_at.lock());
+        }
+        self.disk.store(None);
+        if !std::mem::take(&mut *self.late_flushes.lock()).is_empty() {
+            // Nobody will hear how it ended.
+            self.broken.fetch_add(1, Ordering::AcqRel);
+        }
+        self.expire_all();
+        self.overdue.lock().clear();
+        self.hung.store(false, Ordering::Relaxed);
+    }
+
+    /// Takes a disk, opened afresh and claimed.
+    pub fn attach(&self, disk: Arc<dyn Disk>) {
+        // What it may have lost is copied before it is ONLINE.
+        self.mended.forget();
+        self.disk.store(Some(Arc::new(disk)));
+    }
+
+    /// From now until [`Self::settle`], what was written without this disk may not be acknowledged.
+    pub fn unsettle(&self) {
+        self.unsettled.store(true, Ordering::Release);
+    }
+
+    /// The stale marks that follow from this disk's going offline are durable.
+    pub fn settle(&self) {
+        self.abandoned.store(false, Ordering::Release);
+        self.unsettled.store(false, Ordering::Release);
+        self.settled.notify(usize::MAX);
+    }
+
+    /// The stale marks that are waited for will never be durable: the group ends.
+    pub fn abandon(&self) {
+        if self.unsettled.load(Ordering::Acquire) {
+            self.abandoned.store(true, Ordering::Release);
+            self.unsettled.store(false, Ordering::Release);
+            self.settled.notify(usize::MAX);
+        }
+    }
+
+    /// Waits until the stale marks that follow from the disk's going offline are durable.
+    /// False: they never will be, and nothing may be acknowledged that the disk misses.
+    pub async fn wait_settled(&self) -> bool {
+        while self.unsettled.load(Ordering::Acquire) {
+            let listener = self.settled.listen();
+            if !self.unsettled.load(Ordering::Acquire) {
+                break;
+            }
+            listener.await;
+        }
+        !self.abandoned.load(Ordering::Acquire)
+    }
+
+    /// Whether that is not to be waited for, and is so.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        !self.unsettled.load(Ordering::Acquire) && !self.abandoned.load(Ordering::Acquire)
+    }
+
+    fn submit(&self, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
+        self.submit_at(self.clock.monotonic(), purpose, offset, length, io)
+    }
+
+    fn submit_at(&self, began: Duration, purpose: IoClass, offset: u64, length: usize, io: Io) -> Flight<'_> {
+        let has_flush = matches!(io, Io::Flush | Io::Write { durably: true, .. });
+        let completion = match &*self.disk.load() {
+            Some(disk) => disk.submit(io),
+            None => Completion::ready(Done {
+                result: Err(io::Error::new(io::ErrorKind::NotConnected, "the disk is not attached")),
+                buffer: None,
+            }),
+        };
+        completion.measure(&self.clock, began);
+        if purpose == IoClass::Discard {
+            // An array may take its time over it. That does not make it a silent disk, for which others wait or do not.
+            return Flight::new(self, purpose, (offset, length), completion, has_flush);
+        }
+        let expiry = completion.expiry();
+        if self.hung.load(Ordering::Relaxed) && self.is_hung() {
+            // The disk is silent already: this I/O waits for nothing longer than the ones before it.
+            expiry.expire();
+            self.overdue.lock().push(expiry);
+        } else {
+            self.in_flight.add(self.ticks.load(Ordering::Relaxed), expiry);
+        }
+        Flight::new(self, purpose, (offset, length), completion, has_flush)
+    }
+
+    /// Starts a read of `length` bytes.
+    pub fn start_read(&self, offset: u64, length: usize) -> Flight<'_> {
+        self.start_read_at(self.clock.monotonic(), offset, length)
+    }
+
+    /// The same, at this moment of the monotonic clock, by those who have just looked at it.
+    pub fn start_read_at(&self, now: Duration, offset: u64, length: usize) -> Flight<'_> {
+        self.submit_at(now, IoClass::Read, offset, length, Io::Read { offset, buffer: Buffer::unfilled(length) })
+    }
+
+    /// Starts a write.
+    pub fn start_write(&self, offset: u64, data: Slice) -> Flight<'_> {
+        self.start_write_at(self.clock.monotonic(), offset, data, false)
+    }
+
+    /// Starts a write of bytes that are durable when it has ended: one trip to the disk, where a flush after it would be another.
+    pub fn start_durable_write(&self, offset: u64, data: Slice) -> Flight<'_> {
+        self.start_write_at(self.clock.monotonic(), offset, data, true)
+    }
+
+    /// Either, at this moment of the monotonic clock, by those who have just looked at it.
+    pub fn start_write_at(&self, now: Duration, offset: u64, data: Slice, durably: bool) -> Flight<'_> {
+        self.submit_at(now, IoClass::Write, offset, data.len(), Io::Write { offset, data, durably })
+    }
+
+    /// Tells the disk that bytes are not needed any more. It has no deadline.
+    pub fn start_discard(&self, offset: u64, length: u64) -> Flight<'_> {
+        let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+        self.submit(IoClass::Discard, offset, bytes, Io::Discard { offset, length })
+    }
+
+    /// Makes everything durable that anybody ever wrote: a mount does not know what its predecessor did.
+    pub fn start_flush_of_all(&self) -> Flight<'_> {
+        self.submit(IoClass::Flush, 0, 0, Io::Flush)
+    }
+
+    /// Makes every write that has ended durable. Flushes that overlap share one.
+    pub async fn flush(&self) -> Settled {
+        let target = self.written.load(Ordering::Acquire);
+        let _one_at_a_time = self.flushing.lock().await;
+        let late = || self.late_flushes.lock().pop();
+        while let Some(completion) = late() {
+            let mut flight = Flight::new(self, IoClass::Flush, (0, 0), completion, true);
+            match flight.settle_or_go_on().await {
+                Some(Settled::Ok(_)) => {}
+                bad => return bad.unwrap_or(Settled::Overdue),
+            }
+        }
+        if self.flushed.load(Ordering::Acquire) >= target {
+            return Settled::Ok(None);
+        }
+        let (mark, broken) = (self.written.load(Ordering::Acquire), self.broken());
+        let mut flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
+        let mut end = flight.settle_or_go_on().await;
+        if planted::has(Bug::FailedFlushRetried) && end.as_ref().is_some_and(|end| !end.is_ok()) {
+            self.broken.fetch_sub(1, Ordering::AcqRel);
+            flight = self.submit(IoClass::Flush, 0, 0, Io::Flush);
+            end = flight.settle_or_go_on().await;
+        }
+        match end {
+            Some(settled) => {
+                if settled.is_ok() {
+                    let late = planted::has(Bug::FlushCountsTooMuch).then(|| self.written.load(Ordering::Acquire));
+                    self.flushed.store(late.unwrap_or(mark), Ordering::Release);
+                    if self.broken() == broken {
+                        self.mended.are_flushed(mark, broken);
+                    }
+                }
+                settled
+            }
+            None => Settled::Overdue,
+        }
+    }
+
+    /// A block was written again from another mirror; `broken` flushes had failed before.
+    pub fn note_mended(&self, place: u64, broken: u64) {
+        self.mended.note(place, self.written.load(Ordering::Acquire), broken);
+    }
+
+    /// Whether something in these bytes was written again and may not be there, although the disk shows it.
+    pub fn is_mend_in_doubt(&self, place: u64, length: u64) -> bool {
+        self.mended.are_in_doubt(place..place + length, self.broken())
+    }
+
+    /// A write has ended well.
+    pub(crate) fn has_written(&self) {
+        self.written.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A flush has failed, or what has one in it.
+    pub(crate) fn has_broken(&self) {
+        self.broken.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A flush is given up, and goes on: who flushes next hears of its end. When the disk was let go, nobody will.
+    pub(crate) fn leave_flush(&self, flush: Completion) {
+        // Held while it is looked whether the disk was let go: `release` does that first, and then takes what is here.
+        let mut late = self.late_flushes.lock();
+        if self.disk.load().is_some() {
+            late.push(flush);
+        } else {
+            self.has_broken();
+        }
+    }
+
+    /// Flushes that failed since it was first opened.
+    #[must_use]
+    pub fn broken(&self) -> u64 {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// Whether what was written since `broken` flushes had failed, and flushed, is there: not so if another one has
+    /// failed meanwhile, whoever began it, although the disk may show it (R9).
+    ///
+    /// # Errors
+    /// That one has failed.
+    pub fn check_kept_since(&self, broken: u64) -> Result<(), String> {
+        if self.broken() == broken || planted::has(Bug::RecordOverFailedFlush) {
+            return Ok(());
+        }
+        Err("a flush failed".to_owned())
+    }
+
+    /// Whether a flush has failed of which the group does not know yet.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.broken() > self.noted.load(Ordering::Acquire)
+    }
+
+    /// The group knows of the flushes that have failed so far. Whether there was one that it did not know.
+    pub fn take_broken(&self) -> bool {
+        self.knows_broken(self.broken())
+    }
+
+    /// As [`Self::take_broken`], when `broken` had failed.
+    pub fn knows_broken(&self, broken: u64) -> bool {
+        self.noted.fetch_max(broken, Ordering::AcqRel) < broken
+    }
+
+    /// Whether I/O that was given up has not ended: what is written now could land before it.
+    #[must_use]
+    pub fn is_hung(&self) -> bool {
+        let mut overdue = self.overdue.lock();
+        if !overdue.is_empty() {
+            self.hung_until.store(self.ticks.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        overdue.retain(|expiry| !expiry.is_over());
+        self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
+        !overdue.is_empty()
+    }
+
+    /// Whether it answers, as far as that says something of a disk that is silent: it does not hang, nor did within a deadline of `ticks`.
+    /// Nor is it `quiet`, as one that fell silent a moment later is; nor was it, for as long as it was.
+    #[must_use]
+    pub fn answers(&self, ticks: u64, quiet_counts: bool) -> bool {
+        let now = self.ticks.load(Ordering::Relaxed);
+        let until = self.hung_until.load(Ordering::Relaxed);
+        let has_hung = self.is_hung() || until > 0 && now < until + ticks;
+        let is_quiet = self.quiet.load(Ordering::Relaxed) && self.oldest().is_some();
+        !has_hung && !(quiet_counts && (is_quiet || now < self.quiet_until.load(Ordering::Relaxed)))
+    }
+
+    /// For how many ticks it has hung.
+    #[must_use]
+    pub fn hung_for(&self) -> u64 {
+        if !self.is_hung() {
+            return 0;
+        }
+        self.ticks.load(Ordering::Relaxed).saturating_sub(self.hung_since.load(Ordering::Relaxed))
+    }
+
+    /// It has been asked something, and has answered nothing for `since` ticks.
+    fn is_quiet_for(&self, since: Option<u64>, deadline: u64) {
+        self.quiet.store(since.is_some(), Ordering::Relaxed);
+        if let Some(since) = since {
+            let until = self.ticks.load(Ordering::Relaxed) + 1 + since.min(deadline);
+            self.quiet_until.fetch_max(until, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits while it hangs, for [`LOOK_AGAIN`] at most, and not when `is_over` says so. Whether it hangs no more.
+    pub async fn answers_soon(&self, is_over: impl Fn() -> bool) -> bool {
+        let until = self.clock.monotonic() + LOOK_AGAIN;
+        while self.is_hung() && !is_over() {
+            if self.clock.monotonic() > until {
+                return false;
+            }
+            self.clock.sleep(Duration::from_millis(50)).await;
+        }
+        true
+    }
+
+    /// Whether it is silent, as all disks of the group are: who waits for it goes on waiting.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
+    /// It was silent when others were without which no membership comes in force: from now on it has `ticks` to answer.
+    pub fn excuse(&self, ticks: u64) {
+        self.excused.store(self.ticks.load(Ordering::Relaxed) + ticks, Ordering::Relaxed);
+    }
+
+    /// Whether its silence is no reason to take it offline.
+    #[must_use]
+    pub fn is_excused(&self) -> bool {
+        self.ticks.load(Ordering::Relaxed) < self.excused.load(Ordering::Relaxed)
+    }
+
+    /// One tick of the watchdog. When an I/O that began `deadline` ticks ago has not
+    /// ended, the disk is silent, and everything in flight on it is overdue. Not while it `waits`.
+    fn tick(&self, deadline: u64, waits: bool) {
+        let now = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        let late = self.in_flight.oldest().is_some_and(|began| now.saturating_sub(began) > deadline);
+        if late && !waits {
+            self.expire_all();
+        }
+        // That it hangs is seen at every tick, so that it is known when it did last.
+        let _ = self.is_hung();
+    }
+
+    /// I/O that has ended, however it did.
+    fn ended(&self) -> u64 {
+        let of_class = IoClass::ALL.iter().map(|class| self.counters.timings(*class).count()).sum::<u64>();
+        let errors = [&self.counters.read_errors, &self.counters.write_errors];
+        of_class + errors.iter().map(|errors| errors.load(Ordering::Relaxed)).sum::<u64>()
+    }
+
+    fn expire_all(&self) {
+        let late: Vec<_> = {
+            let mut overdue = self.overdue.lock();
+            if overdue.is_empty() {
+                self.hung_since.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            let late: Vec<_> = self.in_flight.take_unended().into_iter().collect();
+            overdue.extend(late.iter().cloned());
+            self.hung.store(!overdue.is_empty(), Ordering::Relaxed);
+            late
+        };
+        // Who is woken asks at once whether the disk hangs: if not it has answered, and is waited for without end.
+        late.iter().for_each(Expiry::expire);
+    }
+
+    /// Ticks since the oldest I/O in flight began; `None` if there is none.
+    pub(crate) fn oldest(&self) -> Option<u64> {
+        let began = self.in_flight.oldest()?;
+        Some(self.ticks.load(Ordering::Relaxed).saturating_sub(began))
+    }
+
+    /// Asks an idle disk something, so that its silence is noticed now and not when it is needed.
+    fn probe(&self) {
+        drop(self.start_read(0, plinth_format::BLOCK_SIZE).of(IoClient::Records));
+    }
+}
+
+/// What the watchdog knows of a group: whether any of its disks answers (R2).
+///
+/// A disk is silent when an I/O on it is under way for [`PROBE_TICKS`], or a part of the deadline where that is short, and none has ended for as
+/// long. Where all disks with data are, the trouble is more likely on our side of the cable, or an array fails over: nothing becomes overdue, whoever
+/// waits goes on waiting, and nobody is expelled. When one answers, the others have a whole deadline from then on.
+///
+/// Only of a group that serves: a mount and whoever makes a group say that a disk does not answer.
+#[derive(Debug)]
+pub struct Watch {
+    pub group: String,
+    pub serves: AtomicBool,
+}
+
+/// What is known of one disk: I/O that had ended at the last tick, and ticks since that was another number.
+type Heard = (u64, u64);
+
+impl Watch {
+    #[must_use]
+    pub fn new(group: &str) -> Arc<Self> {
+        Arc::new(Self { group: group.to_owned(), serves: AtomicBool::new(false) })
+    }
+
+    /// Looks whether all disks with data are silent.
+    fn all_are_silent(
+        &self,
+        members: &Members,
+        (probe, deadline): (u64, u64),
+        heard: &mut BTreeMap<DiskNumber, Heard>,
+    ) -> bool {
+        let (mut count, mut all) = (0, true);
+        for member in members.values().filter(|member| member.is_writable() && !member.quorum) {
+            let (ended, since) = heard.entry(member.number).or_default();
+            let now = member.ended();
+            (*ended, *since) = (now, if now == *ended { *since + 1 } else { 0 });
+            let is_asked = member.oldest().is_some_and(|ticks| ticks >= probe) || member.is_hung();
+            let is_quiet = is_asked && *since >= probe;
+            member.is_quiet_for(is_quiet.then_some(*since), deadline);
+            count += 1;
+            all &= is_quiet;
+        }
+        let are_silent = all && count > 0 && self.serves.load(Ordering::Relaxed);
+        members.values().for_each(|member| member.silent.store(are_silent && !member.quorum, Ordering::Relaxed));
+        are_silent
+    }
+
+    fn tell(&self, clock: &Arc<dyn World>, severity: Severity, text: String) {
+        clock.event(event::Event { group: self.group.clone(), severity, disk: None, text });
+    }
+}
+
+/// When a disk has not answered for this many ticks, and again after as many, the idle ones are asked whether they
+/// still answer: disks of one failure group fall silent together, and their deadlines should not add up.
+pub(crate) const PROBE_TICKS: u64 = 10;
+/// A silent disk that must stay in service is waited for. After this time it is looked again whether it can go offline now.
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Starts the watchdog over `members`; it ends with them. `deadline` is in ticks.
+pub fn watch(world: &Arc<dyn World>, members: &Arc<Members>, deadline: &Arc<AtomicU64>, watch: &Arc<Watch>) {
+    let (clock, members, deadline) = (Arc::clone(world), Arc::downgrade(members), Arc::clone(deadline));
+    let watch = Arc::clone(watch);
+    world.spawn(
+        "watchdog",
+        Box::pin(async move {
+            let mut heard = BTreeMap::new();
+            // Ticks for which all have been silent, and since they were; whether that was told.
+            let (mut silent, mut since, mut is_told) = (0_u64, u64::MAX, false);
+            loop {
+                let began = clock.monotonic();
+                clock.sleep(Duration::from_millis(TICK_MS)).await;
+                let Some(members) = members.upgrade() else { return };
+                let deadline = deadline.load(Ordering::Relaxed);
+                let probe = PROBE_TICKS.min(deadline / 4).max(1);
+                if watch.all_are_silent(&members, (probe, deadline), &mut heard) {
+                    (silent, since) = (silent + 1, 0);
+                    if silent >= deadline && !is_told {
+                        is_told = true;
+                        let text = "no disk answers: I/O waits, and none goes offline for that. It goes on when one answers. Look \
+                                    at what they have in common: the array, its controller, the cable, the network";
+                        watch.tell(&clock, Severity::Alarm, text.to_owned());
+                    }
+                } else {
+                    if std::mem::take(&mut is_told) {
+                        let seconds = silent * TICK_MS / 1000;
+                        let text = format!("disks answer again: none did for {seconds} s, and I/O goes on");
+                        watch.tell(&clock, Severity::Note, text);
+                    }
+                    (silent, since) = (0, since.saturating_add(1));
+                }
+                let waits = since <= deadline;
+                members.with_former().for_each(|member| member.tick(deadline, waits));
+                if planted::has(Bug::DeadlineRunsOn) {
+                    let missed = (clock.monotonic() - began).as_millis() / u128::from(TICK_MS);
+                    (1..missed).for_each(|_| members.values().for_each(|member| member.tick(deadline, false)));
+                }
+                if members.values().any(|member| member.oldest().is_some_and(|ticks| ticks >= probe && ticks % probe == 0)) {
+                    let idle = members.values().filter(|member| {
+                        member.is_writable() && member.oldest().is_none() && !member.is_hung()
+                    });
+                    idle.for_each(|member| member.probe());
+                }
+            }
+        }),
+    );
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::testing::{MemoryDisk, TestWorld, block_on};
+    use plinth_format::layout::MIB;
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Wake, Waker},
+    };
+
+    pub(crate) fn member(disk: &MemoryDisk) -> Member {
+        let entry = MemberDisk {
+            id: DiskId([1; 16]),
+            number: DiskNumber(0),
+            state: DiskState::Online,
+            votes: true,
+            quorum: false,
+            copy_whole: false,
+            by_operator: false,
+            absent: false,
+            leaving: false,
+            size: 64 * MIB,
+            target: None,
+            stamp: 1,
+            since: 0,
+            joined: 0,
+            name: "D".to_owned(),
+            failure_group: "A".to_owned(),
+        };
+        let clock: Arc<dyn World> = TestWorld::new();
+        Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), Some(disk.open()), &clock)
+    }
+
+    /// A flush is under way on a silent disk when the disk is let go. Later flushes do not wait for it, nor say that they
+    /// are overdue: who tries again while a disk is only silent would try for ever.
+    #[test]
+    fn a_flush_that_was_under_way_is_not_waited_for_when_the_disk_is_gone() {
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let member = member(&disk);
+        let written = block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).settle());
+        assert!(written.is_ok(), "{}", written.reason());
+        disk.faults(|faults| faults.hang = true);
+        let mut flush = pin!(member.flush());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(flush.as_mut().poll(&mut context).is_pending());
+        member.release();
+        assert!(matches!(flush.as_mut().poll(&mut context), Poll::Ready(Settled::Overdue)));
+        let next = block_on(member.flush());
+        assert!(matches!(next, Settled::Failed(_)), "{}", next.reason());
+        assert!(member.is_broken(), "nobody knows what became of it");
+    }
+
+    /// A disk that falls silent in the moment in which it is dropped is waited for as long as any other, not for ever.
+    #[test]
+    fn who_has_left_is_still_watched() {
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let members = Arc::new(Members::new());
+        members.join(Arc::new(member(&disk)));
+        let world: Arc<dyn World> = TestWorld::new();
+        watch(&world, &members, &Arc::new(AtomicU64::new(2)), &Watch::new("DATA"));
+        let member = Arc::clone(&members[&DiskNumber(0)]);
+        member.leave();
+        disk.faults(|faults| faults.hang = true);
+        let flight = member.start_write(MIB, Buffer::zeroed(4096).share());
+        let settle = pin!(flight.settle());
+        let ended = block_on(futures::future::select(settle, world.sleep(Duration::from_secs(20))));
+        let is_overdue = matches!(ended, futures::future::Either::Left((Settled::Overdue, _)));
+        assert!(is_overdue, "it is waited for without end");
+    }
+
+    /// Who hears that an I/O is overdue asks at once whether the disk hangs.
+    #[test]
+    fn a_disk_hangs_before_anybody_is_told_that_it_is_overdue() {
+        struct Asks(Arc<Member>, AtomicBool);
+        impl Wake for Asks {
+            fn wake(self: Arc<Self>) {
+                self.1.store(self.0.is_hung(), Ordering::Relaxed);
+            }
+        }
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let member = Arc::new(member(&disk));
+        disk.faults(|faults| faults.hang = true);
+        let asks = Arc::new(Asks(Arc::clone(&member), AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&asks));
+        let mut settle = pin!(member.start_write(MIB, Buffer::zeroed(4096).share()).settle());
+        assert!(settle.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        member.tick(0, false);
+        assert!(asks.1.load(Ordering::Relaxed), "it was told first");
+        assert!(matches!(block_on(settle), Settled::Overdue));
+    }
+
+    /// A write that was asked to be durable survives a loss of power, and helps no other to.
+    #[test]
+    fn a_durable_write_is_durable_alone() {
+        let survive = |seed| {
+            let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+            let member = member(&disk);
+            let page = |byte| Buffer::copy_of(&[byte; 4096]).share();
+            assert!(block_on(member.start_write(MIB, page(1)).settle()).is_ok());
+            assert!(block_on(member.start_durable_write(2 * MIB, page(2)).settle()).is_ok());
+            assert_eq!(disk.counts().flushes, 0);
+            disk.cut_power(seed);
+            assert!(disk.peek(2 * MIB, 4096).iter().all(|byte| *byte == 2));
+            disk.peek(MIB, 4096)[0] == 1
+        };
+        let survived = (0..20).filter(|seed| survive(*seed)).count();
+        assert!((1..20).contains(&survived), "{survived} of 20");
+    }
+
+    /// With a durable write that fails a flush may have failed, and one that is late may fail yet: who flushes next hears of it.
+    #[test]
+    fn a_durable_write_that_fails_is_a_flush_that_failed() {
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let member = member(&disk);
+        let page = || Buffer::zeroed(4096).share();
+        disk.faults(|faults| faults.fail_flushes = true);
+        assert!(!block_on(member.start_durable_write(MIB, page()).settle()).is_ok());
+        assert!(member.take_broken());
+        disk.faults(|faults| (faults.fail_flushes, faults.hang) = (false, true));
+        let given_up = || {
+            let mut late = pin!(member.start_durable_write(MIB, page()).settle());
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(late.as_mut().poll(&mut context).is_pending());
+            member.expire_all();
+            assert!(matches!(late.as_mut().poll(&mut context), Poll::Ready(Settled::Overdue)));
+            assert!(!member.is_broken(), "it may end well yet");
+        };
+        given_up();
+        disk.heal();
+        assert!(block_on(member.flush()).is_ok());
+        assert!(!member.is_broken());
+        disk.faults(|faults| faults.hang = true);
+        given_up();
+        member.release();
+        assert!(member.is_broken(), "nobody will know how it ended");
+    }
+
+    /// How long I/O took is measured from its beginning to its end on the disk, whenever anybody looks.
+    #[test]
+    fn a_slow_disk_is_in_its_bucket() {
+        let disk = MemoryDisk::new("/disk", 64 * MIB, 512, 4096);
+        let world = TestWorld::new();
+        let clock: Arc<dyn World> = Arc::clone(&world) as Arc<dyn World>;
+        let member = Member { clock, ..member(&disk) };
+        disk.faults(|faults| faults.hang = true);
+        let slow = member.start_read(MIB, 4096);
+        // Between 2^31 and 2^32 microseconds, however slow this host is.
+        world.advance(Duration::from_secs(3000));
+        disk.heal();
+        world.advance(Duration::from_secs(10_000));
+        assert!(block_on(slow.settle()).is_ok());
+        assert!(block_on(member.start_write(MIB, Buffer::zeroed(4096).share()).settle()).is_ok());
+        let reads = member.counters.timings(IoClass::Read);
+        let last = reads.buckets().last().copied().expect("one");
+        assert_eq!((last.below, last.count, reads.count()), (1 << 32, 1, 1));
+        assert!(last.last.is_some_and(|last| last.as_secs() < 10_000), "when it ended");
+        let writes = member.counters.timings(IoClass::Write);
+        assert!(writes.count() == 1 && writes.buckets().len() < 30);
+        let troubles = member.counters.troubles.all();
+        assert_eq!(troubles.iter().map(|(trouble, _)| *trouble).collect::<Vec<_>>(), [Trouble::Slow]);
+        assert_eq!(troubles[0].1.place, Some((MIB, 4096)));
+    }
+}

@@ -1,0 +1,210 @@
+//! The members of a mounted group, by number.
+//!
+//! Disks come and go while everybody works with members: who has found one keeps a plain reference to it, as each number has a place
+//! that is filled once and never emptied. A member that leaves stays in its place, marked, and is not found any more. Its number
+//! is another disk's only after the next mount.
+
+use crate::{
+    disk::{member::Member, read_policy::Preference},
+    sync::lock::{Mutex, MutexGuard},
+};
+use plinth_format::DiskNumber;
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Places made at once.
+const SHELF: usize = 64;
+const SHELVES: usize = (u16::MAX as usize + 1) / SHELF;
+
+type Shelf = Box<[OnceLock<Arc<Member>>; SHELF]>;
+
+/// The members of a group. See the module's description.
+#[derive(Debug)]
+pub struct Members {
+    shelves: Box<[OnceLock<Shelf>]>,
+    /// Shelves beyond these are empty.
+    used: AtomicUsize,
+    /// The failure groups that reads prefer. Held while a member joins, so that none misses what is preferred.
+    preferred: Mutex<BTreeSet<String>>,
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self {
+            shelves: std::iter::repeat_with(OnceLock::new).take(SHELVES).collect(),
+            used: AtomicUsize::new(0),
+            preferred: Mutex::default(),
+        }
+    }
+}
+
+impl Members {
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn place(number: DiskNumber) -> (usize, usize) {
+        (usize::from(number.0) / SHELF, usize::from(number.0) % SHELF)
+    }
+
+    /// Takes a member in. False: its number is or was another's.
+    pub fn join(&self, member: Arc<Member>) -> bool {
+        let preferred = self.preferred();
+        member.gauge.prefer(preference(&preferred, &member));
+        let (index, place) = Self::place(member.number);
+        let shelf = self.shelves[index].get_or_init(|| Box::new([const { OnceLock::new() }; SHELF]));
+        self.used.fetch_max(index + 1, Ordering::AcqRel);
+        shelf[place].set(member).is_ok()
+    }
+
+    fn preferred(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.preferred.lock()
+    }
+
+    /// From now on reads prefer these failure groups, and no others.
+    pub fn prefer(&self, failure_groups: BTreeSet<String>) {
+        let mut preferred = self.preferred();
+        *preferred = failure_groups;
+        self.values().for_each(|member| member.gauge.prefer(preference(&preferred, member)));
+    }
+
+    /// Numbers that nobody has or had since the mount, lowest first.
+    pub fn unused(&self) -> impl Iterator<Item = DiskNumber> {
+        (0..=u16::MAX).map(DiskNumber).filter(|number| self.find(*number).is_none())
+    }
+
+    fn find(&self, number: DiskNumber) -> Option<&Arc<Member>> {
+        let (shelf, place) = Self::place(number);
+        self.shelves[shelf].get()?[place].get()
+    }
+
+    #[must_use]
+    pub fn get(&self, number: &DiskNumber) -> Option<&Arc<Member>> {
+        self.find(*number).filter(|member| !member.has_left())
+    }
+
+    /// Ascending by number.
+    pub fn values(&self) -> impl Iterator<Item = &Arc<Member>> {
+        self.with_former().filter(|member| !member.has_left())
+    }
+
+    /// With those that have left since the mount: some of their I/O may be under way.
+    pub fn with_former(&self) -> impl Iterator<Item = &Arc<Member>> {
+        let used = self.used.load(Ordering::Acquire);
+        let shelves = self.shelves[..used].iter().filter_map(OnceLock::get);
+        shelves.flat_map(|shelf| shelf.iter().filter_map(OnceLock::get))
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.values().count()
+    }
+}
+
+fn preference(preferred: &BTreeSet<String>, member: &Member) -> Preference {
+    match preferred.is_empty() {
+        true => Preference::Unknown,
+        false if preferred.contains(&member.failure_group) => Preference::Yes,
+        false => Preference::No,
+    }
+}
+
+impl FromIterator<Arc<Member>> for Members {
+    fn from_iter<I: IntoIterator<Item = Arc<Member>>>(members: I) -> Self {
+        let all = Self::new();
+        for member in members {
+            let number = member.number;
+            assert!(all.join(member), "two members with number {number}");
+        }
+        all
+    }
+}
+
+impl std::ops::Index<&DiskNumber> for Members {
+    type Output = Arc<Member>;
+
+    /// # Panics
+    /// If there is no such member.
+    fn index(&self, number: &DiskNumber) -> &Arc<Member> {
+        self.get(number).expect("a member's number")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_format::{
+        DiskId, Layout,
+        layout::MIB,
+        membership::{DiskState, MemberDisk},
+    };
+
+    fn member(number: u16) -> Arc<Member> {
+        let entry = MemberDisk {
+            id: DiskId([u8::try_from(number % 251).expect("small"); 16]),
+            number: DiskNumber(number),
+            state: DiskState::Online,
+            votes: false,
+            quorum: false,
+            copy_whole: false,
+            by_operator: false,
+            absent: false,
+            leaving: false,
+            size: 64 * MIB,
+            target: None,
+            stamp: 0,
+            since: 0,
+            joined: 0,
+            name: format!("D{number}"),
+            failure_group: "A".to_owned(),
+        };
+        let clock: Arc<dyn crate::world::World> = crate::testing::TestWorld::new();
+        Arc::new(Member::new(&entry, Layout::new(64 * MIB, MIB).expect("large enough"), None, &clock))
+    }
+
+    fn numbers(members: &Members) -> Vec<u16> {
+        members.values().map(|member| member.number.0).collect()
+    }
+
+    #[test]
+    fn members_are_found_by_number_and_listed_in_order() {
+        let members: Members = [member(70), member(0), member(u16::MAX)].into_iter().collect();
+        assert_eq!((numbers(&members), members.len()), (vec![0, 70, u16::MAX], 3));
+        assert_eq!(&*members[&DiskNumber(70)].name(), "D70");
+        assert!(members.get(&DiskNumber(1)).is_none() && members.get(&DiskNumber(4000)).is_none());
+    }
+
+    /// Whoever joins later is preferred, too, if its failure group is.
+    #[test]
+    fn reads_prefer_what_is_said_until_something_else_is() {
+        let members: Members = [member(0)].into_iter().collect();
+        let said = |members: &Members| members.values().map(|one| one.gauge.preference()).collect::<Vec<_>>();
+        assert_eq!(said(&members), [Preference::Unknown]);
+        members.prefer(BTreeSet::from(["B".to_owned()]));
+        assert_eq!(said(&members), [Preference::No]);
+        members.prefer(BTreeSet::from(["A".to_owned(), "B".to_owned()]));
+        assert!(members.join(member(1)));
+        assert_eq!(said(&members), [Preference::Yes; 2]);
+        members.prefer(BTreeSet::new());
+        assert_eq!(said(&members), [Preference::Unknown; 2]);
+    }
+
+    #[test]
+    fn who_has_left_is_not_found_and_its_number_is_not_given_again() {
+        let members: Members = [member(0), member(1)].into_iter().collect();
+        let kept = Arc::clone(&members[&DiskNumber(1)]);
+        kept.leave();
+        assert!(members.get(&DiskNumber(1)).is_none());
+        assert_eq!(numbers(&members), [0]);
+        assert!(!members.join(member(1)));
+        assert_eq!(members.unused().next(), Some(DiskNumber(2)));
+        assert!(members.join(member(2)));
+        assert_eq!(numbers(&members), [0, 2]);
+    }
+}

@@ -1,0 +1,21 @@
+//! One disk: its I/O and deadlines, its counters and errors, where it is found, and what its header says.
+
+pub mod completion;
+pub(crate) mod counters;
+pub(crate) mod explore;
+pub(crate) mod flight;
+pub(crate) mod headers;
+pub(crate) mod health;
+pub mod identify;
+pub(crate) mod in_flight;
+pub(crate) mod look;
+pub(crate) mod member;
+pub(crate) mod members;
+pub(crate) mod mended;
+pub(crate) mod originals;
+pub mod overlay;
+pub(crate) mod preferred;
+pub(crate) mod read_policy;
+pub(crate) mod slow;
+pub(crate) mod timings;
+pub(crate) mod troubles;

@@ -1,0 +1,284 @@
+//! Disks that are far slower than the others: told, and taken offline where somebody asks for that.
+//!
+//! A disk that answers within its timeout is no failed disk, and everybody who writes waits for it. Nothing else says so: reads leave it by
+//! themselves (`read_policy.rs`), and the sum of all waits looks like a busy database. So each [`WINDOW`] what I/O took on each disk is compared:
+//! reads, writes and flushes by themselves, of files, catalog and records, as copies and checks are long on one disk and not on another.
+//!
+//! ```text
+//!   a disk's mean is TIMES that of the others' (their median), and LEAST at least   --> this window is slow
+//!   WINDOWS slow ones, one after the other                                          --> a warning with the figures; SLOWER in v$asm_error
+//!   slow for attribute disk_slow_time, if that is set                               --> OFFLINE where R5 allows it
+//!   WINDOWS that are not slow                                                       --> a note
+//! ```
+//!
+//! A window with fewer than [`COUNT`] I/Os on the disk, or on all others, says nothing. [`Speeds`] is pure; it is given what counters say.
+
+use crate::{
+    disk::{
+        counters::{IoClass, IoClient},
+        member::Member,
+        troubles::Trouble,
+    },
+    event::Severity,
+    group::Group,
+};
+use plinth_format::DiskNumber;
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+/// How long one comparison takes in.
+pub const WINDOW: Duration = Duration::from_secs(10);
+/// So many windows make a slow disk, or one that is not slow any more.
+pub const WINDOWS: u32 = 3;
+/// I/Os of a kind that say something.
+const COUNT: u64 = 5;
+/// So much slower than the others is no difference of models: a disk that turns is rarely that much slower than one that does not.
+const TIMES: u32 = 10;
+/// Below this nobody waits who would want to know.
+const LEAST: Duration = Duration::from_millis(5);
+/// What is compared.
+const KINDS: [IoClass; 3] = [IoClass::Read, IoClass::Write, IoClass::Flush];
+
+/// I/Os of each kind since the mount: how many, and how long they took.
+pub type Totals = [(u64, Duration); KINDS.len()];
+
+/// How slow a disk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slowness {
+    pub kind: IoClass,
+    pub mean: Duration,
+    /// Of the others.
+    pub others: Duration,
+    /// For how long it has been.
+    pub time: Duration,
+}
+
+impl fmt::Display for Slowness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            IoClass::Read => "reads take",
+            IoClass::Write => "writes take",
+            IoClass::Flush => "flushes take",
+            IoClass::Discard => "discards take",
+        };
+        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
+        let times = self.mean.as_secs_f64() / self.others.as_secs_f64().max(1e-6);
+        write!(
+            f,
+            "{kind} {:.1} ms, and {:.2} ms on the other disks: {times:.0} times as long, for {} s",
+            milliseconds(self.mean),
+            milliseconds(self.others),
+            self.time.as_secs()
+        )
+    }
+}
+
+/// What is new of a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It is slow, since now.
+    Slow(Slowness),
+    /// It still is.
+    Stays(Slowness),
+    /// It is not any more.
+    Over,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    before: Totals,
+    slow: u32,
+    quick: u32,
+    is_told: bool,
+}
+
+/// What is known of all disks. See the module's description.
+#[derive(Debug, Default)]
+pub struct Speeds(BTreeMap<DiskNumber, Known>);
+
+impl Speeds {
+    /// A window is over. What is new, of each disk that is or was slow.
+    pub fn compare(&mut self, totals: &BTreeMap<DiskNumber, Totals>) -> Vec<(DiskNumber, Change)> {
+        self.0.retain(|disk, _| totals.contains_key(disk));
+        let mut means: BTreeMap<DiskNumber, [Option<Duration>; KINDS.len()]> = BTreeMap::new();
+        for (disk, now) in totals {
+            let is_new = !self.0.contains_key(disk);
+            let known = self.0.entry(*disk).or_default();
+            let mean = |kind: usize| {
+                let count = now[kind].0.saturating_sub(known.before[kind].0);
+                let time = now[kind].1.saturating_sub(known.before[kind].1);
+                (!is_new && count >= COUNT).then(|| time / u32::try_from(count).unwrap_or(u32::MAX))
+            };
+            means.insert(*disk, std::array::from_fn(mean));
+            known.before = *now;
+        }
+        let mut changes = Vec::new();
+        for (disk, known) in &mut self.0 {
+            let mut worst: Option<Slowness> = None;
+            let mut is_compared = false;
+            for (index, kind) in KINDS.into_iter().enumerate() {
+                let of_others = means.iter().filter(|(other, _)| *other != disk).filter_map(|(_, means)| means[index]);
+                let mut others: Vec<Duration> = of_others.collect();
+                others.sort_unstable();
+                // Of two the quicker one: half of the disks may be on the shelf that is slow.
+                let median = others.len().checked_sub(1).map(|last| others[last / 2]);
+                let (Some(mean), Some(others)) = (means[disk][index], median) else { continue };
+                is_compared = true;
+                let is_slow = mean >= LEAST && mean >= others * TIMES;
+                if is_slow && worst.is_none_or(|worst| mean > worst.mean) {
+                    worst = Some(Slowness { kind, mean, others, time: Duration::ZERO });
+                }
+            }
+            match worst {
+                Some(mut slowness) => {
+                    (known.slow, known.quick) = (known.slow + 1, 0);
+                    slowness.time = WINDOW * known.slow;
+                    if known.slow >= WINDOWS {
+                        let is_new = !std::mem::replace(&mut known.is_told, true);
+                        changes.push((*disk, if is_new { Change::Slow(slowness) } else { Change::Stays(slowness) }));
+                    }
+                }
+                None if is_compared => {
+                    known.quick += 1;
+                    if known.quick >= WINDOWS || !known.is_told {
+                        known.slow = 0;
+                    }
+                    if known.quick >= WINDOWS && std::mem::take(&mut known.is_told) {
+                        changes.push((*disk, Change::Over));
+                    }
+                }
+                None => {}
+            }
+        }
+        changes
+    }
+}
+
+fn totals(member: &Member) -> Totals {
+    let flushes = member.counters.timings(IoClass::Flush);
+    let (mut reads, mut writes) = ((0, Duration::ZERO), (0, Duration::ZERO));
+    for client in [IoClient::Files, IoClient::Catalog, IoClient::Records] {
+        let counters = member.counters.of(client);
+        for (sum, tally) in [(&mut reads, &counters.reads), (&mut writes, &counters.writes)] {
+            sum.0 += tally.count.load(std::sync::atomic::Ordering::Relaxed);
+            sum.1 += tally.time();
+        }
+    }
+    [reads, writes, (flushes.count(), flushes.total())]
+}
+
+impl Group {
+    /// Says which disks are far slower than the others: each [`WINDOW`].
+    pub(crate) async fn compare_speeds(&self) {
+        let members = self.members.values().filter(|member| member.is_readable() && !member.quorum);
+        let totals = members.map(|member| (member.number, totals(member))).collect();
+        let changes = self.speeds.lock().compare(&totals);
+        for (disk, change) in changes {
+            let Some(member) = self.members.get(&disk) else { continue };
+            let name = member.name();
+            let who = format!("disk {name} ({}) in failure group {}", member.path(), member.failure_group);
+            let slowness = match change {
+                Change::Over => {
+                    self.tell(Severity::Note, Some(disk), format!("{who} is not slower than the others any more"));
+                    continue;
+                }
+                Change::Slow(slowness) => {
+                    let text = format!(
+                        "{who} is slow: {slowness}. Who writes waits for it. ALTER DISKGROUP {} OFFLINE DISK {name} lets the others \
+                         go on without it; attribute disk_slow_time does so by itself",
+                        self.name
+                    );
+                    self.tell(Severity::Warning, Some(disk), text);
+                    slowness
+                }
+                Change::Stays(slowness) => slowness,
+            };
+            member.note(Trouble::Slower, None, slowness.to_string());
+            let limit = self.attributes().disk_slow_time;
+            // Where it cannot be spared it is tried again with the next window, and that it is slow was told.
+            if limit.is_some_and(|limit| slowness.time >= limit) {
+                let reason = format!("it is slow: {slowness} (attribute disk_slow_time)");
+                let _ = self.voters.expel(disk, &reason, false).await;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Disks that each do so many writes in a window, which take so long.
+    struct Disks {
+        speeds: Speeds,
+        totals: BTreeMap<DiskNumber, Totals>,
+    }
+
+    impl Disks {
+        fn new(count: u16) -> Self {
+            let mut disks = Self { speeds: Speeds::default(), totals: BTreeMap::new() };
+            disks.totals = (0..count).map(|disk| (DiskNumber(disk), Totals::default())).collect();
+            assert_eq!(disks.speeds.compare(&disks.totals), []);
+            disks
+        }
+
+        fn window(&mut self, kind: usize, count: u64, milliseconds: &[u64]) -> Vec<(DiskNumber, Change)> {
+            for (totals, each) in self.totals.values_mut().zip(milliseconds) {
+                totals[kind].0 += count;
+                totals[kind].1 += Duration::from_micros(100 + each * 1000) * u32::try_from(count).expect("few");
+            }
+            self.speeds.compare(&self.totals)
+        }
+    }
+
+    /// The disk of the report: 50 ms more on each I/O, its mirror needs 0.1. It is told once, with figures, and when it is over.
+    #[test]
+    fn a_disk_far_slower_than_its_mirror_is_told_once() {
+        for (kind, named) in KINDS.into_iter().enumerate() {
+            let mut disks = Disks::new(2);
+            assert_eq!(disks.window(kind, 38, &[0, 0]), []);
+            assert_eq!(disks.window(kind, 38, &[0, 50]), []);
+            assert_eq!(disks.window(kind, 38, &[0, 50]), []);
+            let told = disks.window(kind, 38, &[0, 50]);
+            let [(DiskNumber(1), Change::Slow(slowness))] = told[..] else { panic!("{told:?}") };
+            assert_eq!((slowness.kind, slowness.time), (named, WINDOW * 3));
+            assert!(
+                slowness.to_string().contains("50.1 ms, and 0.10 ms on the other disks: 501 times as long"),
+                "{slowness}"
+            );
+            assert!(matches!(disks.window(kind, 38, &[0, 50])[..], [(DiskNumber(1), Change::Stays(_))]));
+            assert_eq!(disks.window(kind, 4, &[0, 50]), [], "too few to say anything");
+            let stays = disks.window(kind, 38, &[0, 50]);
+            assert!(matches!(stays[..], [(_, Change::Stays(slowness))] if slowness.time == WINDOW * 5), "{stays:?}");
+            assert_eq!(disks.window(kind, 38, &[0, 0]), []);
+            assert_eq!(disks.window(kind, 38, &[0, 0]), []);
+            assert_eq!(disks.window(kind, 38, &[0, 0]), [(DiskNumber(1), Change::Over)]);
+            assert_eq!(disks.window(kind, 38, &[0, 0]), []);
+        }
+    }
+
+    #[test]
+    fn what_is_no_slow_disk_is_not_told() {
+        let mut disks = Disks::new(4);
+        for _ in 0..10 {
+            assert_eq!(disks.window(1, 100, &[50, 50, 50, 50]), [], "all are");
+            assert_eq!(disks.window(1, 100, &[8, 8, 12, 20]), [], "some times");
+            assert_eq!(disks.window(1, 100, &[0, 0, 0, 3]), [], "nobody would notice");
+            assert_eq!(disks.window(1, 3, &[0, 0, 0, 500]), [], "too few");
+        }
+        // Hiccups that do not last.
+        for _ in 0..10 {
+            assert_eq!(disks.window(1, 100, &[0, 0, 0, 500]), []);
+            assert_eq!(disks.window(1, 100, &[0, 0, 0, 500]), []);
+            assert_eq!(disks.window(1, 100, &[0, 0, 0, 0]), []);
+        }
+    }
+
+    /// A shelf of two, of four disks, is slow: both are told.
+    #[test]
+    fn half_of_the_disks_may_be_slow() {
+        let mut disks = Disks::new(4);
+        let told = (0..3).map(|_| disks.window(1, 100, &[0, 0, 90, 70])).last().expect("three");
+        let slow: Vec<_> = told.iter().map(|(disk, _)| disk.0).collect();
+        assert_eq!(slow, [2, 3], "{told:?}");
+    }
+}

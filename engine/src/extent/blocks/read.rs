@@ -1,0 +1,299 @@
+//! Reading blocks of one extent from one of its mirrors, checked.
+//!
+//! For front ends the mirror that `read_policy.rs` chooses is asked, for others each in its turn. It nearly always has the right bytes:
+//! that way is short, and what is under way on it is small (`file_read.rs`). Where it fails, does not answer in time, or has other
+//! bytes than the checksums say, the others are asked one after the other, in memory of its own. A mirror that is only silent is
+//! waited for when no other has answered (R2).
+
+use super::{STEP, bytes_of};
+use crate::{
+    disk::{
+        counters::IoClient,
+        flight::{Flight, Settled},
+        member::{LOOK_AGAIN, Member},
+        read_policy::{self, ReadGauge, Reading},
+    },
+    error::FileError,
+    extent::{Extent, MIRRORS_MAX, Mirror},
+    group::Group,
+    planted::{self, Bug},
+    sync::buffer::Buffer,
+};
+use futures::future::{self, Either};
+use plinth_format::{
+    BLOCK_SIZE,
+    checksum::{UNKNOWN, of_block},
+};
+use smallvec::SmallVec;
+use std::{
+    future::poll_fn,
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// Bytes that match their checksums.
+#[derive(Debug)]
+pub struct Read {
+    pub buffer: Buffer,
+    /// Another mirror failed or had other bytes: it is to be repaired.
+    pub wrong: bool,
+}
+
+/// Which mirror is read first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// As `read_policy.rs` chooses: front ends wait for it.
+    Policy,
+    /// Each takes its turn.
+    Turns,
+}
+
+/// What is read, and for whom.
+struct Wanted<'a> {
+    extent: &'a Extent,
+    blocks: Range<usize>,
+    client: IoClient,
+    order: Order,
+    /// Which mirror's turn it is.
+    turn: usize,
+}
+
+/// The mirrors that may be asked.
+struct Candidates<'a> {
+    all: SmallVec<[(Mirror, &'a Arc<Member>); MIRRORS_MAX]>,
+    /// What is known of those that were not asked yet.
+    untried: [Option<&'a ReadGauge>; MIRRORS_MAX],
+}
+
+/// One of them, asked.
+struct Attempt<'a> {
+    mirror: Mirror,
+    member: &'a Arc<Member>,
+    flight: Flight<'a>,
+    /// Until it has ended.
+    reading: Option<Reading<'a>>,
+}
+
+/// A read whose first mirror is asked. Not more than is looked at again: it is part of every read under way.
+pub(crate) struct Asked<'a> {
+    wanted: Wanted<'a>,
+    attempt: Attempt<'a>,
+}
+
+/// What came of it.
+pub(crate) enum Answer {
+    Good(Buffer),
+    /// It failed.
+    Wrong,
+    /// What it has is not known to be right.
+    Unproved,
+    /// It has other bytes than the checksum in memory says.
+    Refuted,
+    /// The flight goes on.
+    Silence,
+}
+
+/// What checksums say of bytes, the worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Verdict {
+    Good,
+    /// The checksum of some block is not known.
+    Unproved,
+    /// The checksum of some block is another one.
+    Refuted,
+}
+
+impl Candidates<'_> {
+    /// One of them was asked.
+    fn strike(&mut self, member: &Arc<Member>) {
+        let all = self.all.iter().zip(&mut self.untried);
+        all.filter(|((_, other), _)| Arc::ptr_eq(other, member)).for_each(|(_, untried)| *untried = None);
+    }
+}
+
+impl Asked<'_> {
+    /// What the first mirror says, or that it is silent.
+    pub(crate) fn poll_answer(&mut self, group: &Group, context: &mut Context<'_>) -> Poll<Answer> {
+        self.attempt.flight.poll_settle(context).map(|settled| group.answer(&self.wanted, &mut self.attempt, settled))
+    }
+}
+
+impl Group {
+    /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must look.
+    pub(crate) async fn try_read(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        client: IoClient,
+        order: Order,
+    ) -> Result<Option<Read>, FileError> {
+        let now = self.world.monotonic();
+        let Some(mut asked) = self.begin_read(now, extent, blocks, client, order) else {
+            return Err(self.lost(extent, 0));
+        };
+        match poll_fn(|context| asked.poll_answer(self, context)).await {
+            Answer::Good(buffer) => Ok(Some(Read { buffer, wrong: false })),
+            answer => Box::pin(self.ask_others(asked, answer)).await,
+        }
+    }
+
+    /// Asks the first mirror, `now` by the monotonic clock. `None`: there is none.
+    pub(crate) fn begin_read<'a>(
+        &'a self,
+        now: Duration,
+        extent: &'a Extent,
+        blocks: Range<usize>,
+        client: IoClient,
+        order: Order,
+    ) -> Option<Asked<'a>> {
+        // Neighbouring megabytes alternate between mirrors, so that all disks read; and each pass takes the next.
+        let turn = (extent.id as usize).wrapping_add(blocks.start / STEP).wrapping_add(extent.pass(blocks.start));
+        let wanted = Wanted { extent, blocks, client, order, turn };
+        let attempt = self.ask(now, &wanted, &mut self.candidates(extent))?;
+        Some(Asked { wanted, attempt })
+    }
+
+    fn candidates(&self, extent: &Extent) -> Candidates<'_> {
+        let all: SmallVec<[_; MIRRORS_MAX]> = self.mirrors(extent).filter(|(_, member)| member.is_readable()).collect();
+        let untried = std::array::from_fn(|index| all.get(index).map(|(_, member)| &member.gauge));
+        Candidates { all, untried }
+    }
+
+    /// Asks the next mirror. `None`: all were asked.
+    fn ask<'a>(&'a self, now: Duration, wanted: &Wanted<'_>, candidates: &mut Candidates<'a>) -> Option<Attempt<'a>> {
+        let all = &candidates.all;
+        let left = &mut candidates.untried[..all.len()];
+        let (start, length) = (wanted.blocks.start, bytes_of(wanted.blocks.len()));
+        let (index, reading) = match wanted.order {
+            Order::Turns => {
+                let mut turns = (0..all.len()).map(|step| wanted.turn.wrapping_add(step) % all.len());
+                (turns.find(|index| left[*index].is_some())?, None)
+            }
+            Order::Policy => {
+                let choice = read_policy::choose(left, wanted.turn, length, now)?;
+                if let Some(other) = choice.explore {
+                    let (mirror, member) = all[other];
+                    self.explorer.send(&member.gauge, Self::offset(member, mirror, start), length);
+                }
+                (choice.index, left[choice.index].map(|gauge| gauge.begin(length, now, choice.reason)))
+            }
+        };
+        left[index] = None;
+        let (mirror, member) = all[index];
+        let flight = member.start_read_at(now, Self::offset(member, mirror, start), length).of(wanted.client);
+        Some(Attempt { mirror, member, flight, reading })
+    }
+
+    /// What a mirror says that was asked.
+    fn answer(&self, wanted: &Wanted<'_>, attempt: &mut Attempt<'_>, settled: Option<Settled>) -> Answer {
+        let Attempt { flight, reading, .. } = attempt;
+        *reading = reading.take().and_then(|one| one.settle(settled.as_ref(), flight.took(), self.world.as_ref()));
+        let buffer = match settled {
+            Some(Settled::Ok(Some(buffer))) => buffer,
+            Some(_) => return Answer::Wrong,
+            None => return Answer::Silence,
+        };
+        let Wanted { extent, blocks, .. } = wanted;
+        match self.judge(extent, blocks, &buffer) {
+            Verdict::Good => Answer::Good(buffer),
+            Verdict::Unproved => Answer::Unproved,
+            Verdict::Refuted => Answer::Refuted,
+        }
+    }
+
+    /// Notes that a mirror has other bytes than another one, which match the checksum that is known.
+    pub(super) fn note_mismatch(&self, extent: &Extent, blocks: &Range<usize>, mirror: Mirror, member: &Member) {
+        let place = (Self::offset(member, mirror, blocks.start), bytes_of(blocks.len()) as u64);
+        member.note_mismatch(place, extent.place_of(mirror));
+    }
+
+    /// Goes on when the first mirror did not have the bytes.
+    pub(crate) async fn ask_others<'a>(
+        &'a self,
+        asked: Asked<'a>,
+        mut answer: Answer,
+    ) -> Result<Option<Read>, FileError> {
+        let Asked { wanted, mut attempt } = asked;
+        let mut candidates = self.candidates(wanted.extent);
+        candidates.strike(attempt.member);
+        let (mut silent, mut wrong, mut unproved) = (Vec::new(), false, false);
+        // Whose bytes match no checksum is known when another mirror's do: it may be the checksum that is wrong.
+        let mut refuted: SmallVec<[_; MIRRORS_MAX]> = SmallVec::new();
+        let buffer = loop {
+            match answer {
+                Answer::Good(buffer) => break Some(buffer),
+                Answer::Wrong => wrong = true,
+                Answer::Unproved => (wrong, unproved) = (true, true),
+                Answer::Refuted => {
+                    wrong = true;
+                    refuted.push((attempt.mirror, attempt.member));
+                }
+                Answer::Silence => silent.push(attempt),
+            }
+            let Some(next) = self.ask(self.world.monotonic(), &wanted, &mut candidates) else { break None };
+            attempt = next;
+            let settled = attempt.flight.settle_or_go_on().await;
+            answer = self.answer(&wanted, &mut attempt, settled);
+        };
+        if buffer.is_some() && !self.is_disputed(wanted.extent, &wanted.blocks) {
+            for (mirror, member) in refuted {
+                self.note_mismatch(wanted.extent, &wanted.blocks, mirror, member);
+            }
+        }
+        let Some(buffer) = buffer else {
+            // What is not known to be right may be: that is for whoever compares them all.
+            return if unproved { Ok(None) } else { self.wait_for_silent(&wanted, silent, wrong).await };
+        };
+        for attempt in &silent {
+            self.expel_in_background(attempt.member, Settled::Overdue.reason());
+        }
+        Ok(Some(Read { buffer, wrong }))
+    }
+
+    /// No other mirror has it right: waits for the first of those that are silent that has (R2). None of them is let go for that.
+    async fn wait_for_silent(
+        &self,
+        wanted: &Wanted<'_>,
+        mut silent: Vec<Attempt<'_>>,
+        mut wrong: bool,
+    ) -> Result<Option<Read>, FileError> {
+        while !silent.is_empty() {
+            let ends = silent.iter_mut().map(|attempt| Box::pin(attempt.flight.wait()));
+            let ended = match future::select(future::select_all(ends), self.world.sleep(LOOK_AGAIN)).await {
+                Either::Left(((end, index, _), _)) => Some((end, index)),
+                Either::Right(_) => None,
+            };
+            if let Some((end, index)) = ended {
+                let mut attempt = silent.swap_remove(index);
+                match self.answer(wanted, &mut attempt, Some(end)) {
+                    Answer::Good(buffer) => return Ok(Some(Read { buffer, wrong })),
+                    _ => wrong = true,
+                }
+            }
+            if self.voters.is_closing() {
+                return Err(FileError::Dismounted);
+            }
+            // What went offline meanwhile may never answer.
+            silent.retain(|attempt| attempt.member.is_readable() || planted::has(Bug::GoneAwaited));
+        }
+        Ok(None)
+    }
+
+    /// What the checksums in memory say of bytes.
+    fn judge(&self, extent: &Extent, blocks: &Range<usize>, buffer: &[u8]) -> Verdict {
+        if self.unchecked.load(Ordering::Relaxed) {
+            return Verdict::Good;
+        }
+        let sums = extent.sums();
+        let Some(sums) = &*sums else { return Verdict::Unproved };
+        let verdicts = buffer.chunks_exact(BLOCK_SIZE).zip(sums.of(blocks.clone())).map(|(block, sum)| match sum {
+            UNKNOWN if planted::has(Bug::UnknownTrusted) => Verdict::Good,
+            UNKNOWN => Verdict::Unproved,
+            sum if sum == of_block(block) => Verdict::Good,
+            _ => Verdict::Refuted,
+        });
+        verdicts.max().unwrap_or(Verdict::Good)
+    }
+}

@@ -1,0 +1,242 @@
+//! Writing blocks of one extent on all its mirrors.
+//!
+//!   1. All writable mirrors are sent them at once, from one buffer, and so is the place that a mirror moves to.
+//!   2. Each ends, or its disk's deadline comes.
+//!   3. If no current mirror has them, those that are silent are waited for (R2); if none is, that is this caller's error.
+//!   4. A mirror that failed goes offline, on record (R4), unless some extent would keep no current mirror (R5).
+//!   5. Their checksums are remembered, and what an offline disk misses is on record before anybody is told.
+//!
+//! Nearly always all mirrors have them after 2. Then there is nothing to wait for, and what is under way is small (`file_read.rs`).
+
+use super::BLOCKS_PER_PIECE;
+use crate::{
+    disk::{
+        flight::{Flight, Settled},
+        member::Member,
+        troubles::Trouble,
+    },
+    error::FileError,
+    extent::{Extent, MIRRORS_MAX, Mirror, activity::Active},
+    group::Group,
+    membership::voters::Refusal,
+    planted::{self, Bug},
+    sync::buffer::Slice,
+};
+use plinth_format::{BLOCK_SIZE, checksum::of_block};
+use smallvec::SmallVec;
+use std::{
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+type Result<T> = std::result::Result<T, FileError>;
+
+/// Blocks on their way to every mirror.
+pub(crate) struct Sent<'a> {
+    extent: &'a Extent,
+    first: usize,
+    sums: SmallVec<[u32; BLOCKS_PER_PIECE]>,
+    /// The mirrors, and behind them the place that one moves to.
+    copies: SmallVec<[Copy<'a>; MIRRORS_MAX]>,
+    mirrors: usize,
+}
+
+/// One copy of them.
+struct Copy<'a> {
+    mirror: Mirror,
+    member: &'a Arc<Member>,
+    flight: Flight<'a>,
+    end: End,
+}
+
+/// How it stands.
+enum End {
+    UnderWay,
+    Good,
+    /// The deadline has come, and it goes on.
+    Silent,
+    Bad(Box<Settled>),
+}
+
+impl From<Settled> for End {
+    fn from(settled: Settled) -> Self {
+        if settled.is_ok() { Self::Good } else { Self::Bad(Box::new(settled)) }
+    }
+}
+
+impl Sent<'_> {
+    /// Waits until each has ended or is silent.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut is_under_way = false;
+        for copy in self.copies.iter_mut().filter(|copy| matches!(copy.end, End::UnderWay)) {
+            match copy.flight.poll_settle(context) {
+                Poll::Ready(settled) => copy.end = settled.map_or(End::Silent, End::from),
+                Poll::Pending => is_under_way = true,
+            }
+        }
+        if is_under_way { Poll::Pending } else { Poll::Ready(()) }
+    }
+
+    /// Waits for the first of those that are silent. False: none is.
+    async fn wait_for_silent(&mut self) -> bool {
+        let silent = self.copies.iter_mut().filter(|copy| matches!(copy.end, End::Silent));
+        let waits: Vec<_> = silent.map(|copy| Box::pin(async { copy.end = copy.flight.wait().await.into() })).collect();
+        let is_any = !waits.is_empty();
+        if is_any {
+            futures::future::select_all(waits).await;
+        }
+        is_any
+    }
+
+    /// Whether a current mirror has them.
+    fn is_kept(&self) -> bool {
+        self.copies[..self.mirrors].iter().any(|copy| copy.member.is_readable() && matches!(copy.end, End::Good))
+    }
+}
+
+impl Group {
+    /// Writes blocks to every mirror and remembers their checksums. The blocks' range is held exclusively. `durably`: they need no flush.
+    pub(crate) async fn write_blocks(
+        &self,
+        extent: &Extent,
+        first: usize,
+        data: Slice,
+        durably: bool,
+        active: &Active<'_>,
+    ) -> Result<()> {
+        let mut sent = self.send(extent, first, &data, durably, active);
+        if extent.has_sums() {
+            poll_fn(|context| sent.poll(context)).await;
+        } else {
+            // Those of all other blocks are read meanwhile: the region is active, so what they say of these blocks counts for nothing.
+            let both = futures::future::join(poll_fn(|context| sent.poll(context)), self.load_sums(extent));
+            let ((), loaded) = Box::pin(both).await;
+            loaded?;
+        }
+        if self.have_all(&sent) { Ok(()) } else { Box::pin(self.settle_copies(sent)).await }
+    }
+
+    /// Sends blocks to every mirror.
+    pub(crate) fn send<'a>(
+        &'a self,
+        extent: &'a Extent,
+        first: usize,
+        data: &Slice,
+        durably: bool,
+        _active: &Active<'_>,
+    ) -> Sent<'a> {
+        let sums = data.chunks_exact(BLOCK_SIZE).map(of_block).collect();
+        let now = self.world.monotonic();
+        let (mirrors, guest) = extent.places();
+        let mut copies = SmallVec::new();
+        let mut send = |(mirror, member): (Mirror, &'a Arc<Member>)| {
+            if member.is_writable() {
+                let (offset, data) = (Self::offset(member, mirror, first), data.clone());
+                let flight = member.start_write_at(now, offset, data, durably);
+                // Only the first is waited for: a mistake that the simulator is to find.
+                let end =
+                    if planted::has(Bug::AcknowledgedEarly) && !copies.is_empty() { End::Good } else { End::UnderWay };
+                copies.push(Copy { mirror, member, flight, end });
+            }
+            copies.len()
+        };
+        let mirrors = self.members_of(mirrors).map(&mut send).last().unwrap_or(0);
+        let guest = guest.filter(|_| !planted::has(Bug::GuestNotWritten));
+        let guest = guest.and_then(|guest| Some((guest, self.members.get(&guest.disk)?)));
+        guest.map(send);
+        Sent { extent, first, sums, copies, mirrors }
+    }
+
+    /// Remembers the checksums of blocks that every mirror has. False: not every one, or there is something else to wait for.
+    pub(crate) fn have_all(&self, sent: &Sent<'_>) -> bool {
+        let Sent { extent, first, sums, copies, .. } = sent;
+        let is_simple = copies.iter().all(|copy| matches!(copy.end, End::Good))
+            && sent.is_kept()
+            && self.mirrors(extent).all(|(_, member)| member.is_settled());
+        if is_simple {
+            extent.set_sums(*first, sums);
+        }
+        is_simple
+    }
+
+    /// Goes on where not every mirror has them: steps 3 to 5.
+    pub(crate) async fn settle_copies(&self, mut sent: Sent<'_>) -> Result<()> {
+        while !sent.is_kept() {
+            // No current mirror has it. While one is silent, wait (R2); else it has failed.
+            if sent.wait_for_silent().await {
+                continue;
+            }
+            let Sent { extent, first, sums, copies, .. } = sent;
+            extent.forget_sums(first, sums.len());
+            let tried = copies.len();
+            let failure =
+                copies.into_iter().find_map(|copy| if let End::Bad(end) = copy.end { Some(*end) } else { None });
+            return Err(match failure {
+                Some(Settled::Failed(error)) => FileError::Disk(error),
+                _ => self.lost(extent, tried),
+            });
+        }
+        let Sent { extent, first, sums, copies, .. } = sent;
+        let mut refused = None;
+        'copies: for Copy { mirror, member, mut flight, end } in copies {
+            let mut is_silent = matches!(end, End::Silent);
+            let mut failure = match end {
+                End::Good => continue,
+                End::Bad(end) => end.reason(),
+                End::Silent | End::UnderWay => Settled::Overdue.reason(),
+            };
+            if planted::has(Bug::AcknowledgedBeforeMembership) {
+                self.expel_in_background(member, failure);
+                continue;
+            }
+            let expelled = loop {
+                let expelled = self.voters.expel(member.number, &failure, false).await;
+                if !is_silent || matches!(expelled, Ok(()) | Err(Refusal::Closing)) {
+                    break expelled;
+                }
+                // It cannot be spared, or not yet, so it is waited for: a later write of these blocks must not land before this one. Those that were silent
+                // with it may answer meanwhile, and then it is spared.
+                match flight.wait_a_while(&*self.world).await {
+                    Some(end) if end.is_ok() => continue 'copies,
+                    Some(end) => (is_silent, failure) = (false, end.reason()),
+                    None if self.voters.is_closing() => {
+                        extent.forget_sums(first, sums.len());
+                        return Err(FileError::Dismounted);
+                    }
+                    None => {}
+                }
+            };
+            match expelled {
+                Ok(()) => {}
+                // A move that cannot go on, and no more than that.
+                Err(Refusal::WouldLoseData) if extent.turn_away(mirror) => {}
+                Err(Refusal::Closing) => {
+                    extent.forget_sums(first, sums.len());
+                    return Err(FileError::Dismounted);
+                }
+                Err(refusal) => {
+                    let why = refusal.to_string();
+                    member.note(Trouble::Refused, None, format!("{failure}: {why}"));
+                    refused = Some(FileError::Refused { disk: member.name().to_string(), reason: failure, why });
+                    if planted::has(Bug::FailureOverSilence) {
+                        break;
+                    }
+                    // The others are waited for all the same: whoever asked may write something else there next.
+                }
+            }
+        }
+        if let Some(error) = refused {
+            if !planted::has(Bug::SumsKept) {
+                extent.forget_sums(first, sums.len());
+            }
+            return Err(error);
+        }
+        extent.set_sums(first, &sums);
+        // What an offline disk misses must be on record before anybody is told (R4).
+        for (_, member) in self.mirrors(extent) {
+            self.wait_settled(member).await?;
+        }
+        Ok(())
+    }
+}

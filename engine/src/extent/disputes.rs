@@ -1,0 +1,284 @@
+//! Disputed blocks: two mirrors differ, and each is right by its own checksum.
+//!
+//! A disk that says it has written a block of data and, later, the block of checksums that goes with it, and has done neither, has an old
+//! pair that fits. Nothing on it tells it from the pair of the other mirror (docs/decisions/031-two-right-pairs.md says what would). So
+//!
+//!   1. Neither is overwritten: by a read, a repair, a scrub, or the recovery after a crash. An ALARM names the place and the candidates, once
+//!      for each block and mount; every check and scrub names them again.
+//!   2. Readers get the same bytes each time: those of the mirror whose checksums memory has, which is a matter of the extent's number; where
+//!      it is known that most mirrors have others, those.
+//!   3. What tells of a dispute stays on the disks. Memory has the checksums of one zone; when a region closes, a zone keeps what it has of
+//!      blocks that nobody has written since, where the data beside it fits. So each zone is looked at before it is written for the first
+//!      time since the checksums were loaded, and what differs there is compared soon after, before anybody needs it.
+//!   4. A mirror of an extent with a dispute does not move, and none is made or taken: that would decide it.
+//!
+//! It ends when somebody writes the block, removes it, or takes all mirrors but one of the candidates away (OFFLINE, DROP ... FORCE).
+//!
+//! What is here in memory is only who was told already.
+
+use crate::{
+    disk::member::Member,
+    error::FileError,
+    event::Severity,
+    extent::{Extent, Mirror, Sums, blocks::Patience},
+    group::Group,
+    limits::Limit,
+    reached::{self, Mark},
+    sync::lock::Mutex,
+};
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber,
+    checksum::{UNKNOWN, of_block},
+};
+use std::{
+    collections::BTreeSet,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Blocks that are remembered: more are named by checks and scrubs alone.
+const KNOWN_MAX: Limit = Limit::new(1 << 16, 4);
+/// Blocks that are read at once where zones differ.
+const STEP: usize = 256;
+
+/// Blocks of extents that are known to be in dispute.
+#[derive(Debug, Default)]
+pub(crate) struct Disputes {
+    known: Mutex<BTreeSet<(u64, usize)>>,
+    /// How many, for who need not look.
+    count: AtomicUsize,
+}
+
+impl Disputes {
+    /// Of some blocks of an extent, these are in dispute. Returns those that were not known to be.
+    fn learn(&self, extent: u64, blocks: Range<usize>, disputed: &[usize]) -> Vec<usize> {
+        if disputed.is_empty() && self.count.load(Ordering::Relaxed) == 0 {
+            return Vec::new();
+        }
+        let mut known = self.known.lock();
+        let over: Vec<_> = known.range((extent, blocks.start)..(extent, blocks.end)).copied().collect();
+        over.iter().filter(|(_, block)| !disputed.contains(block)).for_each(|key| _ = known.remove(key));
+        let mut fresh = Vec::new();
+        for block in disputed {
+            if known.len() < KNOWN_MAX.get() && known.insert((extent, *block)) {
+                fresh.push(*block);
+            }
+        }
+        self.count.store(known.len(), Ordering::Relaxed);
+        fresh
+    }
+
+    fn has(&self, extent: u64, blocks: &Range<usize>) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+            && self.known.lock().range((extent, blocks.start)..(extent, blocks.end)).next().is_some()
+    }
+
+    /// Those that were written since are none any more.
+    fn settle(&self, extent: u64, is_written: impl Fn(usize) -> bool) {
+        if self.count.load(Ordering::Relaxed) > 0 {
+            let mut known = self.known.lock();
+            known.retain(|(of, block)| *of != extent || !is_written(*block));
+            self.count.store(known.len(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the blocks of one mirror are, `None` where they cannot be read.
+pub(crate) type Image<'a> = Vec<Option<&'a [u8]>>;
+
+/// What zones keep of their own when an extent's checksums are written.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// By disk, the checksums of blocks.
+    own: Vec<(DiskNumber, Vec<(usize, u32)>)>,
+    /// After the write all mirrors have the same.
+    pub agree: bool,
+}
+
+impl Kept {
+    /// Whether any does.
+    pub fn is_any(&self) -> bool {
+        !self.own.is_empty()
+    }
+
+    /// Puts what a disk keeps where it belongs in the bytes of its zone. `None`: nothing.
+    pub fn patch(&self, disk: DiskNumber, zone: &[u8]) -> Option<Vec<u8>> {
+        let (_, own) = self.own.iter().find(|(of, _)| *of == disk)?;
+        let mut bytes = zone.to_vec();
+        for (block, sum) in own {
+            bytes[block * 4..block * 4 + 4].copy_from_slice(&sum.to_le_bytes());
+        }
+        Some(bytes)
+    }
+}
+
+/// Neighbours in a row, of which none is longer than a step.
+fn runs(blocks: &[usize]) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for block in blocks {
+        match runs.last_mut() {
+            Some(run) if run.end == *block && run.len() < STEP => run.end += 1,
+            _ => runs.push(*block..block + 1),
+        }
+    }
+    runs
+}
+
+impl Group {
+    pub(crate) fn is_disputed(&self, extent: &Extent, blocks: &Range<usize>) -> bool {
+        self.disputes.has(extent.id, blocks)
+    }
+
+    /// Of the blocks of an extent, some are in dispute: by their place in `images`. Tells of those that were not known. Returns sentences on all.
+    pub(crate) fn note_disputes(
+        &self,
+        extent: &Extent,
+        blocks: Range<usize>,
+        disputed: &[usize],
+        candidates: &[(Mirror, &Arc<Member>)],
+        images: &[Image<'_>],
+    ) -> Vec<String> {
+        let disputed: Vec<usize> = disputed.iter().map(|index| blocks.start + index).collect();
+        let fresh = self.disputes.learn(extent.id, blocks.clone(), &disputed);
+        let mut texts = Vec::new();
+        for run in runs(&disputed) {
+            let text = Self::describe(extent, &run, run.start - blocks.start, candidates, images);
+            if fresh.iter().any(|block| run.contains(block)) {
+                self.tell(Severity::Alarm, None, text.clone());
+            }
+            texts.push(text);
+        }
+        texts
+    }
+
+    fn describe(
+        extent: &Extent,
+        run: &Range<usize>,
+        index: usize,
+        candidates: &[(Mirror, &Arc<Member>)],
+        images: &[Image<'_>],
+    ) -> String {
+        let place = |(mirror, member): &(Mirror, &Arc<Member>)| {
+            format!(
+                "disk {} ({}), AU {}, offset {}",
+                member.name(),
+                member.path(),
+                mirror.au,
+                Self::offset(member, *mirror, run.start)
+            )
+        };
+        // Mirrors with the same bytes stand together.
+        let mut sides: Vec<(Option<&[u8]>, Vec<String>)> = Vec::new();
+        for (candidate, image) in candidates.iter().zip(images) {
+            let bytes = image.get(index).copied().flatten();
+            match sides.iter_mut().find(|(other, _)| bytes.is_some() && *other == bytes) {
+                Some((_, places)) => places.push(place(candidate)),
+                None => sides.push((bytes, vec![place(candidate)])),
+            }
+        }
+        let sides: Vec<String> = sides.iter().map(|(_, places)| places.join(" with ")).collect();
+        format!(
+            "extent {} of file {}: {} KiB at {} in it are disputed: {} differ, and each is right by its own checksum. One disk has lost a write \
+             and its checksum. Neither is overwritten, and reads get the same each time. Write these bytes again, or restore the file; \
+             if it is known which disk lies, take that one away: DROP DISK ... FORCE",
+            extent.number,
+            extent.file,
+            (run.len() * BLOCK_SIZE) >> 10,
+            run.start * BLOCK_SIZE,
+            sides.join(", and ")
+        )
+    }
+
+    /// Blocks that hold data, and that nobody has written since checksums were loaded, of which a zone has something else than memory.
+    fn differing(&self, extent: &Extent, sums: &Sums, zone: &[u32]) -> Vec<usize> {
+        let pieces = extent.state().marked();
+        let blocks = pieces.iter().flat_map(crate::extent::blocks::blocks_of_piece);
+        let memory: Vec<u32> = sums.all().collect();
+        blocks.filter(|block| !sums.is_fresh(*block) && zone.get(*block) != memory.get(*block)).collect()
+    }
+
+    /// Point 3: what each zone of an extent keeps when `sums` are written. Nobody writes its blocks meanwhile. A zone on a disk that is silent
+    /// and cannot be spared is waited for: it would be written next, and what it says would be gone.
+    ///
+    /// # Errors
+    /// If the group is dismounted meanwhile.
+    pub(crate) async fn sums_to_keep(&self, extent: &Extent, sums: &Sums) -> Result<Kept, FileError> {
+        self.disputes.settle(extent.id, |block| sums.is_fresh(block));
+        if sums.are_agreed() {
+            return Ok(Kept { own: Vec::new(), agree: true });
+        }
+        let pieces = extent.state().marked();
+        let all_are_new =
+            pieces.iter().flat_map(crate::extent::blocks::blocks_of_piece).all(|block| sums.is_fresh(block));
+        // One that is not gets all of them, if it takes any; what it has said until now is not known.
+        let all_are_seen = self.mirrors(extent).all(|(_, member)| member.is_readable());
+        let mut kept = Kept { own: Vec::new(), agree: all_are_seen };
+        let readable = self.mirrors(extent).filter(|(_, member)| member.is_readable() && !all_are_new);
+        for (mirror, member) in readable {
+            // What was written there is known: what is there instead, memory replaces (`own_metadata.rs`).
+            if sums.are_in(extent.moves(), member.number, member.losses()) {
+                continue;
+            }
+            let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? else { continue };
+            let mut own = Vec::new();
+            for run in runs(&self.differing(extent, sums, &zone)) {
+                let image = self.read_image(member, mirror, run.clone(), Patience::UntilLetGo).await?;
+                for (block, bytes) in run.clone().zip(image.into_iter().flatten()) {
+                    let stored = zone[block];
+                    if stored != UNKNOWN && bytes.is_some_and(|bytes| of_block(&bytes) == stored) {
+                        own.push((block, stored));
+                    }
+                }
+                if !self.is_disputed(extent, &run)
+                    && let Some(extent) = self.extents.get(extent.id)
+                {
+                    self.repairs.add(&extent, run);
+                }
+            }
+            if !own.is_empty() {
+                reached::at(Mark::ZoneKept);
+                kept.own.push((mirror.disk, own));
+                kept.agree = false;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Compares what the zones of an extent differ in: before its mirrors are changed.
+    ///
+    /// # Errors
+    /// If its region cannot be entered; and if it has disputed blocks, point 4.
+    pub(crate) async fn must_agree(&self, extent: &Extent) -> Result<(), FileError> {
+        self.load_sums(extent).await?;
+        let sums = extent.sums().clone();
+        let mut differing = BTreeSet::new();
+        if let Some(sums) = sums.filter(|sums| !sums.are_agreed()) {
+            for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
+                if let Some(zone) = self.read_zone(member, mirror, Patience::UntilLetGo).await? {
+                    differing.extend(self.differing(extent, &sums, &zone));
+                }
+            }
+        }
+        for run in runs(&differing.into_iter().collect::<Vec<_>>()) {
+            let _range = extent.ranges.hold(run.clone(), true).await;
+            if extent.is_buried() {
+                return Ok(());
+            }
+            let active = self.activate(extent).await?;
+            self.load_sums(extent).await?;
+            for run in extent.data_in(&run) {
+                match self.repair(extent, run, &active).await {
+                    Ok(_) | Err(FileError::ExtentLost { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        if self.is_disputed(extent, &(0..self.blocks_per_au())) {
+            return Err(FileError::Disputed { file: extent.file, extent: extent.number });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,522 @@
+//! What a failed flush leaves in doubt (R9).
+//!
+//! A flush that fails takes its disk offline; what it did not make durable is copied when the disk returns. A disk that
+//! cannot be spared (R5: some extent has its only current mirror there) stays, and nobody knows which of the writes
+//! since the last good flush it has kept: a flush that works afterwards proves nothing about them. So:
+//!
+//!   1. Every file with a write that no good flush had covered gets an error at its next sync, whoever's flush it was
+//!      that failed. Time is cut into *eras*, one more with each flush of the disks. A write notes the era in which it
+//!      began and the one in which it ended; a failure, the last good flush's and its own. What overlaps is in doubt.
+//!   2. The file's pieces that are pending then become *doubted*. A doubted piece is never marked written as it is:
+//!      its bytes are read, checked against the checksums in memory, written again, and flushed like new ones. It is doubted
+//!      until that flush was good, and no other one has failed since it was written again. Bytes that are not right any more
+//!      are lost, and the file's syncs fail until they are overwritten or punched.
+//!   3. The caretaker records a boot id in the membership that is no host's: if the engine dies now, pending pieces read
+//!      as zeros, as after a loss of power. Then it writes all pending pieces again, and when a flush has covered
+//!      them the boot id is the host's.
+//!   4. The catalog looks for itself (`store.rs`): a failed flush of one of its disks, with writes of its own before it that
+//!      were not flushed, stops it. The log's checksums tell the next mount how far it got.
+//!   5. A checksum block counts as written when a good flush has followed (R10, `activity.rs`).
+//!
+//! A reader sees what the disk returns, checked against the checksums in memory: the right bytes or an error. Of a write
+//! that replaced written bytes only the file is known, not the blocks: after its error, either bytes may be there.
+//!
+//! A mount after a kill flushes what the engine before it left (`mount.rs`, step 6). Where that fails on a disk that stays, it does the same at once:
+//! the boot id that is no host's, pending pieces hold nothing, and files that had some get an error at their next sync.
+//!
+//! Not covered: an engine that is killed before step 3 has recorded its boot id, a second at most after the failure. And of a flush that fails at a
+//! mount:
+//!
+//!   - Files that had no pending pieces, because only bytes that were written before were overwritten, or because they only grew, get no error.
+//!   - The errors are kept in memory: those that no sync has returned when the engine is killed again are forgotten.
+//!   - If the mount is refused before step 6, because the only voter does not take its record, the next mount does not know of the failure.
+//!
+//! What a write pays is some loads, and two stores when the era has changed or a sync has begun.
+
+use crate::{
+    api::Node,
+    disk::{counters::IoClient, member::Member},
+    error::FileError,
+    event::Severity,
+    extent::{
+        Extent,
+        blocks::{BLOCKS_PER_PIECE, Order},
+    },
+    files::File,
+    group::Group,
+    limits::Limit,
+    planted::{self, Bug},
+    reached::{self, Mark},
+    sync::lock::{Mutex, MutexGuard},
+};
+use plinth_format::{BLOCK_SIZE, checksum::of_block};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// Failures remembered one by one; older ones are taken together, and a file may hear of one that was not its own.
+const FAILURES_MAX: Limit = Limit::new(64, 2);
+/// Parts of a file's writes that syncs have taken over and not answered for, at most. Beyond that the oldest are merged.
+const TAKEN_MAX: Limit = Limit::new(16, 2);
+/// Rounds of the caretaker between two tries to write doubted pieces again.
+const TRY_AGAIN: u64 = 30;
+/// The boot id that no host has.
+pub const NO_BOOT: [u8; 16] = [0; 16];
+
+/// What stands for the disk in the error of a file that lost something before a mount which does not know by which disk.
+pub const LOST_BEFORE: &str = "of an earlier mount";
+
+/// A flush that failed on a disk that stayed.
+#[derive(Debug, Clone)]
+struct Failure {
+    /// The era of the last good flush before it.
+    after: u64,
+    /// The era in which it was noticed.
+    until: u64,
+    disk: String,
+    reason: String,
+}
+
+/// The failures of a group. See the module's description.
+#[derive(Debug)]
+pub struct Doubt {
+    era: AtomicU64,
+    /// The era of the last flush that covered every disk.
+    good: AtomicU64,
+    failures: Mutex<Vec<Failure>>,
+    /// How many there were.
+    count: AtomicU64,
+    /// How many there were when all pending pieces had been written again, and in which round that was last tried.
+    resolved: AtomicU64,
+    tried: AtomicU64,
+    /// What a mount could not make durable of what an engine before it had: each of these files owes an error.
+    lost: Mutex<Option<(BTreeSet<Node>, Failure)>>,
+}
+
+impl Default for Doubt {
+    fn default() -> Self {
+        Self {
+            era: AtomicU64::new(1),
+            good: AtomicU64::new(0),
+            failures: Mutex::default(),
+            count: AtomicU64::new(0),
+            resolved: AtomicU64::new(0),
+            tried: AtomicU64::new(0),
+            lost: Mutex::default(),
+        }
+    }
+}
+
+/// The eras of a file's writes that no sync has answered for.
+#[derive(Debug)]
+pub struct Unsynced {
+    /// When the first write began that was noted since the last sync began.
+    from: AtomicU64,
+    to: AtomicU64,
+    /// Locked while a sync takes over what it answers for, and while one takes pieces for doubted.
+    taken: Mutex<Taken>,
+}
+
+/// What syncs have taken over, and none has answered for. A write that is noted while a sync is under way is not that sync's, however early it began.
+#[derive(Debug, Default)]
+pub struct Taken {
+    /// How many syncs found something new.
+    syncs: u64,
+    /// Which of them took it over, and when the first write of it began.
+    parts: Vec<(u64, u64)>,
+}
+
+impl Default for Unsynced {
+    fn default() -> Self {
+        Self { from: AtomicU64::new(u64::MAX), to: AtomicU64::new(0), taken: Mutex::default() }
+    }
+}
+
+/// The eras that a sync answers for.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    /// `u64::MAX`: none.
+    from: u64,
+    to: u64,
+    /// How many syncs had found something new when this one had begun.
+    syncs: u64,
+}
+
+impl Taken {
+    fn from(&self) -> u64 {
+        self.parts.iter().map(|(_, from)| *from).min().unwrap_or(u64::MAX)
+    }
+
+    fn add(&mut self, sync: u64, from: u64) {
+        if from == u64::MAX {
+            return;
+        }
+        self.parts.push((sync, from));
+        if self.parts.len() > TAKEN_MAX.get() {
+            let (sync, from) = self.parts.remove(0);
+            let next = &mut self.parts[0];
+            *next = (next.0.max(sync), next.1.min(from));
+        }
+    }
+}
+
+impl Unsynced {
+    /// A write that began in `began` has ended, its marks are committed, and it will be acknowledged.
+    pub fn note(&self, began: u64, ended: u64) {
+        // A sync takes over `from` first and then looks at `to`: if this finds `from` early enough, that sync sees `to` as it is now.
+        if self.to.load(Ordering::SeqCst) < ended {
+            self.to.fetch_max(ended, Ordering::SeqCst);
+        }
+        if self.from.load(Ordering::SeqCst) > began {
+            self.from.fetch_min(began, Ordering::SeqCst);
+        }
+    }
+
+    /// Locked by a sync that is about to answer.
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock()
+    }
+
+    /// A sync begins: what it answers for.
+    pub fn take_over(&self) -> Span {
+        let mut taken = self.taken();
+        let new = self.from.swap(u64::MAX, Ordering::SeqCst);
+        taken.syncs += u64::from(new != u64::MAX);
+        let syncs = taken.syncs;
+        taken.add(syncs, new);
+        Span { from: taken.from(), to: self.to.load(Ordering::SeqCst), syncs }
+    }
+
+    /// What no sync has answered for.
+    fn span(&self) -> Span {
+        let taken = self.taken();
+        let from = self.from.load(Ordering::SeqCst).min(taken.from());
+        Span { from, to: self.to.load(Ordering::SeqCst), syncs: taken.syncs }
+    }
+
+    /// A sync has answered for a span, up to the era `left`. What was noted since it began stays.
+    fn answered(&self, taken: &mut Taken, span: Span, left: u64) {
+        taken.parts.retain(|(sync, _)| *sync > span.syncs);
+        taken.add(span.syncs, left);
+        if planted::has(Bug::AnsweredForGood) {
+            self.from.store(u64::MAX, Ordering::SeqCst);
+        }
+        if planted::has(Bug::BegunEarlyAnswered) && self.from.load(Ordering::SeqCst) != u64::MAX {
+            self.from.store(u64::MAX - 1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Doubt {
+    /// The era now.
+    #[must_use]
+    pub fn era(&self) -> u64 {
+        self.era.load(Ordering::Acquire)
+    }
+
+    /// A flush of all disks begins: what ended in an earlier era is covered by it.
+    pub fn begin_flush(&self) -> u64 {
+        self.era.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The flush that began with this era was good.
+    pub fn flushed(&self, era: u64) {
+        self.good.fetch_max(era, Ordering::AcqRel);
+    }
+
+    /// The caretaker leaves pending pieces to a story, or looks at them in its next round.
+    #[cfg(test)]
+    pub(crate) fn leave_to_story(&self, is_left: bool) {
+        self.tried.store(if is_left { u64::MAX - TRY_AGAIN } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// How many flushes have failed.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// A flush failed on a disk that stays. False: that is known already.
+    fn note(&self, member: &Member, reason: &str) -> bool {
+        let taken = planted::has(Bug::BrokenTakenEarly) && member.take_broken();
+        let mut failures = self.failures.lock();
+        // One that fails from here on is another one: what is written from here on may be under it.
+        let broken = member.broken();
+        if !member.is_broken() && !taken {
+            return false;
+        }
+        // Whoever began before this moment may have been under the flush.
+        let until = self.era.fetch_add(1, Ordering::AcqRel);
+        let after = self.good.load(Ordering::Acquire);
+        match failures.last_mut() {
+            Some(last) if last.after == after => last.until = until,
+            _ => failures.push(Failure { after, until, disk: member.name().to_string(), reason: reason.to_owned() }),
+        }
+        if failures.len() > FAILURES_MAX.get() {
+            let oldest = failures.remove(0);
+            failures[0].after = oldest.after;
+        }
+        self.count.fetch_add(1, Ordering::AcqRel);
+        // At last: whoever finds the disk unbroken before a flush of its own counts as good, finds this one counted.
+        member.knows_broken(broken);
+        true
+    }
+
+    /// Files have lost what was written to them and not synced before this mount, for a flush of a disk failed.
+    pub fn lose(&self, files: BTreeSet<Node>, disk: &str, reason: &str) {
+        let failure = Failure { after: 0, until: 0, disk: disk.to_owned(), reason: reason.to_owned() };
+        *self.lost.lock() = Some((files, failure)).filter(|(files, _)| !files.is_empty());
+    }
+
+    /// The error that a file's sync owes for what was lost at the mount. It is told once.
+    pub fn take_lost(&self, file: Node) -> Option<FileError> {
+        let mut lost = self.lost.lock();
+        let (files, failure) = lost.as_mut()?;
+        files.remove(&file).then(|| error_of(failure))
+    }
+
+    fn failure(&self, span: Span) -> Option<Failure> {
+        if self.count() == 0 || span.from == u64::MAX {
+            return None;
+        }
+        let failures = self.failures.lock();
+        let from = span.from + u64::from(planted::has(Bug::UnderFlush));
+        failures.iter().find(|failure| span.to >= failure.after && from <= failure.until).cloned()
+    }
+
+    /// Whether a file's writes are all covered by a good flush, and none is in doubt: it may leave memory, and has nothing to flush.
+    #[must_use]
+    pub fn is_settled(&self, unsynced: &Unsynced) -> bool {
+        let span = unsynced.span();
+        span.from == u64::MAX || (span.to < self.good.load(Ordering::Acquire) && self.failure(span).is_none())
+    }
+}
+
+fn error_of(failure: &Failure) -> FileError {
+    FileError::Refused {
+        disk: failure.disk.clone(),
+        reason: format!("a flush failed, and what was written before it may be lost: {}", failure.reason),
+        why: "some extent would keep no current mirror".to_owned(),
+    }
+}
+
+impl Group {
+    /// A flush of a disk that stays has failed. Two who find that note it once.
+    pub(crate) fn note_failed_flush(&self, member: &Member, reason: &str) {
+        if !self.doubt.note(member, reason) {
+            return;
+        }
+        let text = format!(
+            "disk {} cannot be spared, and a flush of it failed: {reason}. What was written since the last good flush may be \
+             lost: each file concerned gets an error at its next sync. Replace the disk",
+            member.name()
+        );
+        self.tell(Severity::Alarm, Some(member.number), text);
+    }
+
+    /// The error that a file's sync owes, if it owes one. Then what is pending is doubted, and with `answer`
+    /// this was the sync that told it.
+    pub(crate) fn doubted(
+        &self,
+        file: &File,
+        span: Span,
+        pending: impl Fn() -> Pending,
+        answer: bool,
+    ) -> Option<FileError> {
+        let failure = self.doubt.failure(span)?;
+        let mut taken = file.data.unsynced.taken();
+        if answer {
+            // Nothing of it is durable yet: it stays for a failure that follows before a good flush.
+            file.data.unsynced.answered(&mut taken, span, self.doubt.era());
+        }
+        // After that: a write that noted itself before it has its marks in memory.
+        for (extent, pieces) in pending() {
+            let mut state = extent.state();
+            pieces.into_iter().for_each(|piece| state.doubted.add(piece));
+        }
+        Some(error_of(&failure))
+    }
+
+    /// A file's sync has told that all is durable.
+    pub(crate) fn answered(&self, file: &File, span: Span) {
+        let unsynced = &file.data.unsynced;
+        unsynced.answered(&mut unsynced.taken(), span, u64::MAX);
+    }
+
+    /// Writes pieces again that are pending: a flush from now on means something to them. Which were written: those that
+    /// are doubted stay so until [`Self::trust_again`].
+    pub(crate) async fn write_again(&self, extent: &Arc<Extent>, pieces: &[usize]) -> Result<Vec<usize>, FileError> {
+        let mut again = Vec::new();
+        for piece in pieces {
+            let blocks = piece * BLOCKS_PER_PIECE..(piece + 1) * BLOCKS_PER_PIECE;
+            let _range = extent.ranges.hold(blocks.clone(), true).await;
+            if extent.is_buried() || !extent.state().pending.has(*piece) {
+                continue;
+            }
+            let active = self.activate(extent).await?;
+            self.load_sums(extent).await?;
+            let buffer = match self.try_read(extent, blocks.clone(), IoClient::Files, Order::Turns).await? {
+                Some(read) => read.buffer,
+                None => self.repair(extent, blocks.clone(), &active).await?,
+            };
+            let sums: Vec<u32> = buffer.chunks_exact(BLOCK_SIZE).map(of_block).collect();
+            let written = self.write_blocks(extent, blocks.start, buffer.share(), false, &active).await;
+            if written.is_err() {
+                // They are the same bytes, wherever they have come: what is right is known.
+                extent.set_sums(blocks.start, &sums);
+            }
+            written?;
+            reached::at(Mark::DoubtWritten);
+            if planted::has(Bug::RewriteBelieved) {
+                extent.state().doubted.remove(*piece);
+            }
+            again.push(*piece);
+        }
+        Ok(again)
+    }
+
+    /// Pieces that were written again since `failures` flushes had failed are flushed: they are doubted no more. False: one has
+    /// failed meanwhile, and may have lost what was written again.
+    pub(crate) fn trust_again(&self, again: &Pending, failures: u64) -> bool {
+        again.iter().all(|(extent, pieces)| {
+            // With the state locked: a failure is counted before anybody doubts pieces for it.
+            let mut state = extent.state();
+            let is_good = self.doubt.count() == failures;
+            pieces.iter().filter(|_| is_good).for_each(|piece| state.doubted.remove(*piece));
+            is_good
+        })
+    }
+
+    /// Whether a flush has failed, and pending pieces have not been written again since.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.doubt.resolved.load(Ordering::Acquire) < self.doubt.count()
+    }
+
+    /// Step 3: sees to it that the next mount takes nothing for written that a failed flush may have lost.
+    pub(crate) async fn distrust_pending(&self) -> Result<(), FileError> {
+        if !(self.is_in_doubt() || self.store.has_failed_to_flush()) || self.boot() == NO_BOOT {
+            return Ok(());
+        }
+        // A change that cannot be recorded holds up all others: not while a voter does not take it.
+        for disk in self.voters.current().voters() {
+            if let Some(member) = self.members.get(&disk.number)
+                && !member.flush().await.is_ok()
+                && self.voters.current().voters().count() < 3
+            {
+                return Ok(());
+            }
+        }
+        self.record_boot(NO_BOOT).await
+    }
+
+    async fn record_boot(&self, boot: [u8; 16]) -> Result<(), FileError> {
+        self.voters.record_boot(boot).await.map_err(|refusal| FileError::Refused {
+            disk: self.name.clone(),
+            reason: refusal.to_string(),
+            why: "what may be lost could not be recorded".to_owned(),
+        })
+    }
+
+    /// Step 3, whole: the caretaker's.
+    pub(crate) async fn resolve_doubt(&self) -> Result<(), FileError> {
+        // One that nobody has noticed yet: a record of the voters did not need it.
+        if self.members.values().any(|member| member.is_writable() && member.is_broken()) {
+            let _ = self.flush_disks().await;
+        }
+        if !self.is_in_doubt() {
+            return Ok(());
+        }
+        self.distrust_pending().await?;
+        let (round, tried) = (self.ticks.load(Ordering::Relaxed), self.doubt.tried.load(Ordering::Relaxed));
+        if tried != 0 && round < tried + TRY_AGAIN {
+            return Ok(());
+        }
+        self.doubt.tried.store(round, Ordering::Relaxed);
+        let count = self.doubt.count();
+        let (mut again, mut lost) = (Pending::new(), None);
+        for extent in self.extents.all() {
+            let pieces: Vec<usize> = extent.state().pending.iter().collect();
+            match self.write_again(&extent, &pieces).await {
+                Ok(written) => again.push((extent, written)),
+                Err(error) => lost = Some(error),
+            }
+        }
+        if let Some(error) = lost {
+            return Err(error);
+        }
+        self.flush_disks().await?;
+        if !self.trust_again(&again, count) || self.doubt.count() != count {
+            return Ok(());
+        }
+        self.record_boot(self.world.boot_id()).await?;
+        self.doubt.resolved.store(count, Ordering::Release);
+        self.doubt.tried.store(0, Ordering::Relaxed);
+        self.tell(Severity::Note, None, "what a failed flush left in doubt is written again and flushed".to_owned());
+        Ok(())
+    }
+}
+
+/// Extents with pieces that are pending.
+pub(crate) type Pending = Vec<(Arc<Extent>, Vec<usize>)>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{disk::member::tests::member, testing::MemoryDisk};
+    use plinth_format::layout::MIB;
+
+    /// A sync answers for what was noted before it began, and for nothing else, in whatever order syncs end.
+    #[test]
+    fn a_sync_answers_for_what_was_noted_before_it_began() {
+        let unsynced = Unsynced::default();
+        let answer = |span| unsynced.answered(&mut unsynced.taken(), span, u64::MAX);
+        unsynced.note(3, 3);
+        let first = unsynced.take_over();
+        // It began before the first sync.
+        unsynced.note(2, 4);
+        let second = unsynced.take_over();
+        unsynced.note(5, 5);
+        assert_eq!([first, second].map(|span| span.from), [3, 2]);
+        answer(first);
+        assert_eq!(unsynced.span().from, 2, "the second has not answered for it yet");
+        answer(second);
+        assert_eq!(unsynced.span().from, 5);
+        // Nobody answers for long.
+        let last = (6..100).map(|era| {
+            unsynced.note(era, era);
+            unsynced.take_over()
+        });
+        let last = last.last().expect("many");
+        assert!(unsynced.taken().parts.len() <= TAKEN_MAX.get());
+        answer(second);
+        assert_eq!(last.from, 5);
+        assert_eq!(unsynced.span().from, 5);
+        answer(last);
+        assert_eq!(unsynced.span().from, u64::MAX);
+    }
+
+    /// A flush fails and is noted, while another thread looks whether one has failed: either the disk is broken, or the failure is counted.
+    #[test]
+    fn who_finds_a_disk_unbroken_finds_its_failures_counted() {
+        let (doubt, member) = (Doubt::default(), member(&MemoryDisk::new("/disk", 64 * MIB, 512, 4096)));
+        std::thread::scope(|scope| {
+            let noter = scope.spawn(|| {
+                for failures in 1..=50_000 {
+                    member.has_broken();
+                    assert!(doubt.note(&member, "it failed"));
+                    assert!(!doubt.note(&member, "it failed"), "it is noted once");
+                    assert_eq!(doubt.count(), failures);
+                }
+            });
+            while !noter.is_finished() {
+                let failed = member.broken();
+                assert!(member.is_broken() || doubt.count() >= failed, "nobody knows of a flush that failed");
+            }
+        });
+        assert!(doubt.failures.lock().len() <= FAILURES_MAX.get());
+    }
+}

@@ -1,0 +1,900 @@
+//! An extent in memory, and its row in the catalog.
+//!
+//! An extent is one AU on each of one to three disks. Its row says where the mirrors
+//! are and which pieces hold data; its checksums come from the checksum zone when
+//! they are first needed.
+//!
+//! A piece is in one of three states:
+//!
+//! ```text
+//!   empty --data written, commit--> pending --flush, durable commit--> written
+//!     ^                                |                                  |
+//!     +------ hole punched, or (pending only) power lost before the flush-+
+//! ```
+//!
+//! `pending` counts as data as long as the host keeps its memory: a killed engine
+//! loses nothing that was acknowledged. After a loss of power it reads as zeros,
+//! because nobody knows whether the data or an earlier owner's bytes lie there.
+//! A flush that failed covers nothing, and no later one makes up for it (`doubt.rs`).
+//!
+//! Invariants:
+//!
+//!   1. The checksums in memory are the truth while the extent's region is active; elsewhere they are a copy of
+//!      the zone. They are dropped only when they are not dirty.
+//!   2. Marks change only inside catalog jobs, so memory and catalog agree in order. So do mirrors.
+
+pub mod activity;
+pub(crate) mod blocks;
+pub(crate) mod copy;
+pub(crate) mod disputes;
+pub mod doubt;
+pub(crate) mod extents;
+pub(crate) mod file_io;
+pub(crate) mod file_read;
+pub mod habit;
+pub(crate) mod move_waits;
+pub(crate) mod part_blocks;
+pub(crate) mod recovery;
+pub(crate) mod repairs;
+pub(crate) mod stale;
+
+mod marks;
+mod places;
+mod sums;
+
+use crate::{
+    extent::{
+        activity::Gate,
+        blocks::{BLOCKS_PER_PIECE, blocks_of_piece},
+        stale::EVERYTHING,
+    },
+    planted::{self, Bug},
+    reached::{self, Mark},
+    sync::{
+        bits::Bits,
+        lock::{Mutex, MutexGuard},
+        ranges::{RangeGuard, Ranges},
+    },
+};
+use arc_swap::{ArcSwapOption, Guard};
+use marks::Marks;
+pub use places::{Change, MIRRORS_MAX, Mirror, Mirrors};
+use places::{Changed, Placed};
+use plinth_format::{DiskNumber, checksum::UNKNOWN};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::{Deref, DerefMut, Range},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+pub use sums::{Sums, Zones};
+
+/// What of an extent changes.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Pieces whose data was flushed before the mark was committed.
+    pub written: Bits,
+    /// Pieces whose data was written but perhaps not flushed.
+    pub pending: Bits,
+    /// Pending pieces that a failed flush may have lost: no later flush covers them as they are (`doubt.rs`).
+    pub doubted: Bits,
+}
+
+/// An extent. See the module's description.
+#[derive(Debug)]
+pub struct Extent {
+    pub id: u64,
+    /// The file it belongs to; 0 for a shared extent.
+    pub file: u64,
+    /// Its place in the file; the id for a shared extent.
+    pub number: u64,
+    /// Mirrors that its file asks for; 0: as the group.
+    pub own: u8,
+    places: Placed,
+    pub ranges: Ranges,
+    state: Mutex<State>,
+    marks: Marks,
+    sums: ArcSwapOption<Sums>,
+    /// That of its region, when it was last written.
+    gate: ArcSwapOption<Gate>,
+    /// The zone must be rewritten before the region may be released.
+    dirty: AtomicBool,
+    /// Its AUs were freed: nothing may be written to them on its behalf.
+    buried: AtomicBool,
+    /// How often pieces of it have lost their marks.
+    losses: AtomicU64,
+    /// For the sweep that drops checksums: when they were last needed.
+    pub last_used: AtomicU64,
+    /// How often it was read through, and where the last read began: see [`Self::pass`].
+    reads: AtomicU64,
+}
+
+/// Whoever has it may change the state of an extent.
+pub struct StateGuard<'a> {
+    state: MutexGuard<'a, State>,
+    marks: &'a Marks,
+    changed: bool,
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        self.changed = true;
+        &mut self.state
+    }
+}
+
+impl Drop for StateGuard<'_> {
+    fn drop(&mut self) {
+        if self.changed {
+            self.marks.set(&self.state);
+        }
+    }
+}
+
+impl Extent {
+    #[must_use]
+    pub fn new(id: u64, file: u64, number: u64, mirrors: &[Mirror]) -> Self {
+        Self {
+            id,
+            file,
+            number,
+            own: 0,
+            places: Placed::new(mirrors),
+            ranges: Ranges::default(),
+            state: Mutex::default(),
+            marks: Marks::default(),
+            sums: ArcSwapOption::empty(),
+            gate: ArcSwapOption::empty(),
+            dirty: AtomicBool::new(false),
+            buried: AtomicBool::new(false),
+            losses: AtomicU64::new(0),
+            last_used: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+        }
+    }
+
+    /// The same, of a file that asks for mirrors of its own.
+    #[must_use]
+    pub fn asking_for(self, own: u8) -> Self {
+        Self { own, ..self }
+    }
+
+    /// Counts how often reads went through the extent: a read that does not begin behind the one before it
+    /// begins another pass. Each pass takes the next mirror, so that whoever reads a block again
+    /// meets its other mirrors, and what has rotted there.
+    pub fn pass(&self, block: usize) -> usize {
+        let block = block as u64 & u64::from(u32::MAX);
+        let reads = self.reads.load(Ordering::Relaxed);
+        let (pass, last) = (reads >> 32, reads & u64::from(u32::MAX));
+        // Of two that count at once one may go unnoticed.
+        let pass = if block <= last { (pass + 1) & u64::from(u32::MAX) } else { pass };
+        self.reads.store(pass << 32 | block, Ordering::Relaxed);
+        pass as usize
+    }
+
+    /// What of it changes. Marks that are changed are seen when the lock is let go.
+    pub fn state(&self) -> StateGuard<'_> {
+        StateGuard { state: self.state.lock(), marks: &self.marks, changed: false }
+    }
+
+    /// The gate of its region, if that was known before: the region may not be there any more.
+    pub(crate) fn gate(&self) -> Guard<Option<Arc<Gate>>> {
+        self.gate.load()
+    }
+
+    pub(crate) fn set_gate(&self, gate: &Arc<Gate>) {
+        self.gate.store(Some(Arc::clone(gate)));
+    }
+
+    /// Its checksums, if they are in memory.
+    #[must_use]
+    pub fn sums(&self) -> Guard<Option<Arc<Sums>>> {
+        self.sums.load()
+    }
+
+    #[must_use]
+    pub fn has_sums(&self) -> bool {
+        self.sums().is_some()
+    }
+
+    /// Its checksums are loaded. While the state is locked, so that nobody else loads them.
+    pub fn set_loaded(&self, _state: &StateGuard<'_>, sums: Sums) {
+        self.sums.store(Some(Arc::new(sums)));
+    }
+
+    /// Drops its checksums if they are not dirty, whose whole range is held exclusively, unless `is_needed` says that somebody has come to
+    /// need them.
+    pub fn drop_sums(&self, _state: &StateGuard<'_>, is_needed: impl FnOnce() -> bool) {
+        let sums = self.sums.swap(None);
+        // Asked afterwards: whoever came before it was asked without having the range may have found them.
+        if (self.is_dirty() || is_needed()) && !planted::has(Bug::DirtySumsDropped) {
+            self.sums.store(sums);
+        }
+    }
+
+    /// Whether the zone must be rewritten before the region may be released.
+    #[must_use]
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::SeqCst)
+    }
+
+    /// The zone of some mirror lacks something.
+    pub fn soil(&self) {
+        if !self.dirty.load(Ordering::Relaxed) {
+            self.dirty.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// The zones of all mirrors have everything, durably, and nobody has changed anything meanwhile. `zones`: which these are, if they were
+    /// written.
+    pub fn are_sums_stored(&self, zones: impl FnOnce() -> Zones) {
+        if let Some(sums) = &*self.sums() {
+            sums.are_stored();
+            if self.is_dirty() {
+                // A zone that keeps something of its own has not all.
+                sums.are_stored_in((!sums.zones_keep_own()).then(zones));
+            }
+        }
+        self.dirty.store(false, Ordering::SeqCst);
+    }
+
+    /// The zone of some mirror has not what was written there: that is known until all are written again.
+    pub fn doubt_zones(&self) {
+        if let Some(sums) = &*self.sums() {
+            sums.are_stored_in(None);
+        }
+    }
+
+    /// Remembers the checksums of blocks from `first` on, as just written. Their range is held exclusively.
+    pub fn set_sums(&self, first: usize, sums: &[u32]) {
+        if let Some(all) = &*self.sums() {
+            (first..).zip(sums).for_each(|(block, sum)| all.set(block, *sum));
+            self.soil();
+        }
+    }
+
+    /// Of two checksums that zones have of a block, which nobody has written since, the one to read by.
+    pub fn prefer_sum(&self, block: usize, sum: u32) {
+        if let Some(all) = &*self.sums() {
+            all.prefer(block, sum);
+        }
+    }
+
+    /// The checksums of blocks are right, as far as they are known: every zone is to have them.
+    pub fn are_proved(&self, blocks: Range<usize>) {
+        if let Some(all) = &*self.sums() {
+            all.are_proved(blocks);
+            self.soil();
+        }
+    }
+
+    /// What the blocks hold is not known: a write failed half way. Their range is held exclusively.
+    pub fn forget_sums(&self, first: usize, count: usize) {
+        if let Some(all) = &*self.sums() {
+            (first..first + count).for_each(|block| all.set(block, UNKNOWN));
+            self.soil();
+        }
+    }
+
+    /// Where it has a mirror, in words.
+    #[must_use]
+    pub fn place_of(&self, mirror: Mirror) -> String {
+        format!("AU {}, extent {} of file {}", mirror.au, self.number, self.file)
+    }
+
+    /// Where its mirrors are now.
+    #[must_use]
+    pub fn mirrors(&self) -> Mirrors {
+        self.places.look().0
+    }
+
+    /// What is written with the mirrors, and not read: the place that a mirror moves to, or has just left.
+    #[must_use]
+    pub fn guest(&self) -> Option<Mirror> {
+        self.places.look().1
+    }
+
+    /// All that is written: the mirrors, and the guest. Asked for one after the other, one of them might be missing when a mirror moves in between.
+    #[must_use]
+    pub fn places(&self) -> (Mirrors, Option<Mirror>) {
+        self.places.look()
+    }
+
+    /// Grows whenever a mirror has moved.
+    #[must_use]
+    pub fn moves(&self) -> u64 {
+        self.places.lock().moves
+    }
+
+    /// Begins a move: what is written from now on is written there, too. False: another is under way.
+    #[must_use]
+    pub fn receive(&self, guest: Mirror) -> bool {
+        let mut places = self.places.lock();
+        let is_free = places.guest.is_none();
+        if is_free {
+            places.guest = Some(guest);
+            places.arriving = true;
+        }
+        is_free
+    }
+
+    /// The mirrors as they will be after a change. `None`: it cannot be made, see [`Places::after`].
+    #[must_use]
+    pub fn after(&self, change: Change) -> Option<Mirrors> {
+        self.places.lock().after(change).map(|(next, _)| next)
+    }
+
+    /// Makes a change. Returns what was; `None`: it cannot be made, and nothing is changed.
+    fn change(&self, change: Change) -> Option<Changed> {
+        let mut places = self.places.lock();
+        let (next, old) = places.after(change)?;
+        let before = (places.mirrors, places.guest, places.arriving);
+        (places.mirrors, places.guest, places.arriving) = (next, old, false);
+        places.moves += 1;
+        Some(Changed { old, before })
+    }
+
+    /// Undoes [`Self::change`] when the row did not take it: every place was written meanwhile.
+    fn change_back(&self, changed: &Changed) {
+        let mut places = self.places.lock();
+        (places.mirrors, places.guest, places.arriving) = changed.before;
+        places.moves += 1;
+    }
+
+    /// A guest is written no more by those who begin now.
+    pub fn dismiss(&self, guest: Mirror) {
+        let mut places = self.places.lock();
+        if places.guest == Some(guest) {
+            places.guest = None;
+        }
+    }
+
+    /// Ends a move that cannot go on. False: it is no guest, or not one that arrives.
+    #[must_use]
+    pub fn turn_away(&self, guest: Mirror) -> bool {
+        let mut places = self.places.lock();
+        let arrives = places.arriving && places.guest == Some(guest);
+        if arrives {
+            reached::at(Mark::GuestTurnedAway);
+            places.guest = None;
+        }
+        arrives
+    }
+
+    /// Whether something is written there on its behalf.
+    #[must_use]
+    pub fn is_at(&self, mirror: Mirror) -> bool {
+        let (mirrors, guest) = self.places.look();
+        guest == Some(mirror) || mirrors.contains(&mirror)
+    }
+
+    /// Its row was deleted; who holds a range from now on must write nothing.
+    pub fn bury(&self) {
+        self.buried.store(true, Ordering::Release);
+    }
+
+    #[must_use]
+    pub fn is_buried(&self) -> bool {
+        self.buried.load(Ordering::Acquire)
+    }
+
+    /// Whether a piece holds data.
+    #[must_use]
+    pub fn has_piece(&self, piece: usize) -> bool {
+        self.marks.has(piece)
+    }
+
+    /// Of some blocks, those in pieces that hold data, as runs. That stays so as long as the caller holds the range of these blocks.
+    #[must_use]
+    pub fn data_in(&self, blocks: &Range<usize>) -> Vec<Range<usize>> {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        let pieces = blocks.start / BLOCKS_PER_PIECE..blocks.end.div_ceil(BLOCKS_PER_PIECE);
+        for piece in pieces.filter(|piece| self.has_piece(*piece)) {
+            let part = blocks_of_piece(piece);
+            let part = part.start.max(blocks.start)..part.end.min(blocks.end);
+            match runs.last_mut() {
+                Some(last) if last.end == part.start => last.end = part.end,
+                _ => runs.push(part),
+            }
+        }
+        runs
+    }
+
+    /// Whether all of these blocks are in pieces that hold data.
+    #[must_use]
+    pub fn is_data(&self, blocks: &Range<usize>) -> bool {
+        (blocks.start / BLOCKS_PER_PIECE..blocks.end.div_ceil(BLOCKS_PER_PIECE)).all(|piece| self.has_piece(piece))
+    }
+
+    /// Holds the blocks of the first run of pieces in `within` that hold data, `most` of them at most. `None`: no piece does. While one waits for a
+    /// range, what was data may become a hole, and a discard may leave anything there.
+    pub async fn hold_data(
+        &self,
+        mut within: Range<usize>,
+        most: usize,
+        exclusive: bool,
+    ) -> Option<(RangeGuard<'_>, Range<usize>)> {
+        loop {
+            let run = self.state().run(within.clone(), most)?;
+            let blocks = run.start * BLOCKS_PER_PIECE..run.end * BLOCKS_PER_PIECE;
+            let held = self.ranges.hold(blocks.clone(), exclusive).await;
+            if self.is_data(&blocks) {
+                return Some((held, run));
+            }
+            reached::at(Mark::HoleMet);
+            within.start = run.start;
+        }
+    }
+
+    /// How often pieces of it have lost their marks, by jobs that may not be durable. Since it came into memory: who compares keeps it there.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Acquire)
+    }
+
+    pub fn disks(&self) -> impl Iterator<Item = DiskNumber> + use<> {
+        self.mirrors().into_iter().map(|mirror| mirror.disk)
+    }
+}
+
+impl State {
+    #[must_use]
+    pub fn has(&self, piece: usize) -> bool {
+        self.written.has(piece) || self.pending.has(piece)
+    }
+
+    /// Pending pieces that a good flush covers.
+    #[must_use]
+    pub fn flushable(&self) -> Bits {
+        let mut pieces = self.pending.clone();
+        self.doubted.iter().for_each(|piece| pieces.remove(piece));
+        pieces
+    }
+
+    /// The first run of pieces in `within` that hold data, cut to `most` of them.
+    #[must_use]
+    pub fn run(&self, within: Range<usize>, most: usize) -> Option<Range<usize>> {
+        let first = within.clone().find(|piece| self.has(*piece))?;
+        let end = (first..within.end.min(first + most)).take_while(|piece| self.has(*piece)).last()? + 1;
+        Some(first..end)
+    }
+
+    /// All pieces that hold data.
+    #[must_use]
+    pub fn marked(&self) -> Bits {
+        let mut marked = self.written.clone();
+        marked.add_all(&self.pending);
+        marked
+    }
+}
+
+/// The columns of an extent's row, in the order that [`from_row`] wants.
+pub const COLUMNS: &str = "id, file, number, d0, a0, d1, a1, d2, a2, mirrors, written, pending";
+
+/// An extent from its row.
+///
+/// # Errors
+/// If the row does not hold what it should.
+pub fn from_row(row: &Row<'_>) -> rusqlite::Result<Extent> {
+    let mut mirrors = Mirrors::new(&[]);
+    for column in [3, 5, 7] {
+        let disk: Option<u16> = row.get(column)?;
+        let au: Option<u32> = row.get(column + 1)?;
+        if let (Some(disk), Some(au)) = (disk, au) {
+            mirrors.push(Mirror { disk: DiskNumber(disk), au });
+        }
+    }
+    // Ids so high that sums of them overflow are nobody's.
+    let id = get_u64(row, 0)?;
+    if id >= EVERYTHING - u64::from(u32::MAX) {
+        return Err(rusqlite::Error::IntegralValueOutOfRange(0, id.cast_signed()));
+    }
+    let mut extent = Extent::new(id, get_u64(row, 1)?, get_u64(row, 2)?, &mirrors);
+    extent.own = row.get(9)?;
+    {
+        let mut state = extent.state();
+        state.written = Bits::from_bytes(row.get_ref(10)?.as_blob_or_null()?.unwrap_or_default());
+        state.pending = Bits::from_bytes(row.get_ref(11)?.as_blob_or_null()?.unwrap_or_default());
+    }
+    Ok(extent)
+}
+
+fn get_u64(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let value = row.get::<_, i64>(column)?;
+    u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))
+}
+
+/// Reads one extent's row.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load(connection: &Connection, id: u64) -> rusqlite::Result<Option<Extent>> {
+    connection
+        .prepare_cached(&format!("SELECT {COLUMNS} FROM extent WHERE id = ?1"))?
+        .query_row([id.cast_signed()], from_row)
+        .optional()
+}
+
+/// Writes a new extent's row.
+///
+/// # Errors
+/// What the catalog says.
+pub fn insert(connection: &Connection, extent: &Extent) -> rusqlite::Result<()> {
+    let mirrors = extent.mirrors();
+    let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
+    let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
+    connection
+        .prepare_cached(&format!("INSERT INTO extent({COLUMNS}) VALUES (?1,?2,?3,?4,?5,?6,?7,?8,?9,?10,NULL,NULL)"))?
+        .execute(params![
+            extent.id.cast_signed(),
+            extent.file.cast_signed(),
+            extent.number.cast_signed(),
+            disk(0),
+            au(0),
+            disk(1),
+            au(1),
+            disk(2),
+            au(2),
+            extent.own,
+        ])?;
+    Ok(())
+}
+
+/// Changes the mirrors of an extent inside a job, and returns which is none any more: memory first, for a guest may be turned away at any time
+/// before. `None`: it was, or the change cannot be made, and nothing has changed.
+///
+/// # Errors
+/// What the catalog says; nothing has changed.
+pub fn change_mirrors(
+    connection: &Connection,
+    extent: &Extent,
+    change: Change,
+) -> rusqlite::Result<Option<Option<Mirror>>> {
+    let Some(changed) = extent.change(change) else { return Ok(None) };
+    store_mirrors(connection, extent.id, &extent.mirrors()).inspect_err(|_| extent.change_back(&changed))?;
+    Ok(Some(changed.old))
+}
+
+/// Writes where an extent's mirrors are.
+fn store_mirrors(connection: &Connection, id: u64, mirrors: &[Mirror]) -> rusqlite::Result<()> {
+    let disk = |index: usize| mirrors.get(index).map(|mirror| mirror.disk.0);
+    let au = |index: usize| mirrors.get(index).map(|mirror| mirror.au);
+    connection
+        .prepare_cached("UPDATE extent SET d0 = ?2, a0 = ?3, d1 = ?4, a1 = ?5, d2 = ?6, a2 = ?7 WHERE id = ?1")?
+        .execute(params![id.cast_signed(), disk(0), au(0), disk(1), au(1), disk(2), au(2)])?;
+    Ok(())
+}
+
+/// Changes an extent's marks inside a job: the row first, then memory, which stays as
+/// it was if the row cannot be written.
+///
+/// # Errors
+/// What the catalog says.
+pub fn change_marks(
+    connection: &Connection,
+    extent: &Extent,
+    change: impl FnOnce(&mut Bits, &mut Bits),
+) -> rusqlite::Result<()> {
+    let (mut written, mut pending) = {
+        let state = extent.state();
+        (state.written.clone(), state.pending.clone())
+    };
+    change(&mut written, &mut pending);
+    let blob = |bits: &Bits| (!bits.is_empty()).then(|| bits.as_bytes().to_vec());
+    connection.prepare_cached("UPDATE extent SET written = ?2, pending = ?3 WHERE id = ?1")?.execute(params![
+        extent.id.cast_signed(),
+        blob(&written),
+        blob(&pending)
+    ])?;
+    let mut state = extent.state();
+    if state.written.iter().chain(state.pending.iter()).any(|piece| !written.has(piece) && !pending.has(piece)) {
+        extent.losses.fetch_add(1, Ordering::AcqRel);
+    }
+    let settled: Vec<usize> = state.doubted.iter().filter(|piece| !pending.has(*piece)).collect();
+    settled.into_iter().for_each(|piece| state.doubted.remove(piece));
+    state.written = written;
+    state.pending = pending;
+    Ok(())
+}
+
+/// The files that have pending pieces.
+///
+/// # Errors
+/// What the catalog says.
+pub fn files_with_pending(connection: &Connection) -> Result<BTreeSet<u64>, crate::error::FileError> {
+    let sql = "SELECT file FROM extent WHERE pending IS NOT NULL AND file <> 0
+        UNION SELECT number FROM file WHERE shared_extent IN (SELECT id FROM extent WHERE pending IS NOT NULL)";
+    let mut select = connection.prepare(sql)?;
+    let files = select.query_map([], |row| row.get::<_, i64>(0))?;
+    Ok(files.map(|file| file.map(i64::cast_unsigned)).collect::<rusqlite::Result<_>>()?)
+}
+
+/// After an unclean stop: pending pieces are written (`kept`) or hold nothing.
+///
+/// # Errors
+/// What the catalog says.
+pub fn settle_pending(connection: &Connection, kept: bool) -> Result<(), crate::error::FileError> {
+    if !kept {
+        connection.execute("UPDATE extent SET pending = NULL WHERE pending IS NOT NULL", [])?;
+        return Ok(());
+    }
+    let mut select = connection.prepare(&format!("SELECT {COLUMNS} FROM extent WHERE pending IS NOT NULL"))?;
+    let rows: Vec<Extent> = select.query_map([], from_row)?.collect::<rusqlite::Result<_>>()?;
+    for extent in rows {
+        change_marks(connection, &extent, |written, pending| {
+            written.add_all(pending);
+            *pending = Bits::default();
+        })?;
+    }
+    Ok(())
+}
+
+/// The extents in memory, by id.
+///
+/// What is deleted leaves its grave here until nobody can find its row any more: who reads rows in a snapshot could else
+/// put a second one into memory, whose locks nobody asks for before its AUs are another's (R8).
+#[derive(Debug, Default)]
+pub struct Extents(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    alive: BTreeMap<u64, Arc<Extent>>,
+    buried: BTreeSet<u64>,
+    /// Graves that go when nobody looks at a snapshot: their commits are durable.
+    old: BTreeSet<u64>,
+    /// Those whose row has changed while somebody looked: they stay in memory until nobody does.
+    moved: Vec<Arc<Extent>>,
+    looks: u64,
+}
+
+/// A look at rows in a snapshot.
+#[derive(Debug)]
+pub struct Look<'a>(&'a Extents);
+
+impl Look<'_> {
+    /// The extent in memory for a row of the snapshot. `None`: it was deleted.
+    #[must_use]
+    pub fn intern(&self, extent: Extent) -> Option<Arc<Extent>> {
+        let mut table = self.0.table();
+        let is_buried = table.buried.contains(&extent.id);
+        (!is_buried).then(|| Arc::clone(table.alive.entry(extent.id).or_insert_with(|| Arc::new(extent))))
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        let mut table = self.0.table();
+        table.looks -= 1;
+        if table.looks == 0 {
+            let Table { buried, old, moved, .. } = &mut *table;
+            old.iter().for_each(|id| _ = buried.remove(id));
+            old.clear();
+            moved.clear();
+        }
+    }
+}
+
+impl Extents {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock()
+    }
+
+    /// Begins to look at rows in a snapshot that is not older than now.
+    pub fn look(&self) -> Look<'_> {
+        self.table().looks += 1;
+        Look(self)
+    }
+
+    /// Nobody who looks from now on finds the rows of these any more.
+    pub fn rest(&self, ids: impl Iterator<Item = u64>) {
+        let mut table = self.table();
+        for id in ids {
+            if table.looks == 0 {
+                table.buried.remove(&id);
+            } else {
+                table.old.insert(id);
+            }
+        }
+    }
+
+    /// A mirror of it is elsewhere now, durably. Who has read its row before must find it in memory: he would bring in one that is
+    /// still where it was. Until now somebody else held it.
+    pub fn have_moved(&self, extent: &Arc<Extent>) {
+        let mut table = self.table();
+        if table.looks > 0 {
+            table.moved.push(Arc::clone(extent));
+        }
+    }
+
+    #[must_use]
+    pub fn get(&self, id: u64) -> Option<Arc<Extent>> {
+        self.table().alive.get(&id).cloned()
+    }
+
+    /// The extent in memory with this one's id: this one if there is none yet.
+    pub fn intern(&self, extent: Extent) -> Arc<Extent> {
+        Arc::clone(self.table().alive.entry(extent.id).or_insert_with(|| Arc::new(extent)))
+    }
+
+    /// Takes a new extent in: the last act of the job that inserts its row. Who came upon the row first would put a second
+    /// one into memory, with locks and checksums of its own.
+    pub fn adopt(&self, extent: &Arc<Extent>) {
+        self.table().alive.insert(extent.id, Arc::clone(extent));
+    }
+
+    /// It is deleted, by a job that may not be committed yet.
+    pub fn remove(&self, id: u64) {
+        let mut table = self.table();
+        table.alive.remove(&id);
+        table.buried.insert(id);
+    }
+
+    /// Those with ids in a run.
+    #[must_use]
+    pub fn in_run(&self, first: u64, count: u64) -> Vec<Arc<Extent>> {
+        self.table().alive.range(first..first.saturating_add(count)).map(|(_, extent)| Arc::clone(extent)).collect()
+    }
+
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Extent>> {
+        self.table().alive.values().cloned().collect()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.table().alive.len()
+    }
+
+    /// Drops extents that nobody else holds and that have nothing to lose.
+    pub fn shed(&self) {
+        self.table().alive.retain(|_, extent| Arc::strong_count(extent) > 1 || extent.is_dirty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extent() -> Extent {
+        Extent::new(7, 300, 0, &[])
+    }
+
+    #[test]
+    fn who_waited_for_data_gets_none_that_became_a_hole() {
+        use futures::FutureExt;
+        let extent = extent();
+        [2, 3, 4, 6].into_iter().for_each(|piece| extent.state().written.add(piece));
+        let begin = |within, most| {
+            let (_held, run) = extent.hold_data(within, most, true).now_or_never().expect("free")?;
+            Some(run)
+        };
+        assert_eq!(begin(0..16, 16), Some(2..5));
+        assert_eq!(begin(0..16, 2), Some(2..4));
+        assert_eq!(begin(7..16, 2), None);
+        let blocks = |pieces: Range<usize>| pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
+        assert_eq!(
+            extent.data_in(&(40..blocks(0..7).end - 3)),
+            [40..blocks(2..5).end, blocks(6..7).start..blocks(6..7).end - 3]
+        );
+        let held = extent.ranges.hold(blocks(3..4), true).now_or_never().expect("free");
+        let mut waits = std::pin::pin!(extent.hold_data(0..16, 16, false));
+        assert!(waits.as_mut().now_or_never().is_none());
+        extent.state().written.remove(2);
+        drop(held);
+        let (_held, run) = waits.now_or_never().expect("free").expect("data");
+        assert_eq!(run, 3..5);
+    }
+
+    /// A write that fails on the new place turns the guest away, at any moment: the row must not name it then.
+    #[test]
+    fn a_guest_that_is_turned_away_while_its_row_is_written_has_come_or_has_not() {
+        let at = |disk, au| Mirror { disk: DiskNumber(disk), au };
+        let mut connection = Connection::open_in_memory().expect("in memory");
+        connection
+            .execute_batch(&format!("CREATE TABLE extent({})", COLUMNS.replace("id,", "id INTEGER PRIMARY KEY,")))
+            .expect("a table");
+        let extent = Arc::new(Extent::new(7, 300, 0, &[at(0, 11), at(1, 11)]));
+        insert(&connection, &extent).expect("a row");
+        let guest = at(2, 11);
+        assert!(extent.receive(guest));
+        let writer = Arc::clone(&extent);
+        connection.update_hook(Some(move |_, _: &str, _: &str, _| _ = writer.turn_away(guest))).expect("a hook");
+        let change = Change::Move { guest, from: DiskNumber(1) };
+        let old = change_mirrors(&connection, &extent, change).expect("the catalog takes it").expect("it is there");
+        let row = load(&connection, 7).expect("read").expect("there");
+        assert_eq!(*row.mirrors(), *extent.mirrors());
+        assert_eq!(old, Some(at(1, 11)));
+        assert_eq!(extent.guest(), old, "written until the commit is durable");
+
+        let guest = at(3, 11);
+        extent.dismiss(at(1, 11));
+        assert!(extent.receive(guest));
+        connection.execute_batch("ALTER TABLE extent RENAME TO gone").expect("no table");
+        let changes = [Change::Move { guest, from: DiskNumber(0) }, Change::Add { guest }];
+        for change in changes {
+            assert!(change_mirrors(&connection, &extent, change).is_err());
+            assert_eq!(*extent.mirrors(), [at(0, 11), at(2, 11)]);
+        }
+        assert!(extent.turn_away(guest), "it is a guest that arrives, as before");
+        assert!(change_mirrors(&connection, &extent, Change::Remove { from: DiskNumber(2) }).is_err());
+        assert_eq!((extent.mirrors(), extent.guest()), (Mirrors::new(&[at(0, 11), at(2, 11)]), None));
+    }
+
+    #[test]
+    fn mirrors_are_added_and_removed_one_at_a_time_and_never_the_last() {
+        let at = |disk| Mirror { disk: DiskNumber(disk), au: 11 };
+        let extent = Extent::new(7, 300, 0, &[at(0), at(1)]);
+        assert_eq!(extent.after(Change::Add { guest: at(2) }), None, "it is no guest");
+        assert!(extent.receive(at(2)));
+        assert_eq!(extent.after(Change::Remove { from: DiskNumber(0) }), None, "another change is under way");
+        assert!(extent.change(Change::Add { guest: at(2) }).is_some_and(|changed| changed.old.is_none()));
+        assert_eq!((extent.mirrors(), extent.guest()), (Mirrors::new(&[at(0), at(1), at(2)]), None));
+        assert!(extent.receive(at(3)));
+        assert_eq!(extent.after(Change::Add { guest: at(3) }), None, "there are as many as there can be");
+        assert!(extent.turn_away(at(3)));
+        for (from, left) in [(1, vec![at(0), at(2)]), (0, vec![at(2)])] {
+            let changed = extent.change(Change::Remove { from: DiskNumber(from) }).expect("it is there");
+            assert_eq!(
+                (extent.mirrors().to_vec(), extent.guest()),
+                (left, changed.old),
+                "written until that is durable"
+            );
+            extent.dismiss(at(from));
+        }
+        assert_eq!(extent.after(Change::Remove { from: DiskNumber(2) }), None, "it is the last one");
+    }
+
+    #[test]
+    fn who_looks_at_an_old_snapshot_does_not_raise_the_dead() {
+        let extents = Extents::default();
+        let first = extents.intern(extent());
+        let before = extents.look();
+        extents.remove(7);
+        let after = extents.look();
+        assert!(before.intern(extent()).is_none());
+        assert!(after.intern(extent()).is_none(), "the commit may not be in the snapshot yet");
+        extents.rest([7].into_iter());
+        drop(after);
+        assert!(before.intern(extent()).is_none(), "its snapshot is as old as it was");
+        drop(before);
+        assert_eq!((Arc::strong_count(&first), extents.count()), (1, 0));
+        assert!(extents.table().buried.is_empty(), "no grave is kept for ever");
+    }
+
+    #[test]
+    fn who_looks_at_an_old_snapshot_finds_where_an_extent_is_now() {
+        let extents = Extents::default();
+        let before = extents.look();
+        extents.have_moved(&extents.intern(extent()));
+        extents.shed();
+        assert_eq!(extents.count(), 1, "somebody may have read its old row");
+        drop(before);
+        extents.shed();
+        assert_eq!(extents.count(), 0);
+        extents.have_moved(&extents.intern(extent()));
+        extents.shed();
+        assert_eq!(extents.count(), 0, "nobody looks");
+    }
+
+    #[test]
+    fn graves_nobody_looks_at_go_at_once() {
+        let extents = Extents::default();
+        let looked = extents.look().intern(extent()).expect("it is alive");
+        assert!(Arc::ptr_eq(&looked, &extents.get(7).expect("in memory")));
+        extents.remove(7);
+        extents.rest([7].into_iter());
+        assert!(extents.table().buried.is_empty());
+    }
+}

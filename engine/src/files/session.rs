@@ -1,0 +1,479 @@
+//! One front end's way into a group: every call that a file system needs.
+//!
+//! Changes made through one session are told to the watchers of all others. Calls
+//! that name a node need no `open`: handles carry nothing.
+
+use crate::{
+    api::{
+        Allocate, Attributes, Caller, Changes, ConnectionId, Entry, FileSystemSpace, Invalidation, Kind, NewFile, Node,
+        RenameMode, Seek, SetXattr, Watcher,
+    },
+    error::FileError,
+    files::{
+        File, Origin,
+        aliases::Place as Names,
+        file_stats::FileClass,
+        orders::{NameOrder, NewSystemFile},
+        paths,
+        replies::{Asked, Request, Row},
+    },
+    group::Group,
+    space::mirror_sets::failure_groups,
+    sync::transfer::{Found, Source},
+};
+use std::{pin::pin, sync::Arc};
+
+type Result<T> = std::result::Result<T, FileError>;
+
+/// A front end's place in a group. Clones share it; it ends with the last of them.
+#[derive(Clone)]
+pub struct Session {
+    place: Arc<Place>,
+    /// On behalf of a request that may be sent again.
+    row: Option<Row>,
+}
+
+struct Place {
+    group: Arc<Group>,
+    origin: Origin,
+    /// Of a mount.
+    connection: Option<ConnectionId>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.group.files.detach(self.origin);
+    }
+}
+
+impl Session {
+    /// A new front end; `watcher` hears what others change.
+    #[must_use]
+    pub fn new(group: Arc<Group>, watcher: Option<Arc<dyn Watcher>>) -> Self {
+        let origin = group.files.attach(watcher);
+        Self { place: Arc::new(Place { group, origin, connection: None }), row: None }
+    }
+
+    /// The front end of a mount: of a new one, or of one that the group was mounted to take over ([`Group::resume`]).
+    #[must_use]
+    pub fn of_mount(group: Arc<Group>, watcher: Arc<dyn Watcher>, connection: ConnectionId) -> Self {
+        let origin = group.files.attach_mount(watcher, connection);
+        Self { place: Arc::new(Place { group, origin, connection: Some(connection) }), row: None }
+    }
+
+    /// Begins a request of the mount's that must not be carried out twice (R12), to be kept until it was answered. `number`: the
+    /// kernel's for it; `resent`: an engine before this one may have carried it out.
+    #[must_use]
+    pub fn begin(&self, number: u64, resent: bool) -> Option<Request> {
+        self.group().files.begin(self.place.connection?, number, resent)
+    }
+
+    /// This session, on behalf of a request: what it changes first leaves the request's row.
+    #[must_use]
+    pub fn on_behalf_of(&self, request: &Request) -> Self {
+        Self { place: Arc::clone(&self.place), row: Some(request.row()) }
+    }
+
+    /// The kernel does not have a file that it was asked for ([`Watcher::still_holds`]).
+    pub fn does_not_hold(&self, node: Node) {
+        if let Some(connection) = self.place.connection {
+            self.group().files.does_not_hold(connection, node);
+        }
+    }
+
+    /// The mount is gone.
+    pub async fn end(&self) {
+        if let Some(connection) = self.place.connection {
+            // What is left is deleted by the next mount of the group.
+            let _ = self.group().files.end_mount(connection).await;
+        }
+    }
+
+    fn asked(&self) -> Asked {
+        Asked { origin: self.place.origin, row: self.row }
+    }
+
+    /// The group's name, upper case.
+    #[must_use]
+    pub fn group_name(&self) -> &str {
+        &self.place.group.name
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        self.place.origin
+    }
+
+    fn group(&self) -> &Group {
+        &self.place.group
+    }
+
+    /// The file, if it has bytes.
+    async fn regular(&self, node: Node) -> Result<Arc<File>> {
+        let file = self.group().files.get(node).await?;
+        match file.kind {
+            Kind::Regular => Ok(file),
+            Kind::Directory => Err(FileError::IsADirectory),
+            _ => Err(FileError::Invalid("not a regular file")),
+        }
+    }
+
+    /// A volume has the size that statements gave it.
+    fn check_size(&self, file: &File, end: u64) -> Result<()> {
+        let is_larger = self.group().volumes.has(file.node) && end > file.size();
+        if is_larger { Err(FileError::NoSpace) } else { Ok(()) }
+    }
+
+    /// Somebody else has changed a file in its name.
+    pub(crate) fn tell_others(&self, node: Node) {
+        self.changed(node);
+    }
+
+    /// Others must not go on showing what they cached of a file.
+    fn changed(&self, node: Node) {
+        self.group().files.invalidate(self.place.origin, &Invalidation::Node(node));
+    }
+
+    /// Resolves one name. Handles neither `.` nor `..`.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotADirectory`.
+    pub async fn lookup(&self, parent: Node, name: &[u8]) -> Result<Attributes> {
+        self.group().files.lookup(parent, name).await
+    }
+
+    /// The directory that holds directory `node`; the root's is the root.
+    ///
+    /// # Errors
+    /// `Stale`, `NotADirectory`.
+    pub async fn parent(&self, node: Node) -> Result<Node> {
+        self.group().files.parent(node).await
+    }
+
+    /// # Errors
+    /// `Stale`.
+    pub async fn attributes(&self, node: Node) -> Result<Attributes> {
+        self.group().files.attributes(node).await
+    }
+
+    /// Changes mode, owner, size and times.
+    ///
+    /// # Errors
+    /// `TooLarge`, `Stale`, `NoSpace`.
+    pub async fn change(&self, node: Node, mut changes: Changes) -> Result<Attributes> {
+        if changes.size.is_some() {
+            let file = self.regular(node).await?;
+            if self.group().volumes.has(node) {
+                return Err(FileError::NotPermitted);
+            }
+            self.group().resize(&file, &changes).await?;
+            self.changed(node);
+            changes.size = None;
+            if changes == Changes::default() {
+                return self.attributes(node).await;
+            }
+        }
+        self.group().files.change(self.place.origin, node, &changes).await
+    }
+
+    /// Makes a file. `mode` has the permission bits after the umask; group and
+    /// set-group-id bit follow the directory's as on ext4.
+    ///
+    /// # Errors
+    /// `Exists`, `NotFound` in a removed directory, `NameTooLong`, `NoSpace`.
+    pub async fn create(
+        &self,
+        parent: Node,
+        name: &[u8],
+        new: NewFile,
+        mode: u32,
+        caller: Caller,
+    ) -> Result<Attributes> {
+        self.group().files.create(self.asked(), parent, name, new, mode, caller).await
+    }
+
+    /// # Errors
+    /// `Exists`, `TooManyLinks`, `NotPermitted` for a directory.
+    pub async fn link(&self, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
+        self.group().files.link(self.asked(), node, parent, name).await
+    }
+
+    /// Removes a name that is not a directory's. The file stays while it is
+    /// remembered, and goes with its last `forget`.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsADirectory`.
+    pub async fn unlink(&self, parent: Node, name: &[u8]) -> Result<()> {
+        self.group().files.unlink(self.asked(), parent, name).await
+    }
+
+    /// # Errors
+    /// `NotFound`, `NotADirectory`, `NotEmpty`.
+    pub async fn remove_directory(&self, parent: Node, name: &[u8]) -> Result<()> {
+        self.group().files.remove_directory(self.asked(), parent, name).await
+    }
+
+    /// # Errors
+    /// As `rename(2)`.
+    pub async fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
+        self.group().files.rename(self.asked(), from, to, mode).await
+    }
+
+    /// # Errors
+    /// `Invalid` if it is no symbolic link.
+    pub async fn read_link(&self, node: Node) -> Result<Vec<u8>> {
+        self.group().files.read_link(node).await
+    }
+
+    /// Up to `count` entries after `cookie` (0: from the start), in a stable order.
+    ///
+    /// # Errors
+    /// `NotADirectory`.
+    pub async fn read_directory(&self, node: Node, cookie: u64, count: usize) -> Result<Vec<Entry>> {
+        self.group().files.read_directory(node, cookie, count).await
+    }
+
+    /// Fills `into` from `offset`; fewer bytes only at the end of the file.
+    ///
+    /// # Errors
+    /// `ExtentLost` if no mirror has the right bytes.
+    pub async fn read(&self, node: Node, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let found = self.find(node, offset, into.len()).await?;
+        found.copy_to(into);
+        Ok(found.len())
+    }
+
+    /// The same, without a copy: the bytes stay where the disks put them.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn find(&self, node: Node, offset: u64, length: usize) -> Result<Found> {
+        let file = self.regular(node).await?;
+        let group = self.group();
+        let began = group.world.monotonic();
+        let found = pin!(group.read_file(began, &file, offset, length)).await?;
+        let length = found.len() as u64;
+        group.note_request(&file, FileClass::read(length), length, began);
+        Ok(found)
+    }
+
+    /// Writes all of `bytes`, or fails. `kill_set_id`: the kernel asks that set-id bits go.
+    ///
+    /// # Errors
+    /// `NoSpace`, `TooLarge`; a disk's error where redundancy does not cover it.
+    pub async fn write(&self, node: Node, offset: u64, bytes: &[u8], kill_set_id: bool) -> Result<()> {
+        self.write_from(node, offset, bytes.into(), kill_set_id).await
+    }
+
+    /// The same, without a copy where `bytes` are shared and whole blocks.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_from(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Source<'_>,
+        kill_set_id: bool,
+    ) -> impl Future<Output = Result<()>> {
+        self.write_as(node, offset, bytes, kill_set_id, false)
+    }
+
+    async fn write_as(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Source<'_>,
+        kill_set_id: bool,
+        durably: bool,
+    ) -> Result<()> {
+        let file = self.regular(node).await?;
+        self.check_size(&file, offset.saturating_add(bytes.len() as u64))?;
+        let group = self.group();
+        // Linux sees to that where the write comes through its page cache only.
+        if file.is_program() {
+            Box::pin(group.files.drop_capability(self.place.origin, node)).await?;
+        }
+        let began = group.world.monotonic();
+        let result = pin!(group.write_file(began, &file, offset, &bytes, kill_set_id, durably)).await;
+        if result.is_ok() {
+            group.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
+        }
+        self.changed(node);
+        result
+    }
+
+    /// Writes, and makes the file durable as [`Self::sync`] does: where nothing but these bytes changes, in one trip to the disks.
+    ///
+    /// # Errors
+    /// As [`Self::write`] and [`Self::sync`].
+    pub async fn write_durably(
+        &self,
+        node: Node,
+        offset: u64,
+        bytes: Source<'_>,
+        kill_set_id: bool,
+        data_only: bool,
+    ) -> Result<()> {
+        pin!(self.write_as(node, offset, bytes, kill_set_id, true)).await?;
+        pin!(self.sync(node, data_only)).await
+    }
+
+    /// Makes what was written and acknowledged durable; with `data_only`, times may stay behind.
+    ///
+    /// # Errors
+    /// If a disk that cannot be spared does not flush.
+    pub async fn sync(&self, node: Node, data_only: bool) -> Result<()> {
+        let file = self.group().files.get(node).await?;
+        let group = self.group();
+        let began = group.world.monotonic();
+        // In memory of its own: a front end's request is as large as the largest that it may be, and most are none of these.
+        Box::pin(group.sync_file(&file, data_only)).await?;
+        group.note_request(&file, FileClass::Sync, 0, began);
+        Ok(())
+    }
+
+    /// Makes all acknowledged changes of names durable.
+    ///
+    /// # Errors
+    /// If the catalog cannot be flushed.
+    pub async fn sync_directory(&self, node: Node) -> Result<()> {
+        self.group().files.sync_directory(node).await
+    }
+
+    /// Makes everything acknowledged durable.
+    ///
+    /// # Errors
+    /// As [`Self::sync`].
+    pub async fn sync_all(&self) -> Result<()> {
+        self.group().sync_everything().await
+    }
+
+    /// `fallocate`, all or nothing where space is missing. `kill_set_id`: on behalf of a program that is not privileged.
+    ///
+    /// # Errors
+    /// `NoSpace`, `TooLarge`, `Invalid`.
+    pub async fn allocate(
+        &self,
+        node: Node,
+        offset: u64,
+        length: u64,
+        mode: Allocate,
+        kill_set_id: bool,
+    ) -> Result<()> {
+        let file = self.regular(node).await?;
+        self.check_size(&file, offset.saturating_add(length))?;
+        let result = self.group().allocate_file(&file, offset, length, mode, kill_set_id).await;
+        self.changed(node);
+        result
+    }
+
+    /// The next data or hole at or after `offset`.
+    ///
+    /// # Errors
+    /// `NoData` past the end.
+    pub async fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64> {
+        let file = self.regular(node).await?;
+        self.group().seek_file(&file, offset, what).await
+    }
+
+    /// Where a part of a file has data and where holes, in one look: lengths from `offset` on, `most` at most, to the end of the part or of
+    /// the file.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub async fn map(&self, node: Node, offset: u64, length: u64, most: usize) -> Result<Vec<(u64, bool)>> {
+        let file = self.regular(node).await?;
+        self.group().map_file(&file, offset, length, most).await
+    }
+
+    /// # Errors
+    /// `NoAttribute`.
+    pub async fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>> {
+        self.group().files.xattr(node, name).await
+    }
+
+    /// # Errors
+    /// `Stale`.
+    pub async fn xattrs(&self, node: Node) -> Result<Vec<Vec<u8>>> {
+        self.group().files.xattrs(node).await
+    }
+
+    /// # Errors
+    /// `Exists`, `NoAttribute`, `Range`.
+    pub async fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
+        self.group().files.set_xattr(self.asked(), node, name, value, mode).await
+    }
+
+    /// # Errors
+    /// `NoAttribute`.
+    pub async fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<()> {
+        self.group().files.remove_xattr(self.asked(), node, name).await
+    }
+
+    fn names(&self, caller: Caller) -> Names {
+        let group = self.group();
+        let membership = group.voters.current();
+        let failure_groups = failure_groups(&membership);
+        let (redundancy, group) = (membership.wanted, group.name.clone());
+        Names { origin: self.place.origin, group, redundancy, failure_groups, caller }
+    }
+
+    /// Carries out a DBA's statement on names or templates, all of it or nothing.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub async fn order(&self, order: NameOrder, caller: Caller) -> Result<()> {
+        self.group().files.order(self.names(caller), order).await
+    }
+
+    /// Makes a file under a system name; returns it and its path. `head`: what will be written first, if that is known.
+    ///
+    /// # Errors
+    /// If there is no such template, or its alias is taken or in no directory.
+    pub async fn create_system(
+        &self,
+        new: NewSystemFile,
+        head: &[u8],
+        mode: u32,
+        caller: Caller,
+    ) -> Result<(Attributes, String)> {
+        self.group().files.create_system(self.names(caller), new, head, mode).await
+    }
+
+    /// What a DBA's name means, in any case: `dir/file`, or `.number.incarnation`, behind the group's name. `None`: there is nothing.
+    ///
+    /// # Errors
+    /// If it is ambiguous, or no name of a file that there is.
+    pub async fn resolve(&self, path: &str) -> Result<Option<Attributes>> {
+        let form = paths::behind_group(path, path)?;
+        match self.group().files.resolve(form).await? {
+            Some(node) => self.attributes(node).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// A path of a file, behind the group's name: the system's, if it has one.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn path_of(&self, node: Node) -> Result<Option<String>> {
+        let parts = self.group().files.path_of(node).await?;
+        Ok(parts.map(|parts| paths::written(self.group_name(), &parts)))
+    }
+
+    /// # Errors
+    /// None today.
+    pub async fn space(&self) -> Result<FileSystemSpace> {
+        Ok(self.group().file_system_space())
+    }
+
+    /// The front end holds `count` more references to the file: it outlives its last name.
+    pub fn remember(&self, node: Node, count: u64) {
+        self.group().files.remember(node, count);
+    }
+
+    /// The front end gives references back; a file without names and references is freed.
+    pub async fn forget(&self, node: Node, count: u64) {
+        self.group().files.forget(node, count).await;
+    }
+}

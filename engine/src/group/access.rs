@@ -1,0 +1,311 @@
+//! Users and user groups of a disk group, and what they may do with its files.
+//!
+//! There is one truth about a file: owner, group and mode in its row, which the kernel enforces for everybody who comes through a mount.
+//! Users are the host's, with the host's numbers, and user groups are the host's groups; the lists here say which of them statements
+//! and views know by name (docs/decisions/017). So `chmod`, `chown` and the statements here change the same thing, and no view can
+//! say another thing than `ls -l`.
+//!
+//! Each statement is one durable commit: what it checks and what it changes.
+
+use crate::{
+    admin::{AccessChange, AdminError, Code, Permission, Principal},
+    api::{Changes, Kind, Node},
+    error::FileError,
+    event::Severity,
+    files::session::Session,
+    group::Group,
+    words::counted,
+};
+use rusqlite::{Connection, OptionalExtension, params};
+
+type Refusable<T> = Result<T, AdminError>;
+
+/// Regular files that have a name and are no volumes.
+const FILES: &str = "kind = 32768 AND links > 0 AND coalesce(type, '') <> 'ASMVOL'";
+
+/// What a job comes to: refused, or done with these files changed.
+type Outcome = Result<(Refusable<()>, Vec<(Node, Changes)>), FileError>;
+
+fn refused(error: AdminError) -> Outcome {
+    Ok((Err(error), Vec::new()))
+}
+
+fn done() -> Outcome {
+    Ok((Ok(()), Vec::new()))
+}
+
+fn number(connection: &Connection, table: &str, name: &str) -> rusqlite::Result<Option<u32>> {
+    let sql = format!("SELECT number FROM {table} WHERE name = ?1");
+    connection.prepare_cached(&sql)?.query_row([name], |row| row.get(0)).optional()
+}
+
+fn name(connection: &Connection, table: &str, number: u32) -> rusqlite::Result<Option<String>> {
+    let sql = format!("SELECT name FROM {table} WHERE number = ?1");
+    connection.prepare_cached(&sql)?.query_row([number], |row| row.get(0)).optional()
+}
+
+fn files_of(connection: &Connection, column: &str, number: u32) -> rusqlite::Result<Vec<Node>> {
+    let sql = format!("SELECT number FROM file WHERE {column} = ?1 AND {FILES}");
+    let mut select = connection.prepare_cached(&sql)?;
+    let rows = select.query_map([number], |row| row.get::<_, i64>(0))?;
+    rows.map(|node| node.map(i64::cast_unsigned)).collect()
+}
+
+fn no_user(name: &str) -> AdminError {
+    AdminError::new(Code::NoSuchUser, format!("the disk group has no user {name}"))
+        .hint("v$asm_user has the users; ADD USER makes one")
+}
+
+fn no_group(name: &str) -> AdminError {
+    AdminError::new(Code::NoSuchUser, format!("the disk group has no user group {name}"))
+        .hint("v$asm_usergroup has the groups; ADD USERGROUP makes one")
+}
+
+/// Why a user or user group cannot be added: its name or its number is there.
+fn taken(connection: &Connection, table: &str, new: &Principal) -> rusqlite::Result<Option<AdminError>> {
+    let exists = |text| Some(AdminError::new(Code::UserExists, text));
+    if number(connection, table, &new.name)?.is_some() {
+        return Ok(exists(format!("the disk group has {} already", new.name)));
+    }
+    let same = name(connection, table, new.number)?;
+    Ok(same.and_then(|same| {
+        exists(format!("{} is number {} on this host, which the disk group knows as {same}", new.name, new.number))
+    }))
+}
+
+fn add_users(connection: &Connection, users: &[Principal]) -> Outcome {
+    for (index, user) in users.iter().enumerate() {
+        if let Some(error) = taken(connection, "access_user", user)? {
+            return refused(error);
+        }
+        if users[..index].iter().any(|other| other.number == user.number) {
+            return refused(AdminError::new(Code::UserExists, format!("user {} is named twice", user.name)));
+        }
+    }
+    for user in users {
+        connection
+            .prepare_cached("INSERT INTO access_user (number, name) VALUES (?1, ?2)")?
+            .execute(params![user.number, user.name])?;
+    }
+    done()
+}
+
+fn drop_users(connection: &Connection, users: &[String]) -> Outcome {
+    for user in users {
+        let Some(number) = number(connection, "access_user", user)? else { return refused(no_user(user)) };
+        let files = files_of(connection, "uid", number)?.len();
+        if files > 0 {
+            let text = format!("user {user} owns {}", counted(files, "file"));
+            return refused(
+                AdminError::new(Code::UserInUse, text).hint(
+                    "REPLACE USER or SET OWNERSHIP gives them to another one; DROP USER ... CASCADE removes them",
+                ),
+            );
+        }
+    }
+    for user in users {
+        let number = number(connection, "access_user", user)?;
+        connection.execute("DELETE FROM access_member WHERE user = ?1", [number])?;
+        connection.execute("DELETE FROM access_user WHERE number = ?1", [number])?;
+    }
+    done()
+}
+
+fn replace_users(connection: &Connection, pairs: &[(String, Principal)]) -> Outcome {
+    let mut numbers = Vec::new();
+    for (old, new) in pairs {
+        let Some(number) = number(connection, "access_user", old)? else { return refused(no_user(old)) };
+        if let Some(error) = taken(connection, "access_user", new)? {
+            return refused(error);
+        }
+        if numbers.iter().any(|(before, other)| *before == number || *other == new.number) {
+            return refused(AdminError::new(Code::Invalid, format!("user {old} or {} is named twice", new.name)));
+        }
+        numbers.push((number, new.number));
+    }
+    let mut changes = Vec::new();
+    for ((number, replaced), (_, new)) in numbers.into_iter().zip(pairs) {
+        let files = files_of(connection, "uid", number)?;
+        changes.extend(files.into_iter().map(|node| (node, Changes { uid: Some(replaced), ..Changes::default() })));
+        let sql = "UPDATE access_user SET number = ?2, name = ?3 WHERE number = ?1";
+        connection.execute(sql, params![number, replaced, new.name])?;
+        connection.execute("UPDATE access_member SET user = ?2 WHERE user = ?1", params![number, replaced])?;
+    }
+    Ok((Ok(()), changes))
+}
+
+fn add_members(connection: &Connection, group: u32, members: &[String]) -> Outcome {
+    for member in members {
+        let Some(user) = number(connection, "access_user", member)? else { return refused(no_user(member)) };
+        connection
+            .prepare_cached("INSERT OR IGNORE INTO access_member (usergroup, user) VALUES (?1, ?2)")?
+            .execute(params![group, user])?;
+    }
+    done()
+}
+
+fn add_user_group(connection: &Connection, group: &Principal, members: &[String]) -> Outcome {
+    if let Some(error) = taken(connection, "access_group", group)? {
+        return refused(error);
+    }
+    for member in members {
+        if number(connection, "access_user", member)?.is_none() {
+            return refused(no_user(member));
+        }
+    }
+    connection
+        .prepare_cached("INSERT INTO access_group (number, name) VALUES (?1, ?2)")?
+        .execute(params![group.number, group.name])?;
+    add_members(connection, group.number, members)
+}
+
+fn modify_user_group(connection: &Connection, group: &str, add: bool, members: &[String]) -> Outcome {
+    let Some(group) = number(connection, "access_group", group)? else { return refused(no_group(group)) };
+    let mut users = Vec::new();
+    for member in members {
+        let Some(user) = number(connection, "access_user", member)? else { return refused(no_user(member)) };
+        users.push(user);
+    }
+    if add {
+        return add_members(connection, group, members);
+    }
+    for user in users {
+        connection.execute("DELETE FROM access_member WHERE usergroup = ?1 AND user = ?2", params![group, user])?;
+    }
+    done()
+}
+
+fn drop_user_group(connection: &Connection, group: &str) -> Outcome {
+    let Some(number) = number(connection, "access_group", group)? else { return refused(no_group(group)) };
+    let files = files_of(connection, "gid", number)?.len();
+    if files > 0 {
+        let text = format!("user group {group} has {}", counted(files, "file"));
+        return refused(
+            AdminError::new(Code::UserInUse, text)
+                .hint("SET OWNERSHIP GROUP = ... FOR FILE ... gives them to another one"),
+        );
+    }
+    connection.execute("DELETE FROM access_member WHERE usergroup = ?1", [number])?;
+    connection.execute("DELETE FROM access_group WHERE number = ?1", [number])?;
+    done()
+}
+
+/// The read and write bits of a class; who may run it stays as it is.
+fn with_permission(mode: u32, shift: u32, permission: Option<Permission>) -> u32 {
+    let Some(permission) = permission else { return mode };
+    let bits = match permission {
+        Permission::None => 0,
+        Permission::ReadOnly => 0o4,
+        Permission::ReadWrite => 0o6,
+    };
+    (mode & !(0o6 << shift)) | (bits << shift)
+}
+
+impl Group {
+    /// Changes users, user groups, owners or permissions.
+    ///
+    /// # Errors
+    /// What is not there, is there already, or is in use; then nothing is changed, but for files that CASCADE removed.
+    pub async fn change_access(&self, change: &AccessChange) -> Refusable<()> {
+        if let AccessChange::DropUsers { users, cascade: true } = change {
+            for user in users {
+                self.remove_files_of(user).await?;
+            }
+        }
+        let mut files = Vec::new();
+        if let AccessChange::SetPermission { files: names, .. } | AccessChange::SetOwnership { files: names, .. } =
+            change
+        {
+            for name in names {
+                let file = self.file_named(name).await?;
+                if file.kind != Kind::Regular {
+                    let text = format!("{name} is not a regular file");
+                    return Err(AdminError::new(Code::Invalid, text).hint("use chown and chmod where it is mounted"));
+                }
+                files.push(file.node);
+            }
+        }
+        let wanted = change.clone();
+        let job = move |connection: &Connection| match &wanted {
+            AccessChange::AddUsers(users) => add_users(connection, users),
+            AccessChange::DropUsers { users, .. } => drop_users(connection, users),
+            AccessChange::ReplaceUsers(pairs) => replace_users(connection, pairs),
+            AccessChange::AddUserGroup { group, members } => add_user_group(connection, group, members),
+            AccessChange::ModifyUserGroup { name, add, members } => modify_user_group(connection, name, *add, members),
+            AccessChange::DropUserGroup(name) => drop_user_group(connection, name),
+            AccessChange::SetPermission { owner, usergroup, other, .. } => {
+                let mut changes = Vec::new();
+                for node in files {
+                    let sql = "SELECT mode FROM file WHERE number = ?1";
+                    let mode = connection.prepare_cached(sql)?.query_row([node.cast_signed()], |row| row.get(0))?;
+                    let mode = with_permission(mode, 6, *owner);
+                    let mode = with_permission(with_permission(mode, 3, *usergroup), 0, *other);
+                    changes.push((node, Changes { mode: Some(mode), ..Changes::default() }));
+                }
+                Ok((Ok(()), changes))
+            }
+            AccessChange::SetOwnership { owner, usergroup, .. } => {
+                let mut changes = Changes::default();
+                if let Some(owner) = owner {
+                    let Some(uid) = number(connection, "access_user", owner)? else { return refused(no_user(owner)) };
+                    changes.uid = Some(uid);
+                }
+                if let Some(group) = usergroup {
+                    let Some(gid) = number(connection, "access_group", group)? else { return refused(no_group(group)) };
+                    changes.gid = Some(gid);
+                }
+                Ok((Ok(()), files.into_iter().map(|node| (node, changes.clone())).collect()))
+            }
+        };
+        let Some(group) = self.myself() else { return Err(self.gone()) };
+        let session = Session::new(group, None);
+        let changed = self.files.change_owners(session.origin(), job).await;
+        changed.map_err(|error| AdminError::new(Code::Io, format!("disk group {}: {error}", self.name)))?
+    }
+
+    fn gone(&self) -> AdminError {
+        AdminError::new(Code::NotMounted, format!("disk group {} is being dismounted", self.name))
+    }
+
+    /// Removes every name of the files that a user owns. One that is open goes when it is closed.
+    async fn remove_files_of(&self, user: &str) -> Refusable<()> {
+        let failed =
+            |error: FileError| AdminError::new(Code::Io, format!("removing the files of user {user}: {error}"));
+        let wanted = user.to_owned();
+        let find = move |connection: &Connection| {
+            let Some(number) = number(connection, "access_user", &wanted)? else { return Ok(None) };
+            Ok(Some(files_of(connection, "uid", number)?))
+        };
+        let (nodes, _) = self.catalog.release(false, find).await.map_err(failed)?;
+        let Some(nodes) = nodes else { return Err(no_user(user)) };
+        let Some(group) = self.myself() else { return Err(self.gone()) };
+        let session = Session::new(group, None);
+        let count = nodes.len();
+        for node in nodes {
+            for (parent, name) in self.files.names_of(node).await.map_err(failed)? {
+                match session.unlink(parent, &name).await {
+                    Ok(()) | Err(FileError::NotFound) => {}
+                    Err(error) => return Err(failed(error)),
+                }
+            }
+        }
+        if count > 0 {
+            self.tell(Severity::Warning, None, format!("user {user} is dropped with {}", counted(count, "file")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever may run a program still may, and the bits of the others stay.
+    #[test]
+    fn permissions_are_two_bits_of_a_class() {
+        assert_eq!(with_permission(0o751, 6, Some(Permission::ReadOnly)), 0o551);
+        assert_eq!(with_permission(0o751, 3, Some(Permission::None)), 0o711);
+        assert_eq!(with_permission(0o4640, 0, Some(Permission::ReadWrite)), 0o4646);
+        assert_eq!(with_permission(0o640, 3, None), 0o640);
+    }
+}

@@ -1,0 +1,600 @@
+//! Disk-group attributes: what can be set, and what it must look like.
+//!
+//! Names and values are those of ASM where it has them. They live in the catalog's
+//! `attribute` table; the ones the engine acts on are parsed here, once.
+
+mod refused;
+
+use crate::{
+    admin::{AdminError, Code, Phases},
+    disk::{health::LIMIT_MAX, member::TICK_MS},
+    error::FileError,
+    world::Timestamp,
+};
+use plinth_format::{DiskId, DiskNumber, membership::MOUNT_WAIT_MAX};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
+
+/// What the engine acts on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// The I/O deadline (R2), in ticks of the watchdog.
+    pub disk_timeout_ticks: u64,
+    /// Seconds an offline disk is waited for.
+    pub disk_repair_time: u64,
+    /// So many reads that fail within `disk_error_time` seconds are too many; 0: none are.
+    pub disk_error_limit: usize,
+    /// The same of reads that do not match their checksums.
+    pub disk_checksum_limit: usize,
+    pub disk_error_time: u64,
+    /// A disk that is far slower than the others for so long is taken offline.
+    pub disk_slow_time: Option<Duration>,
+    pub failgroup_repair_time: u64,
+    /// Whether freed AUs are discarded.
+    pub discard: bool,
+    /// What front ends are promised while mirrors move.
+    pub latency_target: Option<Duration>,
+    /// For how long threads that serve clients look for what comes next before they sleep.
+    pub poll_time: Option<Duration>,
+    /// Permission bits that new regular files do not get, if access control is on.
+    pub umask: u32,
+    pub access_control: bool,
+    /// Whether disks that were only absent come ONLINE by themselves.
+    pub auto_online: bool,
+    /// Seconds for which a start waits for disks that are missing.
+    pub mount_wait: u64,
+    /// Extents that a scrub reads at once.
+    pub scrub_async_limit: u32,
+    /// Whether a scrub of the whole group reads its metadata as well.
+    pub scrub_metadata: bool,
+    /// Seconds after which an operator is reminded that nothing was scrubbed; 0: never.
+    pub scrub_reminder: u64,
+    /// How full a group may be until an operator hears of it, in percent; twice.
+    pub space_warning: u8,
+    pub space_critical: u8,
+}
+
+impl Default for Attributes {
+    fn default() -> Self {
+        Self {
+            disk_timeout_ticks: seconds_to_ticks(5),
+            disk_repair_time: 12 * 3600,
+            disk_error_limit: 20,
+            disk_checksum_limit: 100,
+            disk_error_time: 3600,
+            disk_slow_time: None,
+            failgroup_repair_time: 24 * 3600,
+            discard: true,
+            latency_target: None,
+            poll_time: None,
+            umask: 0o066,
+            access_control: false,
+            auto_online: true,
+            mount_wait: MOUNT_WAIT,
+            scrub_async_limit: 1,
+            scrub_metadata: true,
+            scrub_reminder: 30 * 24 * 3600,
+            space_warning: 85,
+            space_critical: 95,
+        }
+    }
+}
+
+/// Every attribute that can be set, with its default; in the order of `V$ASM_ATTRIBUTE`.
+pub const SETTABLE: &[(&str, &str)] = &[
+    ("access_control.enabled", "false"),
+    ("access_control.umask", "066"),
+    ("auto_online.enabled", "true"),
+    ("compatible.advm", "19.0.0.0.0"),
+    ("compatible.asm", "19.0.0.0.0"),
+    ("compatible.rdbms", "10.1.0.0.0"),
+    ("content.check", "true"),
+    ("content.type", "data"),
+    ("content_hardcheck.enabled", "false"),
+    ("disk_checksum_limit", "100"),
+    ("disk_error_limit", "20"),
+    ("disk_error_time", "1h"),
+    ("disk_repair_time", "12h"),
+    ("disk_slow_time", "none"),
+    ("disk_timeout", "5"),
+    ("failgroup_repair_time", "24h"),
+    ("io_poll_time", "none"),
+    ("mount_wait", "10"),
+    ("preferred_read.enabled", "false"),
+    ("rebalance.latency_target", "none"),
+    ("scrub_async_limit", "1"),
+    ("scrub_metadata.enabled", "true"),
+    ("scrub_reminder", "720h"),
+    ("space_critical", "95"),
+    ("space_warning", "85"),
+    ("thin_provisioned", "true"),
+];
+
+/// What every group has, and nobody can set.
+pub const FIXED: &[(&str, &str)] = &[("phys_meta_replicated", "true")];
+
+/// Seconds for which a disk can be waited for: 136 years, as in ASM.
+pub const REPAIR_TIME_MAX: u64 = 136 * 366 * 24 * 3600;
+
+/// Seconds for which a start waits for missing disks, if nothing is said: what an array's paths or an iSCSI login take.
+pub const MOUNT_WAIT: u64 = 10;
+
+fn seconds_to_ticks(seconds: u64) -> u64 {
+    seconds * 1000 / TICK_MS
+}
+
+fn invalid(name: &str, value: &str, wanted: &str) -> AdminError {
+    AdminError::new(Code::Invalid, format!("attribute '{name}' cannot be '{value}'")).hint(format!("it is {wanted}"))
+}
+
+/// `12h`, `30m`, `3.6h`: seconds.
+fn duration(name: &str, value: &str) -> Result<u64, AdminError> {
+    let bad = || invalid(name, value, "a number with M (minutes) or H (hours), such as 12h");
+    let (number, unit) = match value.trim().to_ascii_lowercase() {
+        text if text.ends_with('h') => (text[..text.len() - 1].to_owned(), 3600.0),
+        text if text.ends_with('m') => (text[..text.len() - 1].to_owned(), 60.0),
+        text => (text, 3600.0),
+    };
+    let number: f64 = number.parse().map_err(|_| bad())?;
+    if !(0.0..=REPAIR_TIME_MAX as f64).contains(&(number * unit)) {
+        return Err(bad());
+    }
+    Ok((number * unit) as u64)
+}
+
+/// `2ms`, `500us`, `1.5 ms`; `none`. `wanted` says so, and names the range, which is in nanoseconds.
+fn time(name: &str, value: &str, range: RangeInclusive<f64>, wanted: &str) -> Result<Option<Duration>, AdminError> {
+    let bad = || invalid(name, value, wanted);
+    let text = value.trim().to_ascii_lowercase();
+    if text == "none" {
+        return Ok(None);
+    }
+    let units = [("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+    let (unit, length) = units.into_iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(bad)?;
+    let number: f64 = text[..text.len() - unit.len()].trim().parse().map_err(|_| bad())?;
+    let nanoseconds = (number * length).round();
+    if !range.contains(&nanoseconds) {
+        return Err(bad());
+    }
+    Ok(Some(Duration::from_nanos(nanoseconds as u64)))
+}
+
+fn percentage(name: &str, value: &str) -> Result<u8, AdminError> {
+    let percent = value.trim().parse().ok().filter(|percent| (1..=100).contains(percent));
+    percent.ok_or_else(|| invalid(name, value, "a percentage from 1 to 100"))
+}
+
+/// How many errors of a disk are too many.
+fn limit(name: &str, value: &str) -> Result<usize, AdminError> {
+    let limit = value.parse().ok().filter(|limit| (0..=LIMIT_MAX).contains(limit));
+    limit.ok_or_else(|| invalid(name, value, "a number from 1 to 1000, or 0 for no limit"))
+}
+
+fn boolean(name: &str, value: &str) -> Result<bool, AdminError> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(invalid(name, value, "true or false")),
+    }
+}
+
+/// An attribute that can only be what it is.
+fn only(name: &str, value: &str, is: bool, because: &str) -> Result<(), AdminError> {
+    if boolean(name, value)? == is {
+        return Ok(());
+    }
+    Err(AdminError::new(Code::NotSupported, format!("attribute '{name}' cannot be '{value}': {because}")))
+}
+
+/// Three digits of 0, 2 and 6: as in ASM.
+fn umask(name: &str, value: &str) -> Result<u32, AdminError> {
+    let is_mask = value.len() == 3 && value.bytes().all(|digit| matches!(digit, b'0' | b'2' | b'6'));
+    let mask = u32::from_str_radix(value, 8).ok().filter(|_| is_mask);
+    mask.ok_or_else(|| invalid(name, value, "three digits, for owner, group and others, each 0, 2 or 6, such as 066"))
+}
+
+impl Attributes {
+    /// Permission bits that new regular files do not get.
+    #[must_use]
+    pub fn creation_mask(&self) -> u32 {
+        if self.access_control { self.umask } else { 0 }
+    }
+
+    /// Takes one attribute over.
+    ///
+    /// # Errors
+    /// If there is none of this name, or the value is not of its kind.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), AdminError> {
+        match name {
+            "disk_timeout" => {
+                let seconds: u64 = value.parse().map_err(|_| invalid(name, value, "a number of seconds"))?;
+                if !(1..=3600).contains(&seconds) {
+                    return Err(invalid(name, value, "from 1 to 3600 seconds"));
+                }
+                self.disk_timeout_ticks = seconds_to_ticks(seconds);
+            }
+            "disk_error_limit" => self.disk_error_limit = limit(name, value)?,
+            "disk_checksum_limit" => self.disk_checksum_limit = limit(name, value)?,
+            "disk_error_time" => {
+                let time = duration(name, value)?;
+                if !(1..=7 * 24 * 3600).contains(&time) {
+                    return Err(invalid(name, value, "a number with M (minutes) or H (hours), up to 168H"));
+                }
+                self.disk_error_time = time;
+            }
+            "disk_repair_time" => self.disk_repair_time = duration(name, value)?,
+            "failgroup_repair_time" => self.failgroup_repair_time = duration(name, value)?,
+            "disk_slow_time" => {
+                let wanted = "a time such as 60s, from 30s to 86400s, or none";
+                self.disk_slow_time = time(name, value, 30e9..=86_400e9, wanted)?;
+            }
+            "rebalance.latency_target" => {
+                let wanted = "a time such as 2ms or 500us, from 50us to 10s, or none";
+                self.latency_target = time(name, value, 50e3..=10e9, wanted)?;
+            }
+            "io_poll_time" => {
+                self.poll_time = time(name, value, 1e3..=1e6, "a time such as 50us, from 1us to 1ms, or none")?;
+            }
+            "auto_online.enabled" => self.auto_online = boolean(name, value)?,
+            "mount_wait" => {
+                let seconds = value.parse().ok().filter(|seconds| *seconds <= u64::from(MOUNT_WAIT_MAX));
+                let wanted = "a number of seconds from 0 to 240";
+                self.mount_wait = seconds.ok_or_else(|| invalid(name, value, wanted))?;
+            }
+            "thin_provisioned" => self.discard = boolean(name, value)?,
+            "content.type" => {
+                if !["data", "recovery", "system"].contains(&value.to_ascii_lowercase().as_str()) {
+                    return Err(invalid(name, value, "data, recovery or system"));
+                }
+            }
+            "access_control.enabled" => self.access_control = boolean(name, value)?,
+            "access_control.umask" => self.umask = umask(name, value)?,
+            "scrub_async_limit" => {
+                let limit = value.parse().ok().filter(|limit| (1..=1024).contains(limit));
+                self.scrub_async_limit = limit.ok_or_else(|| invalid(name, value, "a number from 1 to 1024"))?;
+            }
+            "scrub_reminder" => self.scrub_reminder = duration(name, value)?,
+            "space_critical" => self.space_critical = percentage(name, value)?,
+            "space_warning" => self.space_warning = percentage(name, value)?,
+            "scrub_metadata.enabled" => self.scrub_metadata = boolean(name, value)?,
+            "content.check" => only(name, value, true, "whatever is copied is verified against its checksums")?,
+            "content_hardcheck.enabled" => {
+                only(name, value, false, "HARD is about Oracle's blocks; every block here has a checksum")?;
+            }
+            "preferred_read.enabled" => only(
+                name,
+                value,
+                false,
+                "there are no sites; ALTER SYSTEM SET asm_preferred_read_failure_groups prefers failure groups",
+            )?,
+            "compatible.asm" | "compatible.rdbms" | "compatible.advm" => {
+                let is_version = !value.is_empty() && value.split('.').all(|part| part.parse::<u16>().is_ok());
+                if !is_version {
+                    return Err(invalid(name, value, "a version such as 19.0"));
+                }
+            }
+            _ if let Some(refusal) = refused::refusal(name) => return Err(refusal),
+            _ => {
+                let known: Vec<_> = SETTABLE.iter().map(|(name, _)| *name).collect();
+                return Err(AdminError::new(Code::Invalid, format!("there is no attribute '{name}'"))
+                    .hint(format!("attributes are {}", known.join(", "))));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stores one attribute.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
+    connection
+        .prepare_cached(
+            "INSERT INTO attribute(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = ?2",
+        )?
+        .execute(params![name, value])?;
+    Ok(())
+}
+
+/// The parts of a version, without zeros at its end.
+fn version(text: &str) -> Vec<u16> {
+    let mut parts: Vec<u16> = text.split('.').map(|part| part.parse().unwrap_or(0)).collect();
+    parts.truncate(parts.iter().rposition(|part| *part != 0).map_or(0, |last| last + 1));
+    parts
+}
+
+/// Refuses to make an attribute less than it is, of those that only go up: as in ASM, what says that it may rely on a
+/// version must be right for good.
+///
+/// # Errors
+/// That, or what the catalog says.
+pub fn check_raised(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
+    if !name.starts_with("compatible.") {
+        return Ok(());
+    }
+    let mut select = connection.prepare_cached("SELECT value FROM attribute WHERE name = ?1")?;
+    let stored: Option<String> = select.query_row([name], |row| row.get(0)).optional()?;
+    let default = || SETTABLE.iter().find(|(known, _)| *known == name).map_or("", |(_, default)| *default).to_owned();
+    let current = stored.unwrap_or_else(default);
+    if version(value) >= version(&current) {
+        return Ok(());
+    }
+    let text = format!("attribute '{name}' cannot be '{value}': it is {current}, and never goes back");
+    let hint = "a disk group that is to have less is made so, with an ATTRIBUTE clause";
+    Err(FileError::Order(Box::new(AdminError::new(Code::Lowered, text).hint(hint))))
+}
+
+/// Stores one attribute that nobody can set.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_fixed(connection: &Connection, name: &str, value: &str) -> Result<(), FileError> {
+    connection
+        .prepare_cached("INSERT OR REPLACE INTO attribute(name, value, read_only) VALUES (?1, ?2, 1)")?
+        .execute(params![name, value])?;
+    Ok(())
+}
+
+/// Where the catalog keeps that a rebalance is under way, and its power. No attribute that anybody sees.
+const REBALANCE: &str = "_rebalance";
+
+/// Says with which power a rebalance is under way, or that none is.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_rebalance(connection: &Connection, begun: Option<(u32, Phases)>) -> Result<(), FileError> {
+    let text = |(power, phases): (u32, Phases)| {
+        let balance = if phases.balance { "" } else { " unbalanced" };
+        let compact = phases.compact.map_or("", |compact| if compact { " compact" } else { " loose" });
+        format!("{power}{balance}{compact}")
+    };
+    keep(connection, REBALANCE, begun.map(text))
+}
+
+/// Stores a value, or none any more.
+fn keep(connection: &Connection, name: &str, value: Option<String>) -> Result<(), FileError> {
+    if let Some(value) = value {
+        return store(connection, name, &value);
+    }
+    connection.prepare_cached("DELETE FROM attribute WHERE name = ?1")?.execute([name])?;
+    Ok(())
+}
+
+/// The power of the rebalance that was under way when the group was last used, if there was one.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_rebalance(connection: &Connection) -> Result<Option<(u32, Phases)>, FileError> {
+    let mut select = connection.prepare("SELECT value FROM attribute WHERE name = ?1")?;
+    let mut rows = select.query([REBALANCE])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let text: String = row.get(0)?;
+    let says = |word| text.split_whitespace().any(|other| other == word);
+    let compact = if says("compact") { Some(true) } else { says("loose").then_some(false) };
+    // A number that is none says all the same that something was under way.
+    let power = text.split_whitespace().next().and_then(|power| power.parse().ok()).unwrap_or(1);
+    Ok(Some((power, Phases { balance: !says("unbalanced"), compact })))
+}
+
+/// Where the catalog keeps that nothing is left to discard. No attribute that anybody sees.
+const ALL_DISCARDED: &str = "_all_discarded";
+
+/// Says that nothing is left to discard, or that there may be something from now on.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_all_discarded(connection: &Connection, is_all: bool) -> Result<(), FileError> {
+    keep(connection, ALL_DISCARDED, is_all.then(|| "true".to_owned()))
+}
+
+/// Whether nothing was left to discard when the group was last used.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_all_discarded(connection: &Connection) -> Result<bool, FileError> {
+    let mut select = connection.prepare("SELECT 1 FROM attribute WHERE name = ?1")?;
+    Ok(select.exists([ALL_DISCARDED])?)
+}
+
+/// Where the catalog keeps when all of the group was scrubbed last. No attribute that anybody sees.
+const SCRUBBED: &str = "_scrubbed";
+
+/// Says that all of the group was scrubbed.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_scrubbed(connection: &Connection, at: Timestamp) -> Result<(), FileError> {
+    store(connection, SCRUBBED, &at.to_string())
+}
+
+/// When all of the group was scrubbed last, if it ever was.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_scrubbed(connection: &Connection) -> Result<Option<Timestamp>, FileError> {
+    let mut select = connection.prepare("SELECT value FROM attribute WHERE name = ?1")?;
+    let text: Option<String> = select.query_row([SCRUBBED], |row| row.get(0)).optional()?;
+    Ok(text.and_then(|text| text.parse().ok()))
+}
+
+/// Where the catalog keeps how long one disk is waited for, with the disk's number behind it. No attribute that anybody sees.
+const DROP_AFTER: &str = "_drop_after.";
+
+/// How long a disk that is offline is waited for, in place of the group's repair time: `OFFLINE ... DROP AFTER`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DropAfter {
+    pub seconds: u64,
+    /// When the disk went offline, as in the membership: it holds for this absence only.
+    pub since: i64,
+}
+
+/// Says how long a disk is waited for, or that it is as long as any.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_drop_after(
+    connection: &Connection,
+    disk: DiskNumber,
+    drop_after: Option<DropAfter>,
+) -> Result<(), FileError> {
+    let value = drop_after.map(|DropAfter { seconds, since }| format!("{seconds} {since}"));
+    keep(connection, &format!("{DROP_AFTER}{}", disk.0), value)
+}
+
+/// How long disks are waited for, where that was said of them.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_drop_after(connection: &Connection) -> Result<BTreeMap<DiskNumber, DropAfter>, FileError> {
+    let mut found = BTreeMap::new();
+    for (disk, value) in kept_of_disks(connection, DROP_AFTER)? {
+        if let Some((seconds, since)) = value.split_once(' ')
+            && let (Ok(seconds), Ok(since)) = (seconds.parse(), since.parse())
+        {
+            found.insert(disk, DropAfter { seconds, since });
+        }
+    }
+    Ok(found)
+}
+
+/// What is kept under a name with a disk's number behind it.
+fn kept_of_disks(connection: &Connection, name: &str) -> Result<Vec<(DiskNumber, String)>, FileError> {
+    let mut select = connection.prepare("SELECT name, value FROM attribute WHERE substr(name, 1, ?1) = ?2")?;
+    let mut rows = select.query(params![name.len() as i64, name])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (full, value): (String, String) = (row.get(0)?, row.get(1)?);
+        found.extend(full[name.len()..].parse().ok().map(|disk| (DiskNumber(disk), value)));
+    }
+    Ok(found)
+}
+
+/// Where the catalog keeps the size that a disk comes to in stages, with the disk's number behind it. No attribute that anybody sees.
+const GOAL: &str = "_resize_goal.";
+
+/// Says which size a disk comes to in stages, in bytes, or that it does not any more.
+///
+/// # Errors
+/// What the catalog says.
+pub fn store_goal(connection: &Connection, disk: DiskNumber, id: DiskId, goal: Option<u64>) -> Result<(), FileError> {
+    keep(connection, &format!("{GOAL}{}", disk.0), goal.map(|size| format!("{size} {id}")))
+}
+
+/// Which sizes disks come to in stages, in bytes, each with the id of the disk that had the number then.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load_goals(connection: &Connection) -> Result<Vec<(DiskNumber, u64, String)>, FileError> {
+    let goal = |(disk, value): (DiskNumber, String)| {
+        let (size, id) = value.split_once(' ')?;
+        Some((disk, size.parse().ok()?, id.to_owned()))
+    };
+    Ok(kept_of_disks(connection, GOAL)?.into_iter().filter_map(goal).collect())
+}
+
+/// The attributes as stored; what cannot be understood keeps its default.
+///
+/// # Errors
+/// What the catalog says.
+pub fn load(connection: &Connection) -> Result<Attributes, FileError> {
+    let mut attributes = Attributes::default();
+    let mut select = connection.prepare("SELECT name, value FROM attribute WHERE NOT read_only")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (name, value): (String, String) = (row.get(0)?, row.get(1)?);
+        let _ = attributes.set(&name, &value);
+    }
+    Ok(attributes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compatibility_never_goes_back() {
+        let catalog = Connection::open_in_memory().expect("a database");
+        catalog.execute_batch(include_str!("../catalog/schema.sql")).expect("the schema");
+        let check = |value: &str| check_raised(&catalog, "compatible.asm", value).is_ok();
+        assert!(check("19.0") && check("19.1") && check("23") && !check("18.9.9.9.9") && !check("9.2"));
+        store(&catalog, "compatible.asm", "12.2.0.1").expect("it is stored");
+        assert!(check("12.2.0.1.0") && check("19.0") && !check("12.2") && !check("11.2.0.4"));
+        assert!(check_raised(&catalog, "disk_timeout", "1").is_ok());
+    }
+
+    #[test]
+    fn a_rebalance_is_remembered() {
+        let catalog = Connection::open_in_memory().expect("a database");
+        let table = "CREATE TABLE attribute (name TEXT PRIMARY KEY, value TEXT, read_only INTEGER, system INTEGER)";
+        catalog.execute(table, []).expect("a table");
+        for compact in [None, Some(true), Some(false)] {
+            for balance in [true, false] {
+                let begun = Some((7, Phases { balance, compact }));
+                store_rebalance(&catalog, begun).expect("stored");
+                assert_eq!(load_rebalance(&catalog).expect("loaded"), begun);
+            }
+        }
+        store_rebalance(&catalog, None).expect("stored");
+        assert_eq!(load_rebalance(&catalog).expect("loaded"), None);
+        store(&catalog, REBALANCE, "many").expect("stored");
+        assert_eq!(load_rebalance(&catalog).expect("loaded"), Some((1, Phases::default())));
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let mut attributes = Attributes::default();
+        for (name, value) in SETTABLE {
+            attributes.set(name, value).expect("defaults can be set");
+        }
+        assert_eq!(attributes, Attributes::default());
+        attributes.set("access_control.umask", "026").expect("as in ASM");
+        assert_eq!(attributes.creation_mask(), 0, "it is off");
+        attributes.set("access_control.enabled", "TRUE").expect("as in ASM");
+        assert_eq!(attributes.creation_mask(), 0o026);
+        attributes.set("disk_repair_time", "3.6h").expect("as in ASM");
+        assert_eq!(attributes.disk_repair_time, 12960);
+        attributes.set("disk_repair_time", "30M").expect("minutes");
+        assert_eq!(attributes.disk_repair_time, 1800);
+        for (value, target) in [("2ms", Some(2000)), ("500 US", Some(500)), ("1.5ms", Some(1500)), ("none", None)] {
+            attributes.set("rebalance.latency_target", value).expect("a latency");
+            assert_eq!(attributes.latency_target, target.map(Duration::from_micros), "{value}");
+        }
+        attributes.set("io_poll_time", "50us").expect("a time");
+        assert_eq!(attributes.poll_time, Some(Duration::from_micros(50)));
+        for (name, value) in [
+            ("disk_timeout", "0"),
+            ("disk_timeout", "x"),
+            ("disk_repair_time", "-1h"),
+            ("disk_slow_time", "29s"),
+            ("disk_error_limit", "1001"),
+            ("disk_checksum_limit", "-1"),
+            ("disk_error_time", "0"),
+            ("io_poll_time", "2ms"),
+            ("io_poll_time", "0us"),
+            ("io_poll_time", "50"),
+            ("rebalance.latency_target", "2"),
+            ("rebalance.latency_target", "10us"),
+            ("rebalance.latency_target", "11s"),
+            ("rebalance.latency_target", "NaNms"),
+            ("au_size", "4M"),
+            ("nonsense", "1"),
+            ("access_control.umask", "077"),
+            ("access_control.umask", "0066"),
+            ("content.check", "false"),
+            ("preferred_read.enabled", "true"),
+            ("scrub_async_limit", "0"),
+            ("space_warning", "0"),
+            ("space_critical", "101"),
+            ("scrub_reminder", "soon"),
+            ("mount_wait", "241"),
+            ("mount_wait", "-1"),
+            ("mount_wait", "10s"),
+            ("auto_online.enabled", "yes"),
+            ("cell.smart_scan_capable", "true"),
+            ("_rebalance_compact", "FALSE"),
+        ] {
+            assert!(attributes.set(name, value).is_err(), "{name} = {value}");
+        }
+    }
+}

@@ -1,0 +1,972 @@
+//! A mounted disk group: what belongs together while an engine owns it.
+//!
+//! Front ends come in through [`Session`](crate::files::session::Session); operators through the methods here.
+//!
+//! Tasks that run as long as the group is mounted:
+//!
+//!   - the watchdog (`member.rs`) ticks, so that I/O can become overdue (R2)
+//!   - the caretaker closes idle regions, reclaims freed space, stores times, drops cached checksums
+//!   - what is free is discarded (`discards.rs`)
+//!   - blocks that a read found wrong on one mirror are rewritten
+//!   - disks that reads pass by are explored
+//!   - the stamp is rewritten every minute
+//!   - the engine's own metadata is looked at (`own_metadata.rs`)
+//!   - after an unclean stop, recovery; for SYNCING disks, resync
+
+pub(crate) mod access;
+pub mod attributes;
+pub(crate) mod create;
+pub(crate) mod drop_force;
+pub(crate) mod mount;
+pub(crate) mod reminders;
+pub mod rename_group;
+pub(crate) mod volume;
+
+use crate::{
+    admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
+    api::ConnectionId,
+    catalog::{Catalog, catalog_mirrors::CatalogMirrors, on_disks::DiskStore},
+    check::{check_progress::Checks, part::Part},
+    disk::{
+        explore::Explorer,
+        member::{Member, TICK_MS},
+        members::Members,
+        originals::Notes,
+        slow::Speeds,
+    },
+    error::FileError,
+    event::Severity,
+    extent::{
+        Extents, activity::Activity, disputes::Disputes, doubt::Doubt, move_waits::MoveWaits, part_blocks::PartBlocks,
+        recovery::Suspects, repairs::Repairs, stale::Stale,
+    },
+    files::{Files, file_stats::FileStats},
+    group::{
+        attributes::{Attributes, DropAfter},
+        mount::Purpose,
+        reminders::Reminders,
+        volume::Volumes,
+    },
+    limits::Limit,
+    membership::{
+        absent::Absences,
+        choose::Decision,
+        own_metadata::{LOOK, Look},
+        voters::Voters,
+    },
+    movement::{
+        pace::Pace,
+        progress::Progress,
+        rebalance::{self, Rebalance},
+        scrub::Scrub,
+    },
+    planted::{self, Bug},
+    space::{
+        Space, discards::Discards, mirror_sets::MirrorSets, placement::Placements, reclaim::Freeing, slots::Slots,
+    },
+    sync::lock::{AsyncMutex, Mutex},
+    views::live_stats::Clients,
+    words::counted,
+    world::{Timestamp, World},
+};
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber, GroupId, MembershipId,
+    layout::PIECE_SIZE,
+    membership::{DiskState, Membership},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+pub use crate::{
+    files::session::Session,
+    movement::rebalance::{POWER_DEFAULT, POWER_MAX},
+};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// How often and at what intervals a dismount looks again at regions in which somebody is still at work.
+const CLOSING_TRIES: usize = 500;
+const CLOSING_PAUSE: Duration = Duration::from_millis(10);
+
+/// How often the caretaker looks.
+const CARE: Duration = Duration::from_secs(1);
+/// Rounds of the caretaker for which blocks written in part are kept at least.
+const PART_BLOCKS_KEPT: u64 = 60;
+/// How often the stamp is rewritten.
+const STAMP: Duration = Duration::from_secs(60);
+/// Memory for checksums of extents that are not active, in bytes: with AUs of 4 MiB the
+/// checksums of 64 GiB.
+const SUMS_MAX: Limit = Limit::new(64 << 20, 24 << 10);
+/// How long a dismount by force tries to be orderly, besides twice the disk timeout.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A mounted disk group. See the module's description.
+pub struct Group {
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) id: GroupId,
+    pub(crate) name: String,
+    pub(crate) au_size: u64,
+    /// When the group was created, and mounted: nanoseconds since 1970.
+    pub(crate) created: Timestamp,
+    pub(crate) mounted: Timestamp,
+    pub(crate) members: Arc<Members>,
+    pub(crate) mirror_sets: Arc<MirrorSets>,
+    pub(crate) voters: Arc<Voters>,
+    pub(crate) store: Arc<DiskStore>,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) activity: Activity,
+    pub(crate) extents: Arc<Extents>,
+    pub(crate) files: Arc<Files>,
+    pub(crate) stale: Arc<Mutex<Stale>>,
+    pub(crate) speeds: Mutex<Speeds>,
+    pub(crate) suspects: Arc<Suspects>,
+    pub(crate) doubt: Arc<Doubt>,
+    pub(crate) space: Arc<Mutex<Space>>,
+    pub(crate) placement: Mutex<Option<(MembershipId, Placements)>>,
+    pub(crate) slots: Mutex<Slots>,
+    pub(crate) freeing: Arc<Freeing>,
+    pub(crate) reclaiming: AsyncMutex<()>,
+    pub(crate) discards: Discards,
+    pub(crate) onlining: AsyncMutex<()>,
+    /// Extents that each resync copies at once.
+    pub(crate) resync_power: AtomicU32,
+    /// Held by who adds or drops disks.
+    pub(crate) exchanging: AsyncMutex<()>,
+    /// Held while headers may have other names than the record, and by who writes FORMER into one.
+    pub(crate) renaming: AsyncMutex<()>,
+    /// Held by who looks at the engine's own metadata; taken before `renaming`.
+    pub(crate) looking: AsyncMutex<()>,
+    /// The extent whose checksum blocks are looked at next.
+    pub(crate) next_zone: AtomicU64,
+    /// Read-held while a file moves from its slot to an extent that no row names yet.
+    pub(crate) promoting: tokio::sync::RwLock<()>,
+    pub(crate) next_extent: AtomicU64,
+    pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
+    /// Counts the caretaker's rounds: what `Extent::last_used` is in.
+    pub(crate) ticks: AtomicU64,
+    pub(crate) repairs: Repairs,
+    pub(crate) part_blocks: PartBlocks,
+    pub(crate) catalog_mirrors: CatalogMirrors,
+    pub(crate) absences: Absences,
+    pub(crate) notes: Notes,
+    pub(crate) rebalance: Arc<Rebalance>,
+    pub(crate) scrub: Scrub,
+    pub(crate) checks: Checks,
+    pub(crate) disputes: Disputes,
+    pub(crate) reminders: Reminders,
+    pub(crate) volumes: Volumes,
+    /// No front end may serve directories.
+    pub(crate) restricted: AtomicBool,
+    /// Extents whose checksums no disk could read.
+    pub(crate) zones_lost: AtomicU64,
+    pub(crate) pace: Pace,
+    pub(crate) move_waits: MoveWaits,
+    pub(crate) file_stats: Arc<FileStats>,
+    pub(crate) clients: Clients,
+    pub(crate) explorer: Arc<Explorer>,
+    pub(crate) attributes: Mutex<Attributes>,
+    /// Held by who sets one, or says how long a disk is waited for: what there is is read, changed, stored and put
+    /// back.
+    pub(crate) setting: AsyncMutex<()>,
+    /// What was said of disks that went offline.
+    pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
+    /// The disk timeout, where the watchdog reads it: ticks.
+    pub(crate) deadline: Arc<AtomicU64>,
+    /// Reads are taken as they come: [`Self::take_reads_unchecked`].
+    pub(crate) unchecked: AtomicBool,
+    stopping: AtomicBool,
+    weak: OnceLock<Weak<Self>>,
+}
+
+/// What a mount puts together.
+pub(crate) struct Parts {
+    pub world: Arc<dyn World>,
+    pub id: GroupId,
+    pub name: String,
+    pub au_size: u64,
+    pub created: Timestamp,
+    pub mounted: Timestamp,
+    pub members: Arc<Members>,
+    pub mirror_sets: Arc<MirrorSets>,
+    pub voters: Arc<Voters>,
+    pub store: Arc<DiskStore>,
+    pub catalog: Arc<Catalog>,
+    pub activity: Activity,
+    pub extents: Arc<Extents>,
+    pub files: Arc<Files>,
+    pub stale: Arc<Mutex<Stale>>,
+    pub suspects: Arc<Suspects>,
+    pub doubt: Arc<Doubt>,
+    pub space: Arc<Mutex<Space>>,
+    pub freeing: Arc<Freeing>,
+    pub slots: Slots,
+    pub next_extent: u64,
+    pub attributes: Attributes,
+    pub drop_after: BTreeMap<DiskNumber, DropAfter>,
+    pub deadline: Arc<AtomicU64>,
+    pub file_stats: Arc<FileStats>,
+}
+
+/// Sleeps without holding the group, or it would never end. `None` when it has ended.
+async fn sleep(group: &Weak<Group>, duration: Duration) -> Option<Arc<Group>> {
+    let world = Arc::clone(&group.upgrade()?.world);
+    world.sleep(duration).await;
+    group.upgrade().filter(|group| !group.voters.is_closing())
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group {}", self.name)
+    }
+}
+
+impl Group {
+    /// Looks at every disk that discovery shows, without mounting anything.
+    ///
+    /// # Errors
+    /// If whoever looked has ended: what is not seen then may be there.
+    pub async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>> {
+        crate::disk::identify::survey(world).await
+    }
+
+    /// Makes a group and leaves it dismounted.
+    ///
+    /// # Errors
+    /// What is wrong with the request or a disk; then nothing was taken, unless a disk failed half way.
+    pub async fn create(world: &Arc<dyn World>, new: NewGroup) -> Result<()> {
+        let mut scratch = Attributes::default();
+        for (name, value) in &new.attributes {
+            if name != "sector_size" {
+                scratch.set(name, value)?;
+            }
+        }
+        crate::group::create::create(world, new).await
+    }
+
+    /// Mounts a group. `force`: although fewer voters are in sight than it takes.
+    ///
+    /// # Errors
+    /// Why it cannot be mounted, and what to do.
+    pub async fn mount(world: Arc<dyn World>, name: &str, force: bool) -> Result<Arc<Self>> {
+        Self::resume(world, name, force, &[]).await
+    }
+
+    /// As [`Self::mount`], to take over mounts that an engine before this one served: what their kernels may hold stays, and what
+    /// they may ask again is known.
+    ///
+    /// # Errors
+    /// As [`Self::mount`].
+    pub async fn resume(
+        world: Arc<dyn World>,
+        name: &str,
+        force: bool,
+        connections: &[ConnectionId],
+    ) -> Result<Arc<Self>> {
+        crate::group::mount::mount(world, name, force, Purpose::Serve, connections).await
+    }
+
+    /// A mount that was to be taken over is not: what only it may hold is released.
+    ///
+    /// # Errors
+    /// What the catalog says.
+    pub async fn give_up_mount(&self, connection: ConnectionId) -> Result<()> {
+        self.files.end_mount(connection).await.map_err(|error| AdminError::new(Code::Io, error))
+    }
+
+    pub(crate) fn assemble(parts: Parts) -> Arc<Self> {
+        parts.world.set_poll_time(parts.attributes.poll_time.unwrap_or_default());
+        Arc::new(Self {
+            world: parts.world,
+            id: parts.id,
+            name: parts.name,
+            au_size: parts.au_size,
+            created: parts.created,
+            mounted: parts.mounted,
+            members: parts.members,
+            mirror_sets: parts.mirror_sets,
+            voters: parts.voters,
+            store: parts.store,
+            catalog: parts.catalog,
+            activity: parts.activity,
+            extents: parts.extents,
+            files: parts.files,
+            stale: parts.stale,
+            speeds: Mutex::default(),
+            suspects: parts.suspects,
+            doubt: parts.doubt,
+            space: parts.space,
+            placement: Mutex::new(None),
+            slots: Mutex::new(parts.slots),
+            freeing: parts.freeing,
+            reclaiming: AsyncMutex::new(()),
+            discards: Discards::default(),
+            onlining: AsyncMutex::new(()),
+            resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
+            exchanging: AsyncMutex::new(()),
+            renaming: AsyncMutex::new(()),
+            looking: AsyncMutex::new(()),
+            next_zone: AtomicU64::new(0),
+            promoting: tokio::sync::RwLock::new(()),
+            next_extent: AtomicU64::new(parts.next_extent),
+            resyncs: Mutex::default(),
+            ticks: AtomicU64::new(1),
+            repairs: Repairs::default(),
+            part_blocks: PartBlocks::default(),
+            catalog_mirrors: CatalogMirrors::default(),
+            absences: Absences::default(),
+            notes: Notes::default(),
+            rebalance: Arc::default(),
+            scrub: Scrub::default(),
+            checks: Checks::default(),
+            disputes: Disputes::default(),
+            reminders: Reminders::default(),
+            volumes: Volumes::default(),
+            restricted: AtomicBool::new(false),
+            zones_lost: AtomicU64::new(0),
+            move_waits: MoveWaits::default(),
+            file_stats: parts.file_stats,
+            clients: Clients::default(),
+            explorer: Arc::default(),
+            pace: {
+                let pace = Pace::default();
+                pace.promise(parts.attributes.latency_target);
+                pace
+            },
+            attributes: Mutex::new(parts.attributes),
+            setting: AsyncMutex::new(()),
+            drop_after: Mutex::new(parts.drop_after),
+            deadline: parts.deadline,
+            unchecked: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            weak: OnceLock::new(),
+        })
+    }
+
+    /// Begins to serve: the last step of a mount. `rebalance`: the power of the one that was under way.
+    ///
+    /// # Errors
+    /// If what disks miss cannot be put on record.
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        decision: &Decision,
+        purpose: Purpose,
+        rebalance: Option<(u32, Phases)>,
+        connections: &[ConnectionId],
+    ) -> std::result::Result<(), FileError> {
+        let _ = self.weak.set(Arc::downgrade(self));
+        let weak = Arc::downgrade(self);
+        self.voters.on_offline(Box::new(move |disks| {
+            if let Some(group) = weak.upgrade() {
+                let disks = disks.to_vec();
+                let world = Arc::clone(&group.world);
+                world.spawn("offline", Box::pin(async move { group.went_offline(&disks).await }));
+            }
+        }));
+        let weak = Arc::downgrade(self);
+        self.catalog.when_tight(Box::new(move || {
+            let group = weak.upgrade();
+            Box::pin(async move {
+                match group {
+                    Some(group) => group.make_room_for_catalog().await,
+                    None => false,
+                }
+            })
+        }));
+        // One that has failed since the mount noted what disks miss was heard of by nobody.
+        self.mark_stale(&self.offline_disks(), &self.activity.regions()).await?;
+        for verdict in &decision.disks {
+            if let Some(member) = self.members.get(&verdict.number)
+                && member.is_writable()
+            {
+                self.renew_header(member).await;
+            }
+        }
+        self.look_at_own_metadata(&Part::All, Look::AT_MOUNT).await;
+        self.voters.looked_at_mount();
+        self.spawn_while_mounted("caretaker", move |group| async move {
+            loop {
+                let group = sleep(&group, CARE).await?;
+                if !group.is_stopping() {
+                    group.take_care().await;
+                }
+                if !group.is_stopping() && purpose == Purpose::Serve {
+                    group.tend_catalog_mirrors();
+                    group.tend_absent();
+                    group.note_originals();
+                }
+            }
+        });
+        self.spawn_while_mounted("repair", |group| async move {
+            loop {
+                let group = sleep(&group, Duration::from_millis(TICK_MS)).await?;
+                if !group.is_stopping() {
+                    group.make_repairs().await;
+                }
+            }
+        });
+        self.spawn_while_mounted("stamp", |group| async move {
+            let mut last = group.upgrade()?.world.monotonic();
+            loop {
+                let group = sleep(&group, CARE).await?;
+                let now = group.world.monotonic();
+                if !group.is_stopping() {
+                    group.voters.catch_up().await;
+                }
+                if now.saturating_sub(last) >= STAMP && !group.is_stopping() {
+                    last = now;
+                    group.voters.restamp(false).await;
+                }
+            }
+        });
+        self.spawn_while_mounted("metadata", |group| async move {
+            let mut last = group.upgrade()?.world.monotonic();
+            loop {
+                let group = sleep(&group, CARE).await?;
+                let now = group.world.monotonic();
+                if now.saturating_sub(last) >= LOOK && !group.is_stopping() {
+                    last = now;
+                    group.look_at_own_metadata(&Part::All, Look::PASSING).await;
+                }
+            }
+        });
+        self.spawn_explorer();
+        if purpose == Purpose::Serve {
+            self.spawn_health();
+        }
+        if self.suspects.left() > 0 {
+            let group = Arc::clone(self);
+            self.world.spawn("recovery", Box::pin(group.recover_all()));
+        }
+        let syncing = |member: &&Arc<Member>| purpose == Purpose::Serve && member.state() == DiskState::Syncing;
+        for member in self.members.values().filter(syncing) {
+            let text = format!("disk {}: its resync goes on", member.name());
+            self.tell(Severity::Note, Some(member.number), text);
+            self.spawn_resync(member, member.losses());
+        }
+        if purpose == Purpose::Serve {
+            // The engine before this one may have ended before it had built one.
+            self.tend_catalog_mirrors();
+            let leaves = self.voters.current().disks.iter().any(|disk| disk.leaving || disk.target.is_some());
+            let leaves = leaves || self.is_converting() || !self.goals().await?.is_empty();
+            let default = (rebalance::POWER_DEFAULT, Phases::default());
+            if let Some((power, phases)) = rebalance.or(leaves.then_some(default)) {
+                self.resume_rebalance(power, phases);
+            }
+        }
+        self.files.resume(connections).await?;
+        if let Err(error) = self.files.reap_orphans().await {
+            self.tell(Severity::Warning, None, format!("files without names are not freed: {error}"));
+        }
+        self.files.set_creation_mask(self.attributes().creation_mask());
+        if purpose == Purpose::Serve {
+            self.tidy_volumes().await;
+            self.use_whole_units();
+            self.note_originals();
+        }
+        let offline: Vec<_> = self
+            .members
+            .values()
+            .filter(|member| member.state() == DiskState::Offline)
+            .map(|member| member.name())
+            .collect();
+        let rest = if offline.is_empty() { String::new() } else { format!("; offline: {}", offline.join(", ")) };
+        self.tell(Severity::Note, None, format!("disk group mounted, {}{rest}", counted(self.members.len(), "disk")));
+        Ok(())
+    }
+
+    /// Runs a task that ends when the group is gone or dismounted.
+    pub(crate) fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
+    where
+        F: Future<Output = Option<()>> + Send + 'static,
+    {
+        let task = task(Arc::downgrade(self));
+        self.world.spawn(
+            name,
+            Box::pin(async move {
+                let _ = task.await;
+            }),
+        );
+    }
+
+    async fn take_care(&self) {
+        let ticks = self.ticks.fetch_add(1, Ordering::Relaxed);
+        // Not on a disk that does not answer yet.
+        self.repairs.try_again(|extent| !self.mirrors(extent).any(|(_, member)| member.is_hung()));
+        if let Err(error) = self.close_idle(false).await {
+            self.tell(Severity::Warning, None, format!("idle regions stay open: {error}"));
+        }
+        if let Err(error) = self.resolve_doubt().await {
+            self.tell(Severity::Warning, None, format!("what a failed flush left in doubt stays so: {error}"));
+        }
+        if self.has_pending() {
+            // What a busy group frees is made durable by its own syncs; an idle one needs a push.
+            let result = self.reclaim(true).await;
+            if let Err(error) = result {
+                self.tell(Severity::Warning, None, format!("freed space is not reusable yet: {error}"));
+            }
+        }
+        self.tend_discards();
+        if let Err(error) = self.files.store_times(&self.catalog).await {
+            self.tell(Severity::Warning, None, format!("file times are not stored: {error}"));
+        }
+        self.drop_cached_sums();
+        crate::sync::buffer::shed();
+        self.extents.shed();
+        if ticks.is_multiple_of(PART_BLOCKS_KEPT) {
+            self.part_blocks.shed();
+        }
+        self.drop_overdue();
+        // What the catalog cannot answer it says elsewhere.
+        let _ = self.remind().await;
+        self.file_stats.tend();
+    }
+
+    /// Drops the checksums of extents that were not used lately, when there are too many.
+    fn drop_cached_sums(&self) {
+        let size = self.blocks_per_au() * 4;
+        if self.extents.count() * size <= SUMS_MAX.get() {
+            return;
+        }
+        let mut cached: Vec<_> = self
+            .extents
+            .all()
+            .into_iter()
+            .filter(|extent| extent.has_sums())
+            .filter(|extent| planted::has(Bug::DirtySumsDropped) || !extent.is_dirty() && !self.activity.has(extent.id))
+            .map(|extent| (extent.last_used.load(Ordering::Relaxed), extent))
+            .collect();
+        let excess = (cached.len() * size).saturating_sub(SUMS_MAX.get()) / size;
+        if excess == 0 {
+            return;
+        }
+        cached.sort_by_key(|(last_used, extent)| (*last_used, extent.id));
+        for (_, extent) in cached.into_iter().take(excess) {
+            // Who writes has his range from before he looks for checksums until they are set.
+            if let Some(_range) = extent.ranges.try_hold(0..self.blocks_per_au(), true) {
+                extent.drop_sums(&extent.state(), || self.activity.has(extent.id));
+            }
+        }
+    }
+
+    /// A recorded membership took disks offline: what they miss is put on record (R4).
+    async fn went_offline(&self, disks: &[DiskNumber]) {
+        self.store.free_struck();
+        let data: Vec<_> =
+            disks.iter().copied().filter(|disk| self.members.get(disk).is_some_and(|member| !member.quorum)).collect();
+        let regions = self.activity.regions();
+        let mut members = disks.iter().filter_map(|disk| self.members.get(disk));
+        while let Err(error) = self.mark_stale(&data, &regions).await {
+            if self.is_stopping() || self.catalog.failure().is_some() {
+                // Nothing that depends on it will be acknowledged; who waits hears why.
+                members.for_each(|member| member.abandon());
+                return;
+            }
+            self.tell(Severity::Alarm, None, format!("writes wait: stale marks cannot be stored: {error}"));
+            self.world.sleep(Duration::from_secs(1)).await;
+        }
+        members.by_ref().for_each(|member| member.settle());
+        // What is left has to be right from now on.
+        if !self.is_stopping() {
+            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+        }
+        // The catalog may have lost a mirror with the disk.
+        self.rebuild_catalog().await;
+    }
+
+    /// Takes a disk offline without waiting: the caller has what it needs from another.
+    pub(crate) fn expel_in_background(&self, member: &Arc<Member>, reason: String) {
+        let (voters, number) = (Arc::clone(&self.voters), member.number);
+        self.world.spawn(
+            "expel",
+            Box::pin(async move {
+                let _ = voters.expel(number, &reason, false).await;
+            }),
+        );
+    }
+
+    /// Calls `tell` with the reason when the catalog has stopped for good: nothing is made durable any more, and only a
+    /// mount recovers. It is called once, on the catalog's thread, and must not wait.
+    pub fn when_stopped(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
+        struct Told<F>(std::sync::Once, F);
+        impl<F: Fn(&str) + Send + Sync> crate::catalog::Listener for Told<F> {
+            fn durable(&self, _: crate::catalog::CommitNumber) {}
+            fn failed(&self, reason: &str) {
+                self.0.call_once(|| (self.1)(reason));
+            }
+        }
+        let told = Arc::new(Told(std::sync::Once::new(), tell));
+        self.catalog.listen(Arc::clone(&told) as Arc<dyn crate::catalog::Listener>);
+        // It may have stopped before anybody listened.
+        if let Some(reason) = self.catalog.failure() {
+            crate::catalog::Listener::failed(&*told, &reason);
+        }
+    }
+
+    /// Why the catalog has stopped, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Arc<str>> {
+        self.catalog.failure()
+    }
+
+    /// What there is to say to the next mount when the process ends without a dismount. Takes two seconds at most.
+    pub async fn last_words(&self) {
+        let words = std::pin::pin!(self.distrust_pending());
+        let _ = futures::future::select(words, self.world.sleep(PATIENCE)).await;
+    }
+
+    /// For tasks that outlast a call.
+    pub(crate) fn myself(&self) -> Option<Arc<Self>> {
+        self.weak.get().and_then(Weak::upgrade)
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the group is being dismounted.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn attributes(&self) -> Attributes {
+        *self.attributes.lock()
+    }
+
+    pub(crate) fn boot(&self) -> [u8; 16] {
+        self.voters.current().boot
+    }
+
+    pub(crate) fn blocks_per_au(&self) -> usize {
+        usize::try_from(self.au_size).expect("64 MiB at most") / BLOCK_SIZE
+    }
+
+    /// Bytes of one AU's checksums in the zone.
+    pub(crate) fn sums_length(&self) -> usize {
+        (self.blocks_per_au() * 4).max(BLOCK_SIZE)
+    }
+
+    /// Ends the use of the group in good order and lets the disks go. `force`: without
+    /// waiting for what cannot end; the next mount recovers.
+    ///
+    /// # Errors
+    /// If something cannot be made durable: then the group stays mounted, unless `force`.
+    pub async fn dismount(&self, force: bool) -> Result<()> {
+        let orderly = if force { self.stop_in_time().await } else { self.stop_orderly().await.map_err(Some) };
+        if let Err(Some(error)) = &orderly
+            && !force
+        {
+            self.stopping.store(false, Ordering::Release);
+            self.activity.unseal();
+            if let Some(group) = self.myself() {
+                group.resume_resyncs();
+                group.rebalance_again();
+            }
+            return Err(AdminError::new(Code::Io, format!("disk group {} is not dismounted: {error}", self.name))
+                .hint(format!("ALTER DISKGROUP {} DISMOUNT FORCE; the next mount recovers", self.name)));
+        }
+        self.stopping.store(true, Ordering::Release);
+        self.voters.close();
+        self.activity.wake_all();
+        for member in self.members.values() {
+            member.abandon();
+            member.release();
+        }
+        let how = if orderly.is_ok() { "" } else { " by force; the next mount recovers" };
+        self.tell(Severity::Note, None, format!("disk group dismounted{how}"));
+        Ok(())
+    }
+
+    /// Does, while everybody is served, most of what a dismount would have to do: everything acknowledged durable, regions closed, the
+    /// catalog's log in the database.
+    ///
+    /// # Errors
+    /// If something cannot be made durable: what a failed flush left in doubt, nobody would be told of after a dismount.
+    pub async fn settle(&self) -> Result<()> {
+        let settled = async {
+            self.sync_everything().await?;
+            self.close_idle(true).await?;
+            self.catalog.checkpoint().await.map(|_| ())
+        };
+        settled.await.map_err(|error| AdminError::new(Code::Io, error))
+    }
+
+    /// As [`Self::stop_orderly`], but `Err(None)` when that takes longer than a disk may be silent.
+    async fn stop_in_time(&self) -> std::result::Result<(), Option<FileError>> {
+        let Some(group) = self.myself().filter(|_| !self.voters.is_waiting()) else {
+            return Err(None);
+        };
+        // A task of its own: cut off in the middle it would leave regions closing for ever.
+        let (sender, receiver) = futures::channel::oneshot::channel();
+        let orderly = async move {
+            let _ = sender.send(group.stop_orderly().await);
+        };
+        self.world.spawn("dismount", Box::pin(orderly));
+        let patience = Duration::from_millis(self.attributes().disk_timeout_ticks * TICK_MS * 2) + PATIENCE;
+        match futures::future::select(receiver, self.world.sleep(patience)).await {
+            futures::future::Either::Left((Ok(result), _)) => result.map_err(Some),
+            _ => Err(None),
+        }
+    }
+
+    /// Closes all regions; from then on nothing is written. False: some stay listed, and the next mount recovers them.
+    async fn close_all(&self) -> std::result::Result<bool, FileError> {
+        for _ in 0..CLOSING_TRIES {
+            while self.close_idle(true).await? {}
+            if self.activity.seal() {
+                return Ok(true);
+            }
+            // Recovery and resync have stopped; what was not compared stays listed. A repair or a last write ends soon.
+            if self.activity.regions().iter().all(|region| self.is_suspect_region(*region)) {
+                break;
+            }
+            self.world.sleep(CLOSING_PAUSE).await;
+        }
+        Ok(false)
+    }
+
+    async fn stop_orderly(&self) -> std::result::Result<(), FileError> {
+        let in_doubt = self.sync_at_end().await?;
+        self.stopping.store(true, Ordering::Release);
+        let clean = self.close_all().await?;
+        // What was written since the first look keeps its marks.
+        let in_doubt = in_doubt.max(self.sync_at_end().await?);
+        if in_doubt > 0 {
+            let files = if in_doubt == 1 { "file was" } else { "files were" };
+            let text = format!(
+                "{in_doubt} {files} written before a flush failed and not synced since: some of it may be lost"
+            );
+            self.tell(Severity::Alarm, None, text);
+        }
+        if self.is_all_discarded() {
+            self.catalog.release(true, |connection| attributes::store_all_discarded(connection, true)).await?;
+        }
+        self.catalog.close().await?;
+        // The next mount has nothing but this.
+        self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+        if clean {
+            let changed = self
+                .voters
+                .change(|next| {
+                    next.mounted = false;
+                    Ok(true)
+                })
+                .await;
+            changed.map_err(|refusal| FileError::Refused {
+                disk: self.name.clone(),
+                reason: refusal.to_string(),
+                why: "the end of the mount could not be recorded".to_owned(),
+            })?;
+            self.voters.restamp(true).await;
+        }
+        Ok(())
+    }
+
+    /// Frees the disks of a mounted group and dismounts it. Refused unless `contents` when it holds files.
+    ///
+    /// # Errors
+    /// If it holds files, or a disk cannot be written.
+    pub async fn drop_group(&self, contents: bool) -> Result<()> {
+        // A file with several names is one.
+        let counts =
+            "SELECT count(DISTINCT iif(kind = 16384, NULL, node)), count(iif(kind = 16384, 1, NULL)) FROM entry";
+        let (files, directories): (i64, i64) = self
+            .catalog
+            .read(|connection| Ok(connection.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?)))?))
+            .await
+            .map_err(|error| AdminError::new(Code::Io, error))?;
+        if files + directories > 0 && !contents {
+            let several = |count: i64, one: &str, many: &str| match count {
+                0 => None,
+                1 => Some(format!("1 {one}")),
+                _ => Some(format!("{count} {many}")),
+            };
+            let held = [several(files, "file", "files"), several(directories, "directory", "directories")];
+            let held = held.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+            let text = format!("disk group {} holds {held}", self.name);
+            return Err(AdminError::new(Code::Busy, text)
+                .hint(format!("DROP DISKGROUP {} INCLUDING CONTENTS drops them too", self.name)));
+        }
+        self.stopping.store(true, Ordering::Release);
+        let _ = self.catalog.close().await;
+        let _nobody_compares = self.renaming.lock().await;
+        self.retire_headers().await.map_err(|error| AdminError::new(Code::Io, error))?;
+        self.voters.close();
+        self.members.values().for_each(|member| member.release());
+        self.forget_originals();
+        self.tell(Severity::Note, None, "disk group dropped".to_owned());
+        Ok(())
+    }
+
+    /// Starts the resync of the disks and returns; `operations` shows it.
+    ///
+    /// # Errors
+    /// Which disk cannot come back, and why; the others are started.
+    pub async fn online(self: &Arc<Self>, selection: Selection) -> Result<()> {
+        self.bring_online(&selection).await
+    }
+
+    /// Checks everything: catalog, space, mirrors, checksums.
+    ///
+    /// # Errors
+    /// If the check itself cannot go on.
+    pub async fn check(&self, repair: bool) -> Result<Report> {
+        self.check_scope(&Scope::All, repair).await
+    }
+
+    /// Checks a part of it, or all.
+    ///
+    /// # Errors
+    /// If there is no such part, or the check itself cannot go on.
+    pub async fn check_scope(&self, scope: &Scope, repair: bool) -> Result<Report> {
+        let checked = self.check_quietly(scope, repair).await;
+        self.tell_check(scope, &checked);
+        checked
+    }
+
+    /// # Errors
+    /// If there is no such attribute, or it cannot be this.
+    pub async fn set_attribute(&self, name: &str, value: &str) -> Result<()> {
+        let name = name.to_ascii_lowercase();
+        let _one_at_a_time = match planted::has(Bug::SetSideBySide) {
+            true => None,
+            false => Some(self.setting.lock().await),
+        };
+        let mut attributes = self.attributes();
+        attributes.set(&name, value)?;
+        let (stored, text) = (name.clone(), value.to_owned());
+        self.catalog
+            .write(true, move |connection| {
+                attributes::check_raised(connection, &stored, &text)?;
+                attributes::store(connection, &stored, &text)
+            })
+            .await
+            .map_err(|error| match error {
+                FileError::Order(refusal) => *refusal,
+                error => AdminError::new(Code::Io, error),
+            })?;
+        let before = std::mem::replace(&mut *self.attributes.lock(), attributes);
+        if attributes.discard && !before.discard {
+            self.sweep();
+        }
+        self.record_mount_wait(attributes.mount_wait).await?;
+        self.deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
+        self.pace.promise(attributes.latency_target);
+        self.world.set_poll_time(attributes.poll_time.unwrap_or_default());
+        self.files.set_creation_mask(attributes.creation_mask());
+        self.tell(Severity::Note, None, format!("attribute {name} is now {value}"));
+        Ok(())
+    }
+
+    /// The membership says how long a start waits: the catalog cannot be read then.
+    async fn record_mount_wait(&self, seconds: u64) -> Result<()> {
+        let seconds = u8::try_from(seconds).ok();
+        let record = move |next: &mut Membership| {
+            let before = std::mem::replace(&mut next.mount_wait, seconds);
+            Ok(before.map_or(attributes::MOUNT_WAIT, u64::from) != seconds.map_or(attributes::MOUNT_WAIT, u64::from))
+        };
+        self.voters.change(record).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
+        Ok(())
+    }
+
+    /// From now on it is for whoever administers alone.
+    pub fn restrict(&self) {
+        self.restricted.store(true, Ordering::Release);
+        self.tell(
+            Severity::Note,
+            None,
+            "mounted RESTRICTED: no directory can be mounted until the next mount".to_owned(),
+        );
+    }
+
+    #[must_use]
+    pub fn is_restricted(&self) -> bool {
+        self.restricted.load(Ordering::Acquire)
+    }
+
+    #[must_use]
+    pub fn operations(&self) -> Vec<Operation> {
+        self.list_operations()
+    }
+
+    /// Space as `statfs` tells it.
+    pub(crate) fn file_system_space(&self) -> crate::api::FileSystemSpace {
+        let placement = self.placement();
+        let (free, total) = {
+            let space = self.space();
+            (placement.allocatable(&space), placement.usable(&space).total)
+        };
+        let units = self.au_size / BLOCK_SIZE as u64;
+        let slots = self.slots().free() as u64 * (PIECE_SIZE / BLOCK_SIZE as u64);
+        let mirrors = placement.mirrors() as u64;
+        crate::api::FileSystemSpace {
+            block_size: BLOCK_SIZE as u32,
+            blocks: total * units / mirrors,
+            blocks_free: free * units,
+            files: u64::from(u32::MAX),
+            files_free: u64::from(u32::MAX) - slots.min(1),
+        }
+    }
+
+    /// Compares what is read with no checksum from now on, or again with each: only for measuring what that costs.
+    #[doc(hidden)]
+    pub fn take_reads_unchecked(&self, unchecked: bool) {
+        self.unchecked.store(unchecked, Ordering::Relaxed);
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Group {
+    /// What a kill of the process does to its own tasks: they stop, nothing is written.
+    pub fn abandon(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.voters.close();
+    }
+
+    /// Blocks that reads found not to match their checksum, since the group was mounted.
+    #[must_use]
+    pub fn mismatches(&self) -> u64 {
+        self.members.values().map(|member| member.counters.mismatches.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Records of its own, and checksum blocks, that the engine found overwritten since the group was mounted.
+    #[must_use]
+    pub fn metadata_repaired(&self) -> u64 {
+        self.members.values().map(|member| member.counters.metadata_repaired.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Where checksum blocks stand that the engine knows, of open regions: names of disks, offsets and bytes.
+    #[must_use]
+    pub fn known_checksum_blocks(&self) -> Vec<(String, u64, usize)> {
+        let regions = self.activity.regions().into_iter();
+        let extents = regions.flat_map(|region| self.extents.in_run(region.first, region.count.into()));
+        let known = extents.filter(|extent| extent.sums().as_ref().is_some_and(|sums| sums.has_zones()));
+        let zones = known.flat_map(|extent| {
+            let zone = |(mirror, member): (crate::extent::Mirror, &Arc<Member>)| {
+                let (offset, length) = member.layout().sums_of(mirror.au);
+                (member.name().to_string(), offset, length)
+            };
+            self.mirrors(&extent).map(zone).collect::<Vec<_>>()
+        });
+        zones.collect()
+    }
+
+    /// The names of the disks that vote.
+    #[must_use]
+    pub fn voting(&self) -> Vec<String> {
+        self.voters.current().voters().map(|disk| disk.name.clone()).collect()
+    }
+
+    /// The disks' names and states.
+    #[must_use]
+    pub fn members(&self) -> Vec<(String, plinth_format::membership::DiskState)> {
+        self.members.values().map(|member| (member.name().to_string(), member.state())).collect()
+    }
+}

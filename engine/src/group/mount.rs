@@ -1,0 +1,881 @@
+//! Mounting a disk group.
+//!
+//! Mount:
+//!
+//!   1. Look at every disk in sight; claim those whose header names the group (R1); look again.
+//!   2. Decide (`choose.rs`); refuse, or complete the membership that won.
+//!   3. Record a successor: mounted, disks that are absent or not current offline.
+//!   4. Repair header copies, one after the other.
+//!   5. Open the catalog; it replays its log if the last stop was unclean. It must not grow before
+//!      step 8: which AUs are free is known when all extents have been read from it.
+//!   6. Pending pieces, and sizes that were kept for the catalog (`files/sizes.rs`): if only the process died, the disks are flushed
+//!      and they are written; if power was lost, they hold nothing. Either is made durable before the new boot id is
+//!      recorded, or a second crash would judge them by the wrong one.
+//!   7. Every region of the activity log is stale for every disk that is not online, durably;
+//!      the extents in them are suspect.
+//!   8. Serve. Recovery and resync go on in the background.
+//!
+//! A crash anywhere in it is an unclean stop like any other: the activity log and the
+//! boot id stay as they were until their consequences are durable.
+
+use crate::{
+    admin::{AdminError, Code, HeaderStatus, Survey},
+    api::ConnectionId,
+    catalog::{
+        Catalog,
+        on_disks::{self, DiskStore},
+    },
+    disk::{
+        counters::IoClient,
+        flight::Settled,
+        headers::{put_header, replace_header},
+        identify,
+        look::{self, Seen, Silent},
+        member::{self, Member},
+        members::Members,
+        originals,
+    },
+    event::{Event, Severity},
+    extent::{
+        Extents, Mirrors,
+        activity::Activity,
+        doubt::{Doubt, LOST_BEFORE, NO_BOOT},
+        extents::Releaser,
+        recovery::Suspects,
+        stale::{self, EVERYTHING, Runs},
+    },
+    files::{Files, file_stats::FileStats, sizes::Sizes},
+    group::{
+        Group, Parts,
+        attributes::{self, Attributes},
+        create::{catalog_trouble, write_header},
+    },
+    membership::{
+        arrival::look_for_members,
+        choose::{self, Decision, Sighting, Standing},
+        voters::{Refusal, Voters, find},
+    },
+    planted::{self, Bug},
+    space::{Space, mirror_sets::MirrorSets, reclaim::Freeing, slots::Slots},
+    sync::lock::Mutex,
+    words::counted,
+    world::{Disk, Identity, World, is_held},
+};
+use plinth_format::{
+    DiskNumber, Layout,
+    activity::{ActivityLog, Region},
+    header::DiskHeader,
+    layout::ACTIVITY_SLOT,
+    membership::{DiskState, MemberDisk, Membership},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// How long a mount waits for disks that another engine, or its last I/O, holds.
+const CLAIM_WAIT: Duration = Duration::from_secs(5);
+
+/// The disks of a group, claimed, and what they say.
+pub(crate) struct Claimed {
+    pub sightings: Vec<Sighting>,
+    pub disks: Vec<Arc<dyn Disk>>,
+    pub unusable: Vec<Unusable>,
+    /// Sentences on copies of disks, which are left alone.
+    copies: Vec<String>,
+    /// Devices that do not answer, of whatever group.
+    silent: Vec<Silent>,
+}
+
+/// A disk of the group that cannot be used: it counts as one that is not in sight.
+pub(crate) struct Unusable {
+    name: String,
+    pub why: String,
+}
+
+impl Claimed {
+    /// A sentence for each disk that is in sight and not used, and for each device that does not answer.
+    fn reasons(&self) -> impl Iterator<Item = String> + '_ {
+        let unusable = self.unusable.iter().map(|disk| disk.why.clone());
+        unusable.chain(self.copies.iter().cloned()).chain(self.silent.iter().map(Silent::sentence))
+    }
+}
+
+/// Steps 1 of a mount. A disk that another engine holds, or its last I/O, refuses it (R1). One that cannot be used for another reason is one
+/// that is missing.
+pub(crate) async fn claim_members(world: &Arc<dyn World>, name: &str) -> Result<Claimed> {
+    let looked = look_for_members(world.as_ref(), name).await?;
+    let (mut found, mut unusable) = (Vec::new(), Vec::new());
+    for Seen { found: one, disk, what: (header, _) } in looked.seen {
+        let is_whole = header.case != identify::Case::Shrunk;
+        let header = header.best;
+        if is_whole {
+            found.push((one, disk, header));
+            continue;
+        }
+        let (path, size, needed) = (&one.path, disk.size(), header.layout.size());
+        let why = format!("{path} has shrunk: {size} bytes, disk {} needs {needed}; it is not used", header.name);
+        unusable.push(Unusable { name: header.name, why });
+    }
+    let (found, copies) = originals::set_aside(&**world, found).await;
+    let mut claimed = Claimed { sightings: Vec::new(), disks: Vec::new(), unusable, copies, silent: looked.silent };
+    // By device: whether it is claimed, or why it cannot be.
+    let mut tried: BTreeMap<Identity, (DiskHeader, Option<io::Error>)> = BTreeMap::new();
+    let mut waited = Duration::ZERO;
+    for (one, disk, header) in found {
+        // A second path to a device cannot be claimed as well, and need not be; but it may be one that works.
+        if !matches!(tried.get(&one.identity), Some((_, None))) {
+            let trouble = claim(world, name, &header, &*disk, &mut waited).await?;
+            let is_new = !tried.contains_key(&one.identity);
+            let has_failed = trouble.is_some();
+            if is_new || !has_failed {
+                tried.insert(one.identity.clone(), (header.clone(), trouble));
+            }
+            if has_failed {
+                continue;
+            }
+        }
+        match identify::read_header(&**world, &*disk).await {
+            Some(header) => {
+                claimed.sightings.push(identify::sight(&**world, &one, &*disk, header.best).await);
+                claimed.disks.push(disk);
+            }
+            None => {
+                let why = format!("disk {} is not used: {} could be read, and now it cannot", header.name, one.path);
+                claimed.unusable.push(Unusable { name: header.name, why });
+            }
+        }
+    }
+    let lost = tried.into_iter().filter_map(|(identity, (header, trouble))| Some((identity, header, trouble?)));
+    let lost: Vec<_> = lost.collect();
+    // What carries the id of a disk that cannot be used, and is another device, is a copy.
+    let is_copy = |sighting: &Sighting| {
+        lost.iter().any(|(identity, header, _)| header.disk == sighting.header.disk && *identity != sighting.identity)
+    };
+    for at in (0..claimed.sightings.len()).rev().filter(|at| is_copy(&claimed.sightings[*at])).collect::<Vec<_>>() {
+        let sighting = claimed.sightings.remove(at);
+        claimed.disks.remove(at);
+        let why = format!("{} carries the id of disk {} as well; it is not used", sighting.path, sighting.header.name);
+        claimed.unusable.push(Unusable { name: sighting.header.name, why });
+    }
+    claimed.unusable.extend(lost.into_iter().map(|(_, header, error)| {
+        let why = format!("disk {} is not used: {error}", header.name);
+        Unusable { name: header.name, why }
+    }));
+    Ok(claimed)
+}
+
+/// Claims a disk. One that somebody holds is waited for, [`CLAIM_WAIT`] for all disks together. Returns why it cannot be claimed otherwise.
+async fn claim(
+    world: &Arc<dyn World>,
+    group: &str,
+    header: &DiskHeader,
+    disk: &dyn Disk,
+    waited: &mut Duration,
+) -> Result<Option<io::Error>> {
+    const STEP: Duration = Duration::from_millis(20);
+    while let Err(error) = disk.claim() {
+        if planted::has(Bug::ClaimIgnored) {
+            break;
+        }
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Err(look::broken());
+        }
+        if !is_held(&error) {
+            return Ok(Some(error));
+        }
+        if *waited >= CLAIM_WAIT {
+            let holder = disk.holder().map_or_else(String::new, |holder| format!(": {holder}"));
+            let text = format!("disk group {group}, disk {}: {error}{holder}", header.name);
+            return Err(AdminError::new(Code::HeldElsewhere, text).hint(
+                "the group is mounted already, or I/O of an engine that died is still under way; try again when it has ended",
+            ));
+        }
+        world.sleep(STEP).await;
+        *waited += STEP;
+    }
+    Ok(None)
+}
+
+/// What is said of header copies that were rewritten.
+pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String {
+    let places: Vec<_> = places.iter().map(u64::to_string).collect();
+    format!("repaired the header copy of disk {disk} ({path}) at offset {}", places.join(", "))
+}
+
+/// Sentences on disks in sight that may be of any group, as their headers cannot be used: one of them may be what a mount misses.
+async fn unusable_disks(world: &Arc<dyn World>, silent: &[Silent]) -> Vec<String> {
+    let silent: BTreeSet<&String> = silent.iter().map(|one| &one.path).collect();
+    let unusable = |disk: &Survey| matches!(disk.header, HeaderStatus::Incompatible | HeaderStatus::Unknown);
+    // This adds to a refusal: without it that one stands.
+    let seen = identify::survey(world).await.unwrap_or_default();
+    let sentence = |disk: &Survey| {
+        format!("{} is in sight and {}: {}", disk.path, disk.header, disk.remark.as_deref().unwrap_or("no header"))
+    };
+    let answered = seen.iter().filter(|disk| !silent.contains(&disk.path));
+    answered.filter(|disk| unusable(disk)).map(sentence).collect()
+}
+
+/// The newest activity log on the voters, and those that have it. A voter that is silent is waited for, and one of those that answer for all
+/// of theirs has the newest that counts (R3).
+///
+/// # Errors
+/// If none does, and some do not answer.
+async fn read_activity(
+    world: &Arc<dyn World>,
+    membership: &Membership,
+    members: &Members,
+    force: bool,
+) -> std::result::Result<(ActivityLog, BTreeSet<DiskNumber>), String> {
+    let mut newest = ActivityLog { sequence: 0, membership: membership.id, boot: membership.boot, regions: Vec::new() };
+    let mut holders = BTreeSet::new();
+    // Whether it is a log of that disk.
+    let mut count = |member: &Member, place: u64, bytes: &[u8]| {
+        let Ok((envelope, log)) = ActivityLog::decode(bytes, place) else { return false };
+        if envelope.disk != member.id() || log.sequence < newest.sequence.max(1) {
+            return envelope.disk == member.id();
+        }
+        if log.sequence > newest.sequence {
+            newest = log;
+            holders.clear();
+        }
+        holders.insert(member.number);
+        true
+    };
+    // What was dismounted has nothing that was being written.
+    let (mut silent, mut is_seen) = (Vec::new(), !membership.mounted);
+    for member in membership.voters().filter_map(|voter| members.get(&voter.number)) {
+        let (mut under_way, mut is_whole, mut has_log) = (Vec::new(), true, false);
+        for place in member.areas().iter().flat_map(|area| area.activity) {
+            let mut flight = member.start_read(place, ACTIVITY_SLOT).of(IoClient::Records);
+            match flight.settle_or_go_on().await {
+                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
+                Some(_) => is_whole = false,
+                None => under_way.push((place, flight)),
+            }
+        }
+        is_seen |= is_whole && has_log && under_way.is_empty();
+        if !under_way.is_empty() {
+            silent.push((member, is_whole, has_log, under_way));
+        }
+    }
+    let (mut unanswered, mut patience) = (Vec::new(), SILENCE_PATIENCE);
+    for (member, mut is_whole, mut has_log, under_way) in silent {
+        if is_seen || planted::has(Bug::SilentLogForNone) {
+            break;
+        }
+        for (place, mut flight) in under_way {
+            let mut end = flight.wait_a_while(&**world).await;
+            while end.is_none() && patience > 0 {
+                patience -= 1;
+                end = flight.wait_a_while(&**world).await;
+            }
+            match end {
+                Some(Settled::Ok(Some(bytes))) => has_log |= count(member, place, &bytes),
+                Some(_) => is_whole = false,
+                None => {
+                    is_whole = false;
+                    unanswered.push(member.name().to_string());
+                    break;
+                }
+            }
+        }
+        is_seen = is_whole && has_log;
+    }
+    if !is_seen && !unanswered.is_empty() && !force {
+        return Err(format!("what was being written is on {}, which does not answer", unanswered.join(", ")));
+    }
+    // No extent has such an id: a checksum can be forged, and sums must not overflow.
+    newest.regions.retain(|region| region.first < EVERYTHING - u64::from(u32::MAX));
+    Ok((newest, holders))
+}
+
+/// What a group is mounted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// For front ends.
+    Serve,
+    /// To be checked and dismounted: disks that are not online stay as they are.
+    Check,
+}
+
+/// Mounts a group. `connections`: FUSE mounts that it is going to take over.
+pub(crate) async fn mount(
+    world: Arc<dyn World>,
+    name: &str,
+    force: bool,
+    purpose: Purpose,
+    connections: &[ConnectionId],
+) -> Result<Arc<Group>> {
+    let mut opened = None;
+    // Boxed: it is large, and callers would move it.
+    let mounted = Box::pin(mount_disks(world, name, force, (purpose, connections), &mut opened)).await;
+    mounted.map_err(|error| match opened {
+        Some(store) => store.explain(error),
+        None => error,
+    })
+}
+
+/// The steps of a mount; `opened` is the catalog's storage, once there is one.
+async fn mount_disks(
+    world: Arc<dyn World>,
+    name: &str,
+    force: bool,
+    (purpose, connections): (Purpose, &[ConnectionId]),
+    opened: &mut Option<Arc<DiskStore>>,
+) -> Result<Arc<Group>> {
+    let claimed = claim_members(&world, name).await?;
+    let refused = choose::choose(name, &claimed.sightings, force);
+    let unusable = if refused.is_err() { unusable_disks(&world, &claimed.silent).await } else { Vec::new() };
+    let decision = refused.map_err(|refusal| {
+        let code = match refusal.case() {
+            choose::Case::NoDisks => Code::NoGroup,
+            choose::Case::NoQuorum | choose::Case::TwoHistories | choose::Case::Fork => Code::NoQuorum,
+            choose::Case::TwoGroups => Code::DuplicateDisk,
+            _ => Code::WouldLoseData,
+        };
+        let mut text = refusal.to_string();
+        claimed.reasons().for_each(|reason| text += &format!("; {reason}"));
+        unusable.iter().for_each(|disk| text += &format!("; {disk}"));
+        AdminError::new(code, text).hint(refusal.remedy())
+    })?;
+    let tell = |severity, disk, text: String| {
+        world.event(Event { group: name.to_owned(), severity, disk, text });
+    };
+    claimed.reasons().for_each(|reason| tell(Severity::Warning, None, reason));
+    for warning in &decision.warnings {
+        let is_said = |disk: &Unusable| warning.starts_with(&format!("disk {} (failure group ", disk.name));
+        if !(warning.contains("is not in sight") && claimed.unusable.iter().any(is_said)) {
+            tell(Severity::Warning, None, warning.clone());
+        }
+    }
+    let found = decision.membership.clone();
+    let members = Arc::new(make_members(&decision, &claimed, &world)?);
+    let was_mounted = found.mounted;
+    let deadline = Arc::new(AtomicU64::new(Attributes::default().disk_timeout_ticks));
+    let watch = member::Watch::new(&found.group_name);
+    member::watch(&world, &members, &deadline, &watch);
+    let (log, holders) = read_activity(&world, &found, &members, force).await.map_err(|reason| {
+        AdminError::new(Code::Io, format!("disk group {name}: {reason}"))
+            .hint("mount it when the disk answers; MOUNT FORCE if it is lost for good")
+    })?;
+
+    let mirror_sets = Arc::new(MirrorSets::default());
+    let voters = Voters::new(
+        Arc::clone(&world),
+        decision.group,
+        Arc::clone(&members),
+        Arc::clone(&mirror_sets),
+        found.clone(),
+        decision.stamp,
+        decision.stamped,
+    );
+    let voters = Arc::new(voters.with_deadline(&deadline));
+    let failed = |error: &dyn std::fmt::Display| AdminError::new(Code::Io, format!("disk group {name}: {error}"));
+    voters.forced(force);
+    voters.announce_log(&log);
+    catch_up(&voters, &members).await;
+    if was_mounted {
+        catch_up_with_log(&voters, &members, &log, &holders).await;
+    }
+    record_mount(&world, &voters, &decision).await.map_err(|refusal| failed(&refusal))?;
+    voters.forced(false);
+    if !decision.stamped {
+        // That was the stamp of the engine before this one. This mount has its own, as every mount.
+        voters.restamp(false).await;
+    }
+    // A disk that is offline in the membership was only opened to hear of it.
+    members.values().filter(|member| !member.is_writable()).for_each(|member| member.release());
+
+    let mut space = Space::new();
+    for member in members.values().filter(|member| !member.quorum) {
+        space.add_disk(member.number, member.layout());
+        if let Some(target) = voters.current().disk(member.number).and_then(|entry| entry.target) {
+            let target = Layout::new(target, found.au_size);
+            space.bar(member.number, Some(target.map_err(|error| failed(&error))?));
+        }
+    }
+    for (disk, au) in on_disks::units(&voters.current()) {
+        space
+            .mark_used(disk, au)
+            .map_err(|error| AdminError::new(Code::Damaged, format!("the membership: {error}")))?;
+    }
+    let space = Arc::new(Mutex::new(space));
+    let store = Arc::new(DiskStore::new(
+        Arc::clone(&world),
+        Arc::clone(&members),
+        Arc::clone(&voters),
+        Arc::clone(&space),
+        found.au_size,
+    ));
+    *opened = Some(Arc::clone(&store));
+    let (catalog, recovery) = Catalog::open(&world, Arc::clone(&store) as Arc<dyn crate::catalog::store::Store>, force)
+        .await
+        .map_err(|error| catalog_trouble(name, &error))?;
+    if was_mounted {
+        tell(
+            Severity::Warning,
+            None,
+            format!(
+                "the last stop was unclean; {}; {} of the catalog replayed",
+                counted(log.regions.len(), "active region"),
+                counted(recovery.commits, "commit")
+            ),
+        );
+    }
+    // Step 6.
+    let mut kept_power = was_mounted && (found.boot == world.boot_id() || planted::has(Bug::PendingBelieved));
+    let mut doubted = None;
+    if kept_power && !planted::has(Bug::KilledNotFlushed) {
+        // What the disks were given is in them; now it is durable, too.
+        doubted = flush_what_was_left(&world, &voters, &members).await.map_err(|refusal| failed(&refusal))?;
+    }
+    if let Some((number, disk, reason)) = &doubted {
+        let text = format!(
+            "disk {disk} cannot be spared, and a flush of it failed: {reason}. What was written before the last engine ended and was not synced is \
+             lost: each file concerned gets an error at its next sync. Replace the disk"
+        );
+        tell(Severity::Alarm, Some(*number), text);
+        kept_power = false;
+    }
+    let sizes = Sizes::open(&*world, decision.group).map_err(|error| {
+        let text = format!(
+            "disk group {name}: what its last engine kept of files that had just grown cannot be read: {error}"
+        );
+        AdminError::new(Code::Io, text)
+            .hint("make it readable; without that file, the last second of what was not synced may be missing")
+    })?;
+    let sizes = Arc::new(sizes);
+    let restore = {
+        let (sizes, survived) = (Arc::clone(&sizes), kept_power && !planted::has(Bug::GrowthForgotten));
+        move |connection: &rusqlite::Connection| sizes.restore(connection, survived)
+    };
+    let doubt = Arc::new(Doubt::default());
+    if was_mounted {
+        let is_lost = doubted.is_some() || found.boot == NO_BOOT;
+        let settle = move |connection: &rusqlite::Connection| {
+            restore(connection)?;
+            let files = if is_lost { crate::extent::files_with_pending(connection)? } else { BTreeSet::new() };
+            crate::extent::settle_pending(connection, kept_power).map(|()| files)
+        };
+        let (files, _) = catalog.release(true, settle).await.map_err(|error| failed(&error))?;
+        match &doubted {
+            Some((_, disk, reason)) => doubt.lose(files, disk, reason),
+            // The engine before could not make it durable, or a mount that was refused.
+            None if found.boot == NO_BOOT => doubt.lose(files, LOST_BEFORE, "the alert log names it"),
+            None => {}
+        }
+    } else {
+        catalog.release(false, restore).await.map_err(|error| failed(&error))?;
+    }
+    sizes.begun();
+    let regions = if was_mounted { log.regions.clone() } else { Vec::new() };
+    let whole: Vec<_> =
+        decision.disks.iter().filter(|verdict| verdict.standing.copy_whole()).map(|verdict| verdict.number).collect();
+    let stale = note_stale(&catalog, &voters.current(), &regions, &whole).await.map_err(|error| failed(&error))?;
+    let boot = world.boot_id();
+    voters
+        .change(move |next| {
+            next.boot = boot;
+            Ok(true)
+        })
+        .await
+        .map_err(|refusal| failed(&refusal))?;
+
+    let scan = scan_extents(&catalog, &regions).await.map_err(|error| failed(&error))?;
+    let slots = build_space(&scan, &space, &mirror_sets, found.au_size, &|text| tell(Severity::Alarm, None, text));
+    store.space_is_known();
+    // What the catalog lost since its AUs were counted.
+    store.free_struck();
+    let next_extent =
+        scan.next_extent.max(regions.iter().map(|region| region.first + u64::from(region.count)).max().unwrap_or(1));
+    let activity = Activity::new(&regions, log.sequence, world.monotonic());
+    let load = |connection: &_| {
+        let rebalance = attributes::load_rebalance(connection)?;
+        Ok((attributes::load(connection)?, rebalance, attributes::load_drop_after(connection)?))
+    };
+    let (attributes, rebalance, drop_after) = catalog.read(load).await.map_err(|error| failed(&error))?;
+    let is_all_discarded = catalog.read(attributes::load_all_discarded).await.map_err(|error| failed(&error))?;
+    if is_all_discarded && purpose == Purpose::Serve {
+        // Durably, before something is freed.
+        let forget = |connection: &_| attributes::store_all_discarded(connection, false);
+        catalog.release(true, forget).await.map_err(|error| failed(&error))?;
+    }
+    deadline.store(attributes.disk_timeout_ticks, Ordering::Relaxed);
+    let suspects = Arc::new(Suspects::new(scan.suspects));
+    let extents = Arc::new(Extents::default());
+    let freeing = Arc::new(Freeing::new(Arc::clone(&space), Arc::clone(&mirror_sets)));
+    let file_stats = Arc::new(FileStats::default());
+    let releaser = Releaser {
+        extents: Arc::clone(&extents),
+        freeing: Arc::clone(&freeing),
+        doubt: Arc::clone(&doubt),
+        stats: Arc::clone(&file_stats),
+    };
+    let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser), sizes)
+        .await
+        .map_err(|error| failed(&error))?;
+    let group = Group::assemble(Parts {
+        id: decision.group,
+        name: name.to_owned(),
+        au_size: found.au_size,
+        created: found.created,
+        mounted: world.now(),
+        members,
+        mirror_sets,
+        voters,
+        store,
+        catalog: Arc::clone(&catalog),
+        space,
+        slots,
+        activity,
+        extents,
+        files,
+        freeing,
+        stale: Arc::new(Mutex::new(stale)),
+        suspects,
+        doubt,
+        next_extent,
+        attributes,
+        drop_after,
+        deadline,
+        file_stats,
+        world,
+    });
+    group.start(&decision, purpose, rebalance, connections).await.map_err(|error| failed(&error))?;
+    if purpose == Purpose::Serve {
+        if let Err(error) = group.catalog.make_indexes().await {
+            group.tell(Severity::Warning, None, format!("queries over many files stay slow: {error}"));
+        }
+        group.retire_strangers(&decision, &claimed.sightings, &claimed.disks).await;
+        group.begin_discards(is_all_discarded, !force);
+    }
+    watch.serves.store(purpose == Purpose::Serve, Ordering::Relaxed);
+    Ok(group)
+}
+
+fn make_members(decision: &Decision, claimed: &Claimed, world: &Arc<dyn World>) -> Result<Members> {
+    let members = Members::new();
+    for entry in &decision.membership.disks {
+        let verdict = decision.disks.iter().find(|verdict| verdict.number == entry.number);
+        let sighting = verdict.and_then(|verdict| verdict.sighting);
+        let serves = verdict.is_some_and(|verdict| {
+            matches!(verdict.standing, Standing::Current)
+                || (verdict.standing == Standing::Stale && entry.state == DiskState::Syncing)
+        });
+        let serves = serves || decision.complete_on.contains(&entry.number);
+        let disk = sighting.filter(|_| serves).map(|index| Arc::clone(&claimed.disks[index]));
+        let layout = Layout::new(entry.size, decision.membership.au_size)
+            .map_err(|error| AdminError::new(Code::Damaged, format!("disk {}: {error}", entry.name)))?;
+        let member = Member::new(entry, layout, disk, world);
+        if let Some(index) = sighting {
+            member.set_areas(claimed.sightings[index].header.record_areas());
+        }
+        member.set_origin(sighting.and_then(|index| claimed.sightings[index].header.origin));
+        members.join(Arc::new(member));
+    }
+    Ok(members)
+}
+
+/// How often what is overdue is waited for at a mount, before that is refused (a second each).
+const SILENCE_PATIENCE: u32 = 30;
+
+/// Step 6: makes durable what the engine before gave the disks. A disk that fails to goes offline; one that cannot be spared, and fails no more,
+/// is returned, with the reason: no later flush makes good what one of this mount has lost (R9), which is on record then.
+async fn flush_what_was_left(
+    world: &Arc<dyn World>,
+    voters: &Voters,
+    members: &Members,
+) -> std::result::Result<Option<(DiskNumber, String, String)>, Refusal> {
+    let mut doubted = None;
+    for member in members.values().filter(|member| member.is_writable()) {
+        let settled = flush_of_predecessor(world, voters, member).await?;
+        let Some(settled) = settled else { continue };
+        let is_flushed = settled.is_ok();
+        if is_flushed && !member.is_broken() {
+            continue;
+        }
+        let reason = if is_flushed { "a flush before that".to_owned() } else { settled.reason() };
+        let Err(refusal) = voters.expel(member.number, &format!("at mount: {reason}"), false).await else { continue };
+        let membership = voters.current();
+        let is_needed = |disk: &MemberDisk| disk.number == member.number && membership.voters().count() < 3;
+        if !is_flushed && membership.voters().any(is_needed) {
+            // It would take no record of that, either.
+            return Err(refusal);
+        }
+        voters.record_boot(NO_BOOT).await?;
+        if !is_flushed {
+            return Err(refusal);
+        }
+        member.take_broken();
+        doubted = Some((member.number, member.name().to_string(), reason));
+    }
+    Ok(doubted)
+}
+
+/// Waits for a flush of all that a disk was ever given. `None`: the disk went offline for it. One that is only slow has lost nothing: it is waited
+/// for, while nothing else can be done.
+async fn flush_of_predecessor(
+    world: &Arc<dyn World>,
+    voters: &Voters,
+    member: &Arc<Member>,
+) -> std::result::Result<Option<Settled>, Refusal> {
+    let mut flight = member.start_flush_of_all();
+    let mut end = flight.settle_or_go_on().await;
+    for _ in 0..SILENCE_PATIENCE {
+        if let Some(settled) = end {
+            return Ok(Some(settled));
+        }
+        let reason = format!("at mount: {}", Settled::Overdue.reason());
+        match voters.expel(member.number, &reason, false).await {
+            Ok(()) => return Ok(None),
+            Err(Refusal::Answers | Refusal::WouldLoseData) => end = flight.wait_a_while(&**world).await,
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    end.map_or(Err(Refusal::WouldLoseData), |settled| Ok(Some(settled)))
+}
+
+/// Step 3: mounted, and what is not current is offline.
+async fn record_mount(
+    world: &Arc<dyn World>,
+    voters: &Arc<Voters>,
+    decision: &Decision,
+) -> std::result::Result<(), Refusal> {
+    let now = world.now();
+    let (stamp, disks) = (decision.stamp, decision.disks.clone());
+    let is_unforced = decision.case == choose::Case::Mount;
+    voters
+        .change(move |next| {
+            next.mounted = true;
+            for verdict in &disks {
+                let Some(entry) = find(next, verdict.number) else { continue };
+                let serves = match verdict.standing {
+                    Standing::Current => true,
+                    Standing::Stale => entry.state == DiskState::Syncing,
+                    _ => false,
+                };
+                if !serves && entry.state != DiskState::Offline {
+                    if !(planted::has(Bug::SyncingStampKept) && entry.state == DiskState::Syncing) {
+                        entry.stamp = stamp;
+                    }
+                    // One that an engine of an earlier version was copying to whole comes back by itself, too.
+                    let goes_on = entry.state == DiskState::Syncing && entry.copy_whole;
+                    entry.absent = is_unforced && (verdict.standing.is_away() || goes_on);
+                    entry.state = DiskState::Offline;
+                    entry.since = now;
+                }
+                entry.copy_whole |= verdict.standing.copy_whole();
+            }
+            Ok(true)
+        })
+        .await
+        .map(|_| ())
+}
+
+/// Step 7: what disks that are not online miss.
+async fn note_stale(
+    catalog: &Arc<Catalog>,
+    membership: &Membership,
+    regions: &[Region],
+    whole: &[DiskNumber],
+) -> std::result::Result<stale::Stale, crate::error::FileError> {
+    let behind: Vec<_> = membership
+        .disks
+        .iter()
+        .filter(|disk| disk.state != DiskState::Online && !disk.quorum)
+        .map(|disk| disk.number)
+        .collect();
+    let mut known = catalog.read(|connection| Ok(stale::load(connection)?)).await?;
+    let before = known.clone();
+    for disk in &behind {
+        let runs: &mut Runs = known.entry(*disk).or_default();
+        let is_passed = planted::has(Bug::SyncingNotStale)
+            && membership.disk(*disk).is_some_and(|one| one.state == DiskState::Syncing);
+        for region in regions.iter().filter(|_| !is_passed && !planted::has(Bug::CrashedRegionsNotStale)) {
+            runs.add(region.first, region.count.into());
+        }
+        if whole.contains(disk) {
+            runs.add(0, EVERYTHING);
+        }
+    }
+    known.retain(|disk, _| behind.contains(disk));
+    if known == before {
+        return Ok(known);
+    }
+    let rows = known.clone();
+    catalog
+        .release(true, move |connection| {
+            connection.execute("DELETE FROM stale", [])?;
+            for (disk, runs) in &rows {
+                stale::replace(connection, *disk, runs)?;
+            }
+            Ok(())
+        })
+        .await?;
+    Ok(known)
+}
+
+/// What the catalog says about every extent.
+struct Scan {
+    mirrors: Vec<(Mirrors, u8)>,
+    shared: Vec<u64>,
+    slots: Vec<(u64, usize)>,
+    next_extent: u64,
+    suspects: BTreeSet<u64>,
+}
+
+/// Gives the membership to voters that were not given it, or lost it to a loss of power: the next one is written over the one
+/// before, which may be all that they have. One that does not take it is seen to when the next is recorded.
+async fn catch_up(voters: &Voters, members: &Members) {
+    let Some((membership, without)) = voters.audit().await else { return };
+    let is_there = |disk: &DiskNumber| members.get(disk).is_some_and(|member| member.is_writable());
+    let lacking: BTreeSet<DiskNumber> = without.into_iter().filter(is_there).collect();
+    if !lacking.is_empty() {
+        voters.write_everywhere(&membership, &lacking).await;
+    }
+}
+
+/// The same for the activity log: the next one is written over the one before, which is the last that was on all of them.
+async fn catch_up_with_log(voters: &Voters, members: &Members, log: &ActivityLog, holders: &BTreeSet<DiskNumber>) {
+    if log.sequence == 0 {
+        return;
+    }
+    let current = voters.current();
+    let there = current.voters().filter(|disk| members.get(&disk.number).is_some_and(|member| member.is_writable()));
+    let (having, lacking): (BTreeSet<DiskNumber>, _) =
+        there.map(|disk| disk.number).partition(|disk| holders.contains(disk));
+    if !lacking.is_empty() {
+        voters.write_log(log, &lacking).await;
+    }
+    // An engine that was killed may have left it in a cache.
+    for member in having.iter().filter_map(|disk| members.get(disk)) {
+        let _ = member.flush().await;
+    }
+}
+
+async fn scan_extents(
+    catalog: &Arc<Catalog>,
+    regions: &[Region],
+) -> std::result::Result<Scan, crate::error::FileError> {
+    let mut runs = Runs::default();
+    regions.iter().for_each(|region| {
+        runs.add(region.first, region.count.into());
+    });
+    catalog
+        .read(move |connection| {
+            let mut scan = Scan {
+                mirrors: Vec::new(),
+                shared: Vec::new(),
+                slots: Vec::new(),
+                next_extent: 1,
+                suspects: BTreeSet::new(),
+            };
+            let mut select =
+                connection.prepare(&format!("SELECT {} FROM extent ORDER BY id", crate::extent::COLUMNS))?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                let extent = crate::extent::from_row(row)?;
+                if extent.file == 0 {
+                    scan.shared.push(extent.id);
+                }
+                if runs.has(extent.id) && !planted::has(Bug::CrashedRegionsForgotten) {
+                    scan.suspects.insert(extent.id);
+                }
+                scan.next_extent = scan.next_extent.max(extent.id + 1);
+                scan.mirrors.push((extent.mirrors(), extent.own));
+            }
+            let mut select =
+                connection.prepare("SELECT shared_extent, slot FROM file WHERE shared_extent IS NOT NULL")?;
+            let mut rows = select.query([])?;
+            while let Some(row) = rows.next()? {
+                let (id, piece): (i64, i64) = (row.get(0)?, row.get(1)?);
+                scan.slots.push((id.cast_unsigned(), usize::try_from(piece).unwrap_or(usize::MAX)));
+            }
+            Ok(scan)
+        })
+        .await
+}
+
+/// Marks what the catalog uses. Damage is told, not fatal: the rest of the group serves.
+fn build_space(
+    scan: &Scan,
+    space: &Arc<Mutex<Space>>,
+    mirror_sets: &MirrorSets,
+    au_size: u64,
+    alarm: &dyn Fn(String),
+) -> Slots {
+    let mut space = space.lock();
+    for (mirrors, own) in &scan.mirrors {
+        mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), *own);
+        for mirror in *mirrors {
+            if let Err(error) = space.mark_used(mirror.disk, mirror.au) {
+                alarm(format!("catalog: {error}"));
+            }
+        }
+    }
+    mirror_sets.complete();
+    let per_extent = usize::try_from(au_size / plinth_format::layout::PIECE_SIZE).unwrap_or(1);
+    let mut slots = Slots::new(per_extent);
+    scan.shared.iter().for_each(|id| slots.add_extent(*id));
+    for (id, piece) in &scan.slots {
+        if !slots.mark_used(*id, *piece) {
+            alarm(format!("catalog: slot {piece} of shared extent {id} is used twice or does not exist; run CHECK"));
+        }
+    }
+    slots
+}
+
+impl Group {
+    /// What a header says of its disk that is not so: its name, its size or the group's redundancy. While it is resized both sizes are right.
+    pub(crate) fn outdated(&self, member: &Member, header: &DiskHeader) -> Option<String> {
+        if *header.name != *member.name() {
+            return Some(format!("calls it {}", header.name));
+        }
+        if header.redundancy != self.redundancy() {
+            return Some(format!("says that the group is of {} redundancy", header.redundancy));
+        }
+        if !header.middle_area {
+            return Some("says that its records are in one place only".to_owned());
+        }
+        let size = header.layout.size();
+        let target = self.voters.current().disk(member.number).and_then(|entry| entry.target);
+        let is_right = size == member.layout().size() || Some(size) == target;
+        (!is_right).then(|| format!("says that {size} bytes of it are used"))
+    }
+
+    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them, if
+    /// its records are in the first area only, or if no copy is the disk's any more.
+    pub(crate) async fn repair_header(&self, member: &Arc<Member>) -> std::result::Result<(), String> {
+        let Some(disk) = member.disk() else { return Ok(()) };
+        let Some((best, wrong)) = self.own_header(member, &*disk).await? else {
+            let header = self.header_from_memory(member);
+            return put_header(member, &header, &header.layout.header_places()).await;
+        };
+        let is_outdated = self.outdated(member, &best).is_some();
+        if wrong.is_empty() && !is_outdated {
+            return Ok(());
+        }
+        if is_outdated || planted::has(Bug::HeadersTogether) {
+            let mut renewed = best.clone();
+            if is_outdated {
+                (renewed.name, renewed.layout) = (member.name().to_string(), member.layout());
+                renewed.redundancy = self.redundancy();
+                renewed.middle_area = true;
+            }
+            let places = renewed.layout.header_places();
+            return replace_header(member, &best, renewed, &places).await;
+        }
+        write_header(member, &best, &wrong).await?;
+        let text = repaired_header(&member.name(), &member.path(), &wrong);
+        self.tell(Severity::Warning, Some(member.number), text);
+        Ok(())
+    }
+}

@@ -1,0 +1,357 @@
+//! Disks that were only absent come back by themselves.
+//!
+//! A disk is *absent* if it went OFFLINE because it was not in sight, and for no other reason; the membership says so (D_FLAGS). It is that
+//!
+//!   - if a mount did not see it, or saw two devices with its id, unless the mount was forced;
+//!   - if its I/O failed, and a look at all disks soon after finds nothing where it was: a shelf without power, a path that was taken away.
+//!
+//! A disk that is there and fails is none, nor is one that an operator took OFFLINE, or that was given up by MOUNT FORCE: these are brought
+//! back by a statement.
+//!
+//! The caretaker asks here once a second. While a disk is absent, all disks are looked at every few seconds: one that is seen again comes
+//! ONLINE as by the statement, unless nothing on it counts any more (an old image, another history): somebody may have put a copy
+//! there, and it would be written over. A disk that comes and goes has to be in sight for longer each time before it is taken, so that it
+//! is not copied to for ever.
+//!
+//! At a start an absent disk may be late only: see `arrival.rs`.
+
+use crate::{
+    disk::{
+        identify,
+        look::{Needs, look},
+        member::Member,
+    },
+    event::Severity,
+    group::Group,
+    membership::voters::find,
+    movement::resync::Return,
+    sync::lock::Mutex,
+    world::{Disk, Found, Task},
+};
+use plinth_format::{
+    DiskId, DiskNumber,
+    header::DiskHeader,
+    membership::{DiskState, MemberDisk},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    sync::Arc,
+    time::Duration,
+};
+
+/// Between two looks.
+const LOOK: Duration = Duration::from_secs(3);
+/// Looks after a disk's I/O failed, before it counts as one that is there and fails: what takes a device away may need a moment.
+const LOOKS: u32 = 3;
+/// How long a disk has to be in sight that came back by itself once within [`WINDOW`]; twice as long each time, up to a limit.
+const STEADY: Duration = Duration::from_secs(30);
+const STEADY_MAX: Duration = Duration::from_secs(3600);
+const WINDOW: Duration = Duration::from_secs(24 * 3600);
+/// Between two attempts to bring back one that is in sight and does not come: at first, and at most.
+const RETRY: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// What is known of disks that are away.
+#[derive(Debug, Default)]
+pub struct Absences(Mutex<Watch>);
+
+#[derive(Debug, Default)]
+struct Watch {
+    is_looking: bool,
+    next_look: Duration,
+    disks: BTreeMap<DiskNumber, Absence>,
+}
+
+#[derive(Debug, Default)]
+struct Absence {
+    /// Which of its absences the rest is about.
+    losses: u64,
+    /// Looks since its I/O failed.
+    looks: u32,
+    /// It is in sight again since then.
+    seen: Option<Duration>,
+    /// When it came back by itself.
+    returns: VecDeque<Duration>,
+    not_before: Duration,
+    retry: Duration,
+    /// Why it does not come: said once.
+    trouble: Option<String>,
+}
+
+impl Absence {
+    /// How long it has to be in sight before it is taken.
+    fn steady(&mut self, now: Duration) -> Duration {
+        while self.returns.front().is_some_and(|at| now.saturating_sub(*at) > WINDOW) {
+            self.returns.pop_front();
+        }
+        match self.returns.len() {
+            0 => Duration::ZERO,
+            times => STEADY.saturating_mul(1 << (times - 1).min(16)).min(STEADY_MAX),
+        }
+    }
+
+    /// It did not come. Whether that is to be said.
+    fn failed(&mut self, now: Duration, trouble: &str) -> bool {
+        self.retry = (self.retry * 2).clamp(RETRY, RETRY_MAX);
+        self.not_before = now + self.retry;
+        self.trouble.replace(trouble.to_owned()).as_deref() != Some(trouble)
+    }
+}
+
+/// What a look at all disks found.
+struct Sight {
+    /// The ids that are in sight.
+    disks: BTreeSet<DiskId>,
+    /// Where something is that can be opened, or may be, and is not known to be a disk of the group.
+    others: BTreeSet<String>,
+}
+
+impl Sight {
+    /// Whether a disk, which was at `path`, is gone.
+    fn misses(&self, disk: DiskId, path: &str) -> bool {
+        !self.disks.contains(&disk) && !self.others.contains(path)
+    }
+}
+
+/// Whether an open failed because there is no device any more.
+fn is_gone(error: &io::Error) -> bool {
+    /// `ENXIO`, `ENODEV`, `ENOTCONN`, `ESTALE`, `ENOMEDIUM`.
+    const GONE: [i32; 5] = [6, 19, 107, 116, 123];
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error().is_some_and(|code| GONE.contains(&code))
+}
+
+/// What is to be found out about a disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// Its I/O failed: is it gone?
+    IsGone,
+    /// It was gone: is it back?
+    IsBack,
+    /// Its resync ended with an error: does it go on?
+    GoesOn,
+}
+
+impl Group {
+    /// Looks after disks that are away, in a task of its own. Once a second.
+    pub(crate) fn tend_absent(&self) {
+        let asked = self.questions();
+        if asked.is_empty() {
+            return;
+        }
+        let Some(group) = self.myself() else { return };
+        {
+            let now = self.world.monotonic();
+            let mut watch = self.absences.0.lock();
+            if watch.is_looking || now < watch.next_look {
+                return;
+            }
+            watch.is_looking = true;
+        }
+        let look = async move {
+            group.look_for_absent(asked).await;
+            let mut watch = group.absences.0.lock();
+            watch.is_looking = false;
+            watch.next_look = group.world.monotonic() + LOOK;
+        };
+        self.world.spawn("absent disks", Box::pin(look));
+    }
+
+    pub(crate) fn questions(&self) -> Vec<(Arc<Member>, Question)> {
+        let membership = self.voters.current();
+        let is_idle = membership.disks.iter().all(|disk| disk.state == DiskState::Online);
+        if is_idle || self.is_stopping() {
+            return Vec::new();
+        }
+        let now = self.world.monotonic();
+        let comes_back = self.attributes().auto_online;
+        let mut watch = self.absences.0.lock();
+        let mut questions = Vec::new();
+        for disk in membership.disks.iter().filter(|disk| disk.state != DiskState::Online && !disk.leaving) {
+            let Some(member) = self.members.get(&disk.number) else { continue };
+            let absence = watch.disks.entry(disk.number).or_default();
+            if absence.losses != member.losses() {
+                let returns = std::mem::take(&mut absence.returns);
+                *absence = Absence { losses: member.losses(), returns, ..Absence::default() };
+            }
+            let question = match disk {
+                _ if now < absence.not_before => None,
+                MemberDisk { state: DiskState::Syncing, .. } => {
+                    self.has_failed_resync(member).then_some(Question::GoesOn)
+                }
+                MemberDisk { by_operator: true, .. } => None,
+                MemberDisk { absent: true, .. } => comes_back.then_some(Question::IsBack),
+                // It was ONLINE when the group was mounted, and is not any more.
+                _ => (!disk.copy_whole && absence.losses > 0 && absence.looks < LOOKS).then_some(Question::IsGone),
+            };
+            questions.extend(question.map(|question| (Arc::clone(member), question)));
+        }
+        questions
+    }
+
+    async fn look_for_absent(self: &Arc<Self>, questions: Vec<(Arc<Member>, Question)>) {
+        let sight = match questions.iter().any(|(_, question)| *question != Question::GoesOn) {
+            true => self.look_at_all().await,
+            false => Some(Sight { disks: BTreeSet::new(), others: BTreeSet::new() }),
+        };
+        // It is looked again.
+        let Some(sight) = sight else { return };
+        for (member, question) in questions {
+            match question {
+                Question::GoesOn => self.go_on_with_resync(&member),
+                Question::IsGone => self.judge_failed(&member, &sight).await,
+                Question::IsBack => self.take_back(&member, &sight).await,
+            }
+        }
+    }
+
+    /// `None`: that cannot be told.
+    async fn look_at_all(&self) -> Option<Sight> {
+        let known: BTreeSet<String> = self.members.values().map(|member| member.path()).collect();
+        let examine = |one: Found, disk: Arc<dyn Disk>| -> Task<'_, Option<Option<DiskHeader>>> {
+            let is_known = known.contains(&one.path);
+            Box::pin(async move {
+                if is_known {
+                    return None;
+                }
+                Some(identify::await_header(&*disk).await.map(|header| header.best))
+            })
+        };
+        let looked = look(&*self.world, examine, |_| Needs::Something).await.whole().ok()?;
+        let mut sight = Sight { disks: BTreeSet::new(), others: BTreeSet::new() };
+        for one in looked.seen {
+            match one.what {
+                Some(header) if header.group == self.id => drop(sight.disks.insert(header.disk)),
+                Some(_) => {}
+                None => drop(sight.others.insert(one.found.path)),
+            }
+        }
+        let is_there =
+            |one: &Found| !known.contains(&one.path) && !one.disk.as_ref().is_err_and(|error| is_gone(error));
+        sight.others.extend(looked.failed.into_iter().filter(is_there).map(|one| one.path));
+        Some(sight)
+    }
+
+    /// Changes what is known of a disk that is away.
+    fn note_absence<T>(&self, member: &Member, change: impl FnOnce(&mut Absence) -> T) -> T {
+        change(self.absences.0.lock().disks.entry(member.number).or_default())
+    }
+
+    fn go_on_with_resync(self: &Arc<Self>, member: &Arc<Member>) {
+        let now = self.world.monotonic();
+        self.note_absence(member, |absence| absence.failed(now, "its resync ended with an error"));
+        self.resume_failed_resync(member);
+    }
+
+    /// A disk's I/O has failed. If nothing is where it was, it is absent from now on.
+    async fn judge_failed(&self, member: &Arc<Member>, sight: &Sight) {
+        let (number, id) = (member.number, member.id());
+        let path = member.was_at();
+        if !sight.misses(id, &path) {
+            self.note_absence(member, |absence| {
+                absence.looks = if sight.disks.contains(&id) { LOOKS } else { absence.looks + 1 };
+            });
+            return;
+        }
+        let losses = member.losses();
+        let member_now = Arc::clone(member);
+        let marked = self.voters.change(move |next| {
+            let Some(entry) = find(next, number) else { return Ok(false) };
+            let is_same = entry.state == DiskState::Offline && !entry.by_operator && member_now.losses() == losses;
+            entry.absent |= is_same;
+            Ok(is_same)
+        });
+        if marked.await.is_ok() && self.voters.current().disk(number).is_some_and(|disk| disk.absent) {
+            let back = if self.attributes().auto_online { "it comes ONLINE by itself" } else { "bring it ONLINE" };
+            let text = format!("disk {} is gone from {path}; {back} when it is seen again", member.name());
+            self.tell(Severity::Note, Some(number), text);
+        }
+    }
+
+    /// Brings a disk back that is in sight again.
+    async fn take_back(self: &Arc<Self>, member: &Arc<Member>, sight: &Sight) {
+        let (name, now) = (member.name(), self.world.monotonic());
+        if !sight.disks.contains(&member.id()) {
+            self.note_absence(member, |absence| absence.seen = None);
+            return;
+        }
+        let (waits, is_new, times) = self.note_absence(member, |absence| {
+            let steady = absence.steady(now);
+            let is_new = absence.seen.is_none();
+            let seen = *absence.seen.get_or_insert(now);
+            ((now.saturating_sub(seen) < steady).then_some(steady), is_new, absence.returns.len())
+        });
+        if let Some(steady) = waits {
+            if is_new {
+                let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+                let text = format!(
+                    "disk {name} is in sight again, and has come and gone {times} within a day: it comes ONLINE when it has stayed for {} s",
+                    steady.as_secs()
+                );
+                self.tell(Severity::Warning, Some(member.number), text);
+            }
+            return;
+        }
+        match self.start_resync(member, Return::ByItself).await {
+            Ok(()) => self.note_absence(member, |absence| absence.returns.push_back(now)),
+            Err(error) => {
+                let text = format!("disk {name} is in sight again, but does not come ONLINE by itself: {error}");
+                if self.note_absence(member, |absence| absence.failed(now, &text)) {
+                    let hint = error.hint.map_or_else(String::new, |hint| format!(". {hint}"));
+                    self.tell(Severity::Warning, Some(member.number), text + &hint);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each return within a day makes the next one wait longer, up to an hour; a day later all is forgotten.
+    #[test]
+    fn a_disk_that_comes_and_goes_has_to_stay_longer_each_time() {
+        let mut absence = Absence::default();
+        let mut now = Duration::from_secs(1);
+        let mut waited = Vec::new();
+        for _ in 0..10 {
+            waited.push(absence.steady(now).as_secs());
+            absence.returns.push_back(now);
+            now += Duration::from_secs(5);
+        }
+        assert_eq!(waited, [0, 30, 60, 120, 240, 480, 960, 1920, 3600, 3600]);
+        assert_eq!(absence.steady(now + WINDOW), Duration::ZERO);
+    }
+
+    /// The reason why a disk does not come is said once, and the next attempt comes later each time.
+    #[test]
+    fn a_disk_that_does_not_come_is_tried_less_and_less() {
+        let mut absence = Absence::default();
+        let mut now = Duration::ZERO;
+        let mut said = Vec::new();
+        let mut waits = Vec::new();
+        for trouble in ["held", "held", "held", "shrunk", "shrunk", "shrunk"] {
+            said.push(absence.failed(now, trouble));
+            waits.push((absence.not_before - now).as_secs());
+            now = absence.not_before;
+        }
+        assert_eq!(said, [true, false, false, true, false, false]);
+        assert_eq!(waits, [5, 10, 20, 40, 60, 60]);
+    }
+
+    #[test]
+    fn what_is_there_and_fails_is_not_gone() {
+        let disk = DiskId([1; 16]);
+        let sight = |disks: &[DiskId], others: &[&str]| Sight {
+            disks: disks.iter().copied().collect(),
+            others: others.iter().map(|path| (*path).to_owned()).collect(),
+        };
+        assert!(sight(&[], &[]).misses(disk, "/dev/sdb"));
+        assert!(sight(&[DiskId([2; 16])], &["/dev/sdc"]).misses(disk, "/dev/sdb"), "another took its place");
+        assert!(!sight(&[disk], &[]).misses(disk, "/dev/sdb"), "it is elsewhere");
+        assert!(!sight(&[], &["/dev/sdb"]).misses(disk, "/dev/sdb"), "it is there, and its header cannot be read");
+        assert!(is_gone(&io::Error::from_raw_os_error(6)) && is_gone(&io::ErrorKind::NotFound.into()));
+        assert!(!is_gone(&io::Error::from_raw_os_error(5)) && !is_gone(&io::ErrorKind::TimedOut.into()));
+    }
+}

@@ -1,0 +1,483 @@
+//! The engine's own metadata on the disks of a mounted group: looked at, and written again where it is not what it should be.
+//!
+//! Nobody reads headers, stamps, memberships and activity logs while a group is mounted: the engine has them in memory. What somebody
+//! overwrites there (a `dd` to the wrong device, a partition tool) is missed by the next mount alone, when memory is gone. So the engine
+//! looks, every [`LOOK`], and:
+//!
+//!   - at a mount, before it serves: what was torn or overwritten before is written again, and not counted
+//!   - when a disk has gone offline: what is left counts from now on
+//!   - before an operator takes disks offline, and at a dismount, before the stamp that says that it was clean
+//!   - in CHECK, and in a SCRUB of the whole group
+//!   - at stamps and memberships of the voters, before a membership is changed (`voters/look.rs`)
+//!
+//! What it knows that it wrote:
+//!
+//! ```text
+//!   what                      on                          compared with                       held while it is written
+//!   header copies             every disk that is written  each other, and the membership      `Group::renaming`
+//!   stamps                    the same                    the newest counter                  the voters' turn
+//!   memberships               voters                      the one in force                    the voters' turn
+//!   activity log              voters                      the newest log                      the log's writer, the voters' turn
+//!   checksum blocks           ONLINE mirrors              checksums in memory that are not    the extent's range; its region is
+//!   of open regions                                       newer than the last release         entered
+//! ```
+//!
+//! A look:
+//!
+//!   1. Reads without holding anybody up. What is written meanwhile may look wrong.
+//!   2. What seems wrong is looked at again by who holds what its writers hold. What is wrong then is written from memory, and read back.
+//!   3. One line for each disk says what was written again; it is counted ([`Trouble::Metadata`], `v$asm_disk.metadata_repaired`).
+//!   4. A disk that does not take it, or in which something is wrong in [`LOOKS_MAX`] looks one after the other, goes offline,
+//!      if it can be spared (R5). If not, an ALARM says so, with each look.
+//!
+//! Elsewhere checksum blocks are not looked at: whoever reads their data finds what is wrong with them. In an open region nobody does.
+//! A checksum that came from a zone and was not written back since is no knowledge of the engine's: if the zones differ, the data says which is
+//! right (`blocks.rs`). So what is compared is what a release has written to all zones, where mirrors have been since.
+//!
+//! Invariants:
+//!
+//!   1. Nothing older is written over anything newer: who writes again holds what excludes who writes anew.
+//!   2. A look that finds nothing holds nobody up: it takes the voters' turn only to note what was written last.
+
+use crate::{
+    admin::Problem,
+    check::part::Part,
+    disk::{
+        counters::IoClient, flight::Settled, headers::put_header, identify::Search, member::Member, troubles::Trouble,
+    },
+    event::Severity,
+    extent::{
+        Extent,
+        blocks::{BLOCKS_PER_PIECE, Patience},
+    },
+    group::{
+        Group,
+        create::{header_of, write_header},
+    },
+    limits::Limit,
+    membership::voters::{Refusal, WrongRecord},
+    planted::{self, Bug},
+    reached::{self, Mark},
+    world::Disk,
+};
+use plinth_format::{
+    BLOCK_SIZE, DiskNumber,
+    header::{DiskHeader, Status},
+    layout::HEADER_PLACE,
+    membership::DiskState,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// How often the engine looks. Twice as often as is promised, which is each minute: a look takes its time.
+pub(crate) const LOOK: Duration = Duration::from_secs(30);
+/// A disk in which something is wrong in so many looks one after the other does not keep what it is given.
+const LOOKS_MAX: u64 = 3;
+/// Extents whose checksum blocks are compared in one look, in turns; with two mirrors, as many reads as a rotating disk does in three seconds.
+const ZONES_MAX: Limit = Limit::new(256, 3);
+/// Extents whose checksum blocks are read at the same time.
+const ZONES_AT_ONCE: usize = 16;
+
+/// How the engine looks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    /// What is wrong is written again; else it is only named.
+    repair: bool,
+    /// Checksum blocks of all open regions, not of the next few.
+    all_zones: bool,
+    /// What is wrong was so before the mount: a loss of power tore it, or somebody wrote there while the group was away.
+    at_mount: bool,
+}
+
+impl Look {
+    /// As it does by itself.
+    pub const PASSING: Self = Self { repair: true, all_zones: false, at_mount: false };
+
+    /// Before it serves.
+    pub const AT_MOUNT: Self = Self { at_mount: true, ..Self::PASSING };
+
+    /// As somebody asks for it.
+    pub fn thorough(repair: bool) -> Self {
+        Self { repair, all_zones: true, at_mount: false }
+    }
+}
+
+/// What is wrong on one disk.
+#[derive(Debug, Default)]
+pub(crate) struct Finding {
+    /// In sentences.
+    parts: Vec<String>,
+    /// Records and blocks; 0: what the disk has is what was written, but is not what holds now.
+    count: u64,
+    /// One of them.
+    place: Option<u64>,
+    /// Why it is not written again.
+    failed: Option<String>,
+}
+
+impl Finding {
+    fn add(&mut self, what: &str, places: &[u64], how: &str) {
+        if let Some(first) = places.first() {
+            let list: Vec<_> = places.iter().map(u64::to_string).collect();
+            self.parts.push(format!("the {what} at offset {} {how}", list.join(", ")));
+            self.count += places.len() as u64;
+            self.place = Some(*first);
+        }
+    }
+
+    fn of_disk(&self, member: &Member) -> String {
+        format!("disk {} ({}): {}", member.name(), member.path(), self.parts.join("; "))
+    }
+
+    /// The line about what was wrong before the mount, and is written again. It is not counted.
+    pub fn written_at_mount(&self, member: &Member) -> String {
+        format!("{}. It is written again", self.of_disk(member))
+    }
+
+    /// Counts what was written again. The line about it.
+    pub fn written_again(&self, member: &Member) -> String {
+        let text = self.parts.join("; ");
+        member.counters.metadata_repaired.fetch_add(self.count, Ordering::Relaxed);
+        member.note(Trouble::Metadata, self.place.map(|place| (place, BLOCK_SIZE as u64)), text);
+        format!("{}. It is written again. Find out who writes there: the group owns the disk", self.of_disk(member))
+    }
+}
+
+/// What is wrong, by disk.
+#[derive(Debug, Default)]
+pub(crate) struct Findings(BTreeMap<DiskNumber, Finding>);
+
+const IS_DAMAGED: &str = "is missing or damaged";
+const IS_UNREADABLE: &str = "cannot be read";
+
+impl Findings {
+    fn of(&mut self, disk: DiskNumber) -> &mut Finding {
+        self.0.entry(disk).or_default()
+    }
+
+    pub fn add_record(&mut self, wrong: &WrongRecord) {
+        let (finding, kind) = (self.of(wrong.disk), wrong.kind.to_string());
+        finding.add(&kind, &wrong.places, IS_DAMAGED);
+        finding.add(&kind, &wrong.unreadable, IS_UNREADABLE);
+    }
+
+    pub fn by_disk(self) -> BTreeMap<DiskNumber, Finding> {
+        self.0
+    }
+}
+
+/// Whether a disk has metadata that must be right: one that is offline has not, and one that hangs does not answer.
+pub(crate) fn is_looked_at(member: &Member) -> bool {
+    !member.has_left() && member.is_writable() && !member.is_hung() && member.disk().is_some()
+}
+
+/// What is wrong with the header copies of a disk.
+#[derive(Debug)]
+enum WrongHeader {
+    /// These copies are not what the others are, and say what holds.
+    Copies(DiskHeader, Vec<u64>),
+    /// No copy is the disk's.
+    Lost(DiskHeader),
+    /// They say what was so before.
+    Outdated(String),
+}
+
+impl Group {
+    /// Looks at what the engine wrote on the disks of a part. What is wrong, disk by disk; with [`Look::repair`] it is written again, or
+    /// the disk is offline, unless the problem says otherwise.
+    pub(crate) async fn look_at_own_metadata(&self, part: &Part, look: Look) -> Vec<Problem> {
+        if planted::has(Bug::OwnMetadataNotLookedAt) {
+            return Vec::new();
+        }
+        let _one_at_a_time = self.looking.lock().await;
+        let looked_at: Vec<_> = self
+            .members
+            .values()
+            .filter(|member| part.has_disk(member.number) && is_looked_at(member))
+            .cloned()
+            .collect();
+        let mut findings = Findings::default();
+        self.look_at_headers(&looked_at, look, &mut findings).await;
+        self.look_at_records(part, look, &mut findings).await;
+        self.look_at_zones(part, look, &mut findings).await;
+        let mut problems = Vec::new();
+        for member in looked_at {
+            match findings.0.remove(&member.number) {
+                Some(finding) => problems.push(self.conclude(&member, finding, look).await),
+                None => member.metadata_is_right(),
+            }
+        }
+        problems
+    }
+
+    /// Steps 3 and 4.
+    async fn conclude(&self, member: &Arc<Member>, mut finding: Finding, look: Look) -> Problem {
+        let text = finding.of_disk(member);
+        if !look.repair || self.voters.is_closing() {
+            return Problem { text, repaired: false };
+        }
+        if look.at_mount && finding.failed.is_none() {
+            self.tell(Severity::Note, Some(member.number), finding.written_at_mount(member));
+            return Problem { text, repaired: true };
+        }
+        if finding.count > 0 && member.metadata_was_wrong() >= LOOKS_MAX && finding.failed.is_none() {
+            finding.failed = Some(format!("in {LOOKS_MAX} looks one after the other, {}", finding.parts.join("; ")));
+        }
+        let Some(reason) = &finding.failed else {
+            if finding.count > 0 {
+                let line = finding.written_again(member);
+                self.tell(Severity::Warning, Some(member.number), line);
+            }
+            return Problem { text, repaired: true };
+        };
+        let repaired = match self.voters.expel(member.number, &format!("its metadata: {reason}"), false).await {
+            Ok(()) => member.state() == DiskState::Offline,
+            Err(Refusal::Closing | Refusal::Answers) => false,
+            Err(refusal) => {
+                let line = format!(
+                    "disk {} ({}) does not keep its own metadata: {reason}. It cannot go offline, because {refusal}. While that \
+                     is so the disk group may not mount again: bring the disks with the other mirrors ONLINE, and replace it",
+                    member.name(),
+                    member.path()
+                );
+                self.tell(Severity::Alarm, Some(member.number), line);
+                false
+            }
+        };
+        Problem { text, repaired }
+    }
+
+    async fn look_at_headers(&self, members: &[Arc<Member>], look: Look, findings: &mut Findings) {
+        let first = members.iter().map(|member| self.wrong_header(member));
+        let first = futures::future::join_all(first).await;
+        for (member, _) in members.iter().zip(first).filter(|(_, seen)| matches!(seen, Ok(Some(_)))) {
+            // A disk that is just being renamed has its old name there for a moment; one that leaves is written FORMER.
+            let _nobody_else_writes = self.renaming.lock().await;
+            let Ok(Some(wrong)) = self.wrong_header(member).await else { continue };
+            let finding = findings.of(member.number);
+            match &wrong {
+                WrongHeader::Copies(_, places) => finding.add("header copy", places, IS_DAMAGED),
+                WrongHeader::Lost(header) => {
+                    finding.parts.push("no copy of its header is valid".to_owned());
+                    (finding.count, finding.place) = (header.layout.header_places().len() as u64, Some(HEADER_PLACE));
+                }
+                WrongHeader::Outdated(what) => finding.parts.push(format!("its header {what}")),
+            }
+            if look.repair && !self.voters.is_closing() {
+                finding.failed = self.write_header_again(member, wrong).await.err();
+            }
+        }
+    }
+
+    /// Writes header copies again, and reads them back.
+    async fn write_header_again(&self, member: &Arc<Member>, wrong: WrongHeader) -> Result<(), String> {
+        reached::at(Mark::HeaderWrittenAgain);
+        match wrong {
+            WrongHeader::Copies(header, places) => write_header(member, &header, &places).await?,
+            WrongHeader::Lost(header) => put_header(member, &header, &header.layout.header_places()).await?,
+            WrongHeader::Outdated(_) => self.repair_header(member).await?,
+        }
+        match self.wrong_header(member).await {
+            Ok(None) => Ok(()),
+            Ok(Some(WrongHeader::Copies(_, places))) => {
+                let places: Vec<_> = places.iter().map(u64::to_string).collect();
+                Err(format!("what was written at {} is not there", places.join(", ")))
+            }
+            Ok(Some(_)) => Err("the header that was written is not there".to_owned()),
+            Err(silent) => Err(silent),
+        }
+    }
+
+    /// What is wrong with a disk's header, if the membership has the disk.
+    async fn wrong_header(&self, member: &Member) -> Result<Option<WrongHeader>, String> {
+        let membership = self.voters.current();
+        let Some(disk) = member.disk().filter(|_| is_looked_at(member)) else { return Ok(None) };
+        if membership.disk(member.number).is_none() || self.voters.is_closing() {
+            return Ok(None);
+        }
+        let found = self.own_header(member, &*disk).await?;
+        if !is_looked_at(member) {
+            return Ok(None);
+        }
+        Ok(match found {
+            None => Some(WrongHeader::Lost(self.header_from_memory(member))),
+            Some((header, _)) if let Some(what) = self.outdated(member, &header) => Some(WrongHeader::Outdated(what)),
+            Some((_, wrong)) if wrong.is_empty() => None,
+            Some((header, wrong)) => Some(WrongHeader::Copies(header, wrong)),
+        })
+    }
+
+    /// The header that a disk's copies show, and the places of those that are wrong. `None`: they show no header, or another disk's.
+    ///
+    /// # Errors
+    /// If the disk does not answer in time.
+    pub(crate) async fn own_header(
+        &self,
+        member: &Member,
+        disk: &dyn Disk,
+    ) -> Result<Option<(DiskHeader, Vec<u64>)>, String> {
+        let first = read_copy(member, HEADER_PLACE).await?;
+        let mut search = Search::new(first, member.layout().header_places().to_vec());
+        while let Some(place) = search.next() {
+            let copy = read_copy(member, place).await?;
+            search.found(place, copy);
+        }
+        let (_, found) = search.end(disk.size());
+        let is_own =
+            |header: &DiskHeader| (header.group, header.disk, header.status) == (self.id, member.id(), Status::Member);
+        Ok(found.filter(|header| is_own(&header.best)).map(|header| (header.best, header.wrong)))
+    }
+
+    /// The header that a disk must have, where it has none: there is no sequence to go on from.
+    pub(crate) fn header_from_memory(&self, member: &Member) -> DiskHeader {
+        header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1)
+    }
+
+    async fn look_at_records(&self, part: &Part, look: Look, findings: &mut Findings) {
+        let suspects = self.voters.seemingly_wrong(|disk| part.has_disk(disk)).await;
+        if suspects.is_empty() {
+            return;
+        }
+        let has_logs = suspects.iter().any(|one| one.kind == crate::membership::voters::Kind::ActivityLog);
+        let log = if has_logs { self.activity.hold_log(&*self.world).await } else { None };
+        let (wrong, failed) = self.voters.look_again(&suspects, log.is_some(), look.repair).await;
+        drop(log);
+        wrong.iter().for_each(|one| findings.add_record(one));
+        for (disk, reason) in failed {
+            findings.of(disk).failed.get_or_insert(reason);
+        }
+    }
+
+    async fn look_at_zones(&self, part: &Part, look: Look, findings: &mut Findings) {
+        if matches!(part, Part::Extents(_)) {
+            return;
+        }
+        let regions = self.activity.regions().into_iter();
+        let mut extents: Vec<_> = regions
+            .flat_map(|region| self.extents.in_run(region.first, region.count.into()))
+            .filter(|extent| extent.sums().as_ref().is_some_and(|sums| sums.has_zones()))
+            .collect();
+        if !look.all_zones && !extents.is_empty() {
+            let from = self.next_zone.load(Ordering::Relaxed);
+            let begin = extents.partition_point(|extent| extent.id < from) % extents.len();
+            extents.rotate_left(begin);
+            extents.truncate(ZONES_MAX.get());
+            self.next_zone.store(extents.last().map_or(0, |extent| extent.id + 1), Ordering::Relaxed);
+        }
+        for some in extents.chunks(ZONES_AT_ONCE) {
+            let looks = some.iter().map(|extent| self.look_at_zone(extent, part, look));
+            for (member, place, failed) in futures::future::join_all(looks).await.into_iter().flatten() {
+                let finding = findings.of(member);
+                finding.add("checksum block", &[place], IS_DAMAGED);
+                if let Some(reason) = failed {
+                    finding.failed.get_or_insert(reason);
+                }
+            }
+        }
+    }
+
+    /// The checksum blocks of an extent that are wrong: where, and why they are not written again.
+    async fn look_at_zone(
+        &self,
+        extent: &Arc<Extent>,
+        part: &Part,
+        look: Look,
+    ) -> Vec<(DiskNumber, u64, Option<String>)> {
+        let mut wrong = self.wrong_zones(extent).await;
+        wrong.retain(|(member, _)| part.has_disk(member.number));
+        if wrong.is_empty() {
+            return Vec::new();
+        }
+        // Nobody changes its blocks meanwhile, nor moves a mirror away, nor closes the region.
+        let _range = extent.ranges.hold(0..self.blocks_per_au(), false).await;
+        let Some(_active) = self.activity.enter_if_open(extent, self.world.monotonic()) else { return Vec::new() };
+        wrong = self.wrong_zones(extent).await;
+        wrong.retain(|(member, _)| part.has_disk(member.number));
+        if wrong.is_empty() || extent.is_buried() {
+            return Vec::new();
+        }
+        let mut failed = None;
+        let mut left = Vec::new();
+        if look.repair {
+            reached::at(Mark::ZoneWrittenAgain);
+            // As when the region closes; and then once more.
+            extent.soil();
+            if self.flush_disks().await.is_err() {
+                // No disk is to blame for the flush of another one. The next look sees to it.
+                return Vec::new();
+            }
+            failed = self.write_sums(extent).await.err().map(|error| error.to_string());
+            for (member, _) in &wrong {
+                let flushed = member.flush().await;
+                if !flushed.is_ok() {
+                    failed.get_or_insert(flushed.reason());
+                }
+            }
+            left = self.wrong_zones(extent).await;
+        }
+        let reason = |member: &Arc<Member>| {
+            let is_left = left.iter().any(|(other, _)| other.number == member.number);
+            failed.clone().or_else(|| is_left.then(|| "the checksums that were written are not there".to_owned()))
+        };
+        wrong.iter().map(|(member, place)| (member.number, *place, reason(member))).collect()
+    }
+
+    /// Zones of an extent that do not hold what was written to them, as it seems.
+    async fn wrong_zones(&self, extent: &Extent) -> Vec<(&Arc<Member>, u64)> {
+        let Some(sums) = extent.sums().as_ref().map(Arc::clone) else { return Vec::new() };
+        let mut wrong = Vec::new();
+        for (mirror, member) in self.mirrors(extent) {
+            if !member.is_readable() || !is_looked_at(member) {
+                continue;
+            }
+            if !sums.are_in(extent.moves(), member.number, member.losses()) {
+                continue;
+            }
+            let Ok(zone) = self.read_zone(member, mirror, Patience::Deadline).await else { continue };
+            if member.is_hung() || !sums.are_in(extent.moves(), member.number, member.losses()) {
+                continue;
+            }
+            let is_right = zone.is_some_and(|zone| {
+                // Of blocks that hold nothing it may have anything: it is what a check does not look at either.
+                let is_used = |block: usize| extent.has_piece(block / BLOCKS_PER_PIECE) && !sums.is_fresh(block);
+                let all = sums.all().zip(zone.iter()).enumerate();
+                all.into_iter().all(|(block, (sum, stored))| sum == *stored || !is_used(block))
+            });
+            if !is_right {
+                wrong.push((member, member.layout().sums_of(mirror.au).0));
+            }
+        }
+        wrong
+    }
+}
+
+/// A header copy, if there is one at a place.
+async fn read_copy(member: &Member, place: u64) -> Result<Option<DiskHeader>, String> {
+    match member.start_read(place, BLOCK_SIZE).of(IoClient::Records).settle().await {
+        Settled::Ok(Some(block)) => Ok(DiskHeader::decode(&block, place).ok()),
+        Settled::Overdue => Err(Settled::Overdue.reason()),
+        _ => Ok(None),
+    }
+}
+
+/// Looks one after the other in which something was wrong on a disk.
+#[derive(Debug, Default)]
+pub(crate) struct WrongLooks(AtomicU64);
+
+impl Member {
+    /// Something was wrong with its metadata: in so many looks, with this one, one after the other.
+    fn metadata_was_wrong(&self) -> u64 {
+        self.wrong_looks.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Nothing was, or it is another disk, or another time.
+    pub(crate) fn metadata_is_right(&self) {
+        self.wrong_looks.0.store(0, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,319 @@
+//! Mirrors of an extent that come and go, while it is read and written: one moves to another disk, one more is made, one is taken.
+//!
+//! To move one:
+//!
+//!   1. Take an AU there. It becomes the extent's *guest*: what is written from now on is written there, too, and no read goes
+//!      there. Who began before has ended, and marked what he wrote, when the whole range has been held once.
+//!   2. Copy piece by piece (`copy.rs`): only that piece is held meanwhile. Flush the disk.
+//!   3. Enter the extent's region. From now on the disks that the extent will be on count for R5, besides those that it is on.
+//!   4. One job changes the row, and makes the guest a mirror and the mirror the guest. As a guest the old place is written until the commit is
+//!      durable: whichever row a crash leaves, nothing acknowledged is missing where it points.
+//!   5. The old AU is free when nobody reads there any more (`reclaim.rs`).
+//!
+//! One more is made in the same way; there is no old place. To take one:
+//!
+//!   1. Compare all mirrors, and mend what is wrong: what only the one that goes still shows is on the others then. Flush their disks.
+//!   2. Steps 3 to 5, with the mirror that goes as the guest. One of those that stay is on an ONLINE disk.
+//!
+//! A crash before 4 leaves an AU that is nobody's, and the mirrors as they were. A crash after it finds the region listed, and compares the
+//! mirrors. Nothing else is to be remembered: a change is made, or was never begun.
+//!
+//! A disk that fails on the way ends the move, and nothing else. When the old mirror's disk fails the move goes on: the extent is read from the
+//! others, and has all its mirrors again when it is done.
+
+use crate::{
+    admin::Report,
+    catalog::CommitNumber,
+    disk::member::Member,
+    error::FileError,
+    extent::{self, Change, Extent, Mirror, copy::Copied, extents::Freed},
+    group::Group,
+    planted::{self, Bug},
+    reached::{self, Mark},
+    space::Space,
+};
+use plinth_format::{BLOCK_SIZE, DiskNumber};
+use std::sync::Arc;
+
+/// How often it is tried to get an AU, as long as some become free.
+const TRIES: usize = 8;
+
+/// A change that was made.
+struct Changed {
+    /// The place that a mirror has left.
+    old: Option<Mirror>,
+    commit: CommitNumber,
+}
+
+/// What a disk was when a move to it, or from others to leave it as one of few, began. It must not have changed when it ends.
+#[derive(Clone)]
+struct Arrival {
+    to: Arc<Member>,
+    losses: u64,
+    broken: u64,
+}
+
+impl Arrival {
+    fn new(to: &Arc<Member>) -> Self {
+        Self { to: Arc::clone(to), losses: to.losses(), broken: to.broken() }
+    }
+
+    /// What was written and flushed there since is there.
+    fn is_good(&self) -> bool {
+        self.to.is_readable() && self.to.losses() == self.losses && self.has_kept_all()
+    }
+
+    /// No flush has failed there since.
+    fn has_kept_all(&self) -> bool {
+        self.to.broken() == self.broken || planted::has(Bug::MoveForgetsFlush)
+    }
+}
+
+/// What must be so, still, when the row changes.
+type Proviso = Box<dyn FnOnce() -> bool + Send>;
+
+impl Group {
+    /// Moves the mirror of an extent that is on disk `from`, to an AU before `before` if that is given. Returns bytes copied. `None`: it is still where it was, or is not there; the
+    /// extent was deleted, the disk has no room, or was lost.
+    ///
+    /// # Errors
+    /// If the extent's region cannot be entered, its bytes cannot be read, or the catalog does not take the change.
+    pub(crate) async fn move_mirror(
+        &self,
+        extent: &Arc<Extent>,
+        from: DiskNumber,
+        to: &Arc<Member>,
+        before: Option<u32>,
+    ) -> Result<Option<u64>, FileError> {
+        let take = |space: &mut Space| match before {
+            Some(before) => space.allocate_before(to.number, before),
+            None => space.allocate_on(to.number),
+        };
+        let change = |guest| Change::Move { guest, from };
+        self.settle_in(extent, to, take, change, before.is_some()).await
+    }
+
+    /// Makes one mirror more of an extent, on a disk. Returns bytes copied. `None`: as in [`Self::move_mirror`].
+    ///
+    /// # Errors
+    /// As [`Self::move_mirror`].
+    pub(crate) async fn add_mirror(&self, extent: &Arc<Extent>, to: &Arc<Member>) -> Result<Option<u64>, FileError> {
+        let take = |space: &mut Space| space.allocate_on(to.number);
+        self.settle_in(extent, to, take, |guest| Change::Add { guest }, false).await
+    }
+
+    /// Takes the mirror of an extent that is on disk `from`. False: it was not taken, or is not there; those that stay could not be flushed, none is on
+    /// an ONLINE disk, or the extent was deleted.
+    ///
+    /// # Errors
+    /// As [`Self::move_mirror`].
+    pub(crate) async fn remove_mirror(&self, extent: &Arc<Extent>, from: DiskNumber) -> Result<bool, FileError> {
+        let others = self.mirrors(extent).filter(|(mirror, _)| mirror.disk != from);
+        let stay: Vec<Arrival> = others
+            .map(|(_, member)| member)
+            .filter(|member| member.is_readable() && !member.is_hung())
+            .map(Arrival::new)
+            .collect();
+        if stay.is_empty() {
+            return Ok(false);
+        }
+        let mut found = Report::default();
+        if !planted::has(Bug::MirrorTakenUnread) {
+            self.check_data(extent, true, &mut found).await?;
+        }
+        if !found.problems.is_empty() {
+            // What could not be mended may be on this mirror alone.
+            let mut left = Report::default();
+            self.check_data(extent, false, &mut left).await?;
+            if let Some(problem) = left.problems.into_iter().next() {
+                let disk = self.members.get(&from).map_or_else(|| from.to_string(), |member| member.name().to_string());
+                reached::at(Mark::MirrorNotTaken);
+                return Err(FileError::NotMended { disk, problem: problem.text });
+            }
+        }
+        for Arrival { to: member, .. } in &stay {
+            if !planted::has(Bug::StayNotFlushed) && !self.flush_or_give_up(member).await? {
+                return Ok(false);
+            }
+        }
+        let is_sure = |Arrival { to: member, .. }: &Arrival| {
+            let here = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number);
+            here.is_some_and(|here| {
+                let mut data = extent.data_in(&(0..self.blocks_per_au())).into_iter();
+                data.all(|run| {
+                    let length = (run.len() * BLOCK_SIZE) as u64;
+                    !member.is_mend_in_doubt(Self::offset(member, here, run.start), length)
+                })
+            })
+        };
+        let stay: Vec<Arrival> = stay.into_iter().filter(is_sure).collect();
+        let one_is_current =
+            Box::new(move || planted::has(Bug::StayNotLookedAgain) || stay.iter().any(Arrival::is_good));
+        match self.change_places(extent, Change::Remove { from }, one_is_current).await? {
+            Some(changed) => {
+                self.leave(extent, changed);
+                reached::at(Mark::MirrorTaken);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Brings a guest in: to an AU that `take` takes on a disk, as `change` says. `is_choice`: the extent may as well stay as it is.
+    async fn settle_in(
+        &self,
+        extent: &Arc<Extent>,
+        to: &Arc<Member>,
+        take: impl Fn(&mut Space) -> Option<u32>,
+        change: impl FnOnce(Mirror) -> Change,
+        is_choice: bool,
+    ) -> Result<Option<u64>, FileError> {
+        self.recover_extent(extent).await?;
+        let _in_hand = self.take_in_hand();
+        let mut au = None;
+        for _ in 0..TRIES {
+            let seen = self.freeing.coming().freed();
+            au = take(&mut self.space());
+            if au.is_some() || !self.wait_for_units(to.number, seen).await? {
+                break;
+            }
+        }
+        let Some(guest) = au.map(|au| Mirror { disk: to.number, au }) else { return Ok(None) };
+        let arrived = if extent.receive(guest) {
+            self.bring_over(extent, to, guest, change(guest), is_choice).await
+        } else {
+            Ok(None)
+        };
+        if let Ok(Some((bytes, changed))) = arrived {
+            self.note_places(extent);
+            self.leave(extent, changed);
+            return Ok(Some(bytes));
+        }
+        if extent.mirrors().contains(&guest) {
+            // The catalog stopped before the commit was on the disks: what the next mount finds is not known.
+            return arrived.map(|_| None);
+        }
+        reached::at(Mark::MoveNotMade);
+        extent.dismiss(guest);
+        // Who still writes there has ended when the range was held.
+        if !planted::has(Bug::NewPlaceFreedEarly) {
+            drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
+        }
+        self.space().cancel(guest.disk, guest.au);
+        arrived.map(|_| None)
+    }
+
+    /// Step 5, if there is an old place.
+    fn leave(&self, extent: &Arc<Extent>, Changed { old, commit }: Changed) {
+        match old {
+            Some(old) => {
+                extent.dismiss(old);
+                self.note_freed(commit, Freed { left: vec![(Arc::clone(extent), old)], ..Freed::default() });
+            }
+            // Who has read its row before shall find it in memory, with all its mirrors.
+            None => {
+                reached::at(Mark::MirrorMade);
+                if !planted::has(Bug::MadeMirrorForgotten) {
+                    self.extents.have_moved(extent);
+                }
+            }
+        }
+    }
+
+    /// Steps 1 to 4, with the guest there. Returns bytes copied, too.
+    async fn bring_over(
+        &self,
+        extent: &Arc<Extent>,
+        to: &Arc<Member>,
+        guest: Mirror,
+        change: Change,
+        is_choice: bool,
+    ) -> Result<Option<(u64, Changed)>, FileError> {
+        self.must_agree(extent).await?;
+        let arrival = Arrival::new(to);
+        if !planted::has(Bug::MoveOvertakesWriter) {
+            drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
+        }
+        let goes_on = || arrival.is_good() && !extent.is_buried();
+        let gate = self.rebalance.gate();
+        let Copied { bytes, lost, unread } = self.copy_marked(extent, to, guest, gate.as_deref(), goes_on).await?;
+        let moves_all = planted::has(Bug::UnreadableMovedByChoice) && is_choice;
+        if lost && is_choice && !moves_all {
+            return Ok(None);
+        }
+        // Where it is it may be read later. A disk that is not ONLINE has nothing that counts.
+        let is_kept = |from| self.members.get(&from).is_some_and(|member: &Arc<Member>| member.is_readable());
+        let leaves_it = matches!(change, Change::Move { from, .. } if is_kept(from));
+        if unread && leaves_it && !moves_all && !planted::has(Bug::UnreadLeftBehind) {
+            return Err(FileError::Unread { file: extent.file, extent: extent.number });
+        }
+        if !planted::has(Bug::MoveNotFlushed) && !self.flush_or_give_up(to).await? {
+            return Ok(None);
+        }
+        let changed = self.change_places(extent, change, Box::new(move || arrival.is_good())).await?;
+        Ok(changed.map(|changed| (bytes, changed)))
+    }
+
+    /// Steps 3 and 4. `None`: the change cannot be made.
+    async fn change_places(
+        &self,
+        extent: &Arc<Extent>,
+        change: Change,
+        proviso: Proviso,
+    ) -> Result<Option<Changed>, FileError> {
+        // Listed from before the row changes until its checksums are in the new place. Nobody waits for a range with this.
+        let _active = self.activate(extent).await?;
+        self.load_sums(extent).await?;
+        let before: Vec<DiskNumber> = extent.disks().collect();
+        let Some(after) = extent.after(change) else { return Ok(None) };
+        let after = || after.into_iter().map(|mirror| mirror.disk);
+        // From here on these are not expelled if the extent would lose by it; what was decided before is in force when the voters are settled.
+        self.mirror_sets.add(after(), extent.own);
+        if !planted::has(Bug::MoveVotersNotSettled) {
+            self.voters.settled().await;
+        }
+        let changed = self.change_row(extent, change, proviso).await;
+        match &changed {
+            Ok(Some(_)) if planted::has(Bug::MovedMirrorCounted) => {}
+            Ok(Some(_)) => self.mirror_sets.remove(before.into_iter(), extent.own),
+            Ok(None) => self.mirror_sets.remove(after(), extent.own),
+            // The row is as it was.
+            Err(_) if self.catalog.failure().is_none() => self.mirror_sets.remove(after(), extent.own),
+            // The row may be either; so both count.
+            Err(_) => {}
+        }
+        changed
+    }
+
+    /// Step 4. `None`: something is not, or not any more, what it should be.
+    async fn change_row(
+        &self,
+        extent: &Arc<Extent>,
+        change: Change,
+        proviso: Proviso,
+    ) -> Result<Option<Changed>, FileError> {
+        let (moving, blocks) = (Arc::clone(extent), self.blocks_per_au());
+        let job = move |connection: &rusqlite::Connection| {
+            if !proviso() || moving.is_buried() {
+                return Ok(None);
+            }
+            let Some(old) = extent::change_mirrors(connection, &moving, change)? else { return Ok(None) };
+            {
+                // Without its range: nobody may be about to drop them.
+                let _state = moving.state();
+                if moving.has_sums() && !planted::has(Bug::MovedSumsUnproved) {
+                    // Its checksums are written there when the region closes. All zones agree: none keeps anything of its own.
+                    moving.are_proved(0..blocks);
+                }
+            }
+            if let Some(old) = old
+                && planted::has(Bug::OldPlaceLeft)
+            {
+                moving.dismiss(old);
+            }
+            Ok(Some(old))
+        };
+        let (old, commit) = self.catalog.release(true, job).await?;
+        Ok(old.map(|old| Changed { old, commit }))
+    }
+}

@@ -1,0 +1,582 @@
+//! Bringing a disk back: from OFFLINE over SYNCING to ONLINE.
+//!
+//!   1. Find the device by the disk's id, open it afresh, claim it: its old I/O has landed (R1).
+//!   2. Judge it: an image of another history, or one too old, is copied whole.
+//!   3. Stamp it; record it as SYNCING. From now on it is written, never read.
+//!   4. Copy each extent of each stale run: hold a piece's blocks, read a current mirror, checked,
+//!      write. Flush, then take the run off the list.
+//!   5. On the catalog's thread, where nothing writes the catalog meanwhile: build the mirrors that the catalog should have
+//!      there, then record the disk as ONLINE, and them, in one change. It may vote from then on. So a disk that is
+//!      shown as ONLINE can carry the group alone if it can at all.
+//!
+//! A crash before 5 leaves it OFFLINE or SYNCING with what is left of its stale runs; the
+//! next mount goes on from there, also where all of it was stale at first. Every region that was active then is stale for it as well.
+//! A dismount before 5 leaves it SYNCING.
+
+use crate::{
+    admin::{AdminError, Code, Operation, Selection},
+    check::part::Part,
+    disk::{
+        identify,
+        member::Member,
+        originals::{self, FoundDisk},
+    },
+    error::FileError,
+    event::Severity,
+    extent::{
+        self, Extent,
+        stale::{self, EVERYTHING},
+    },
+    group::{Group, create::unusable},
+    membership::{
+        choose::{self, Standing},
+        own_metadata::Look,
+        voters::{Refusal, find},
+    },
+    movement::{progress::Progress, rebalance::POWER_MAX},
+    planted::{self, Bug},
+    reached::{self, Mark},
+    sync::lock::Mutex,
+    world::{Disk, is_held},
+};
+use futures::stream::{self, StreamExt};
+use plinth_format::{DiskNumber, layout::RecordArea, membership::DiskState};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// Extents copied between two commits: few where groups are small, so that tests see a second batch.
+const BATCH: usize = if cfg!(any(test, feature = "testing")) { 5 } else { 32 };
+
+/// How a disk comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Return {
+    ByStatement,
+    /// See `absent.rs`.
+    ByItself,
+}
+
+/// Whether the disk is still SYNCING, and has not gone and come back meanwhile.
+fn is_same(member: &Member, losses: u64) -> bool {
+    member.state() == DiskState::Syncing && member.losses() == losses
+}
+
+impl Group {
+    /// The disks that a statement names.
+    pub(crate) fn select(&self, selection: &Selection) -> Result<Vec<Arc<Member>>, AdminError> {
+        let unknown = |what: &str, name: &str| {
+            AdminError::new(Code::NoSuchDisk, format!("disk group {} has no {what} {name}", self.name))
+                .hint("the names are in V$ASM_DISK")
+        };
+        match selection {
+            Selection::All => Ok(self.members.values().cloned().collect()),
+            Selection::Disks(names) => names
+                .iter()
+                .map(|name| {
+                    let member = self.members.values().find(|member| *member.name() == **name);
+                    member.cloned().ok_or_else(|| unknown("disk", name))
+                })
+                .collect(),
+            Selection::Several(all) => {
+                let mut found: Vec<Arc<Member>> = Vec::new();
+                for one in all {
+                    let members = self.select(one)?;
+                    found.extend(members);
+                }
+                found.sort_by_key(|member| member.number);
+                found.dedup_by_key(|member| member.number);
+                Ok(found)
+            }
+            Selection::FailureGroups(names) => {
+                let mut found = Vec::new();
+                for name in names {
+                    let before = found.len();
+                    found.extend(self.members.values().filter(|member| member.failure_group == *name).cloned());
+                    if found.len() == before {
+                        return Err(unknown("failure group", name));
+                    }
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// `OFFLINE`: refused, as a whole, where some extent would keep no current mirror.
+    pub(crate) async fn take_offline(&self, selection: &Selection) -> Result<(), AdminError> {
+        let members = self.select(selection)?;
+        let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
+        // What stays has to be right.
+        if !numbers.is_empty() {
+            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+        }
+        let unread = self.ask_others_than(&members).await;
+        self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
+            let name = self.members.get(&number).map_or_else(|| Arc::from(""), |member| member.name());
+            let text = format!("disk {name} of disk group {} cannot go offline: {refusal}", self.name);
+            if refusal == Refusal::WouldLoseData && !unread.is_empty() {
+                let names = unread.join(", ");
+                let text = format!("{text}; not everything on {names} can be read");
+                return AdminError::new(Code::WouldLoseData, text).hint(format!(
+                    "ALTER DISKGROUP {} SCRUB REPAIR first; V$ASM_ERROR says what failed on {names}",
+                    self.name
+                ));
+            }
+            AdminError::new(Code::WouldLoseData, text)
+                .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
+        })?;
+        for member in members {
+            if !member.wait_settled().await {
+                let text = format!("disk {} is offline, but what it misses could not be recorded", member.name());
+                return Err(AdminError::new(Code::Io, text).hint("the alert log says why; the next mount recovers"));
+            }
+        }
+        Ok(())
+    }
+
+    /// `ONLINE`: starts the resync of every selected disk that is offline.
+    pub(crate) async fn bring_online(self: &Arc<Self>, selection: &Selection) -> Result<(), AdminError> {
+        let mut trouble = None;
+        for member in self.select(selection)? {
+            self.resume_failed_resync(&member);
+            if member.state() != DiskState::Offline {
+                continue;
+            }
+            if let Err(error) = self.start_resync(&member, Return::ByStatement).await {
+                // The others come back all the same.
+                trouble = Some(error);
+            }
+        }
+        trouble.map_or(Ok(()), Err)
+    }
+
+    /// Begins to bring a disk back that is OFFLINE.
+    pub(crate) async fn start_resync(self: &Arc<Self>, member: &Arc<Member>, how: Return) -> Result<(), AdminError> {
+        let _one_at_a_time = self.onlining.lock().await;
+        if member.state() != DiskState::Offline {
+            return Ok(());
+        }
+        if !planted::has(Bug::ReturnUnsettled) && !member.wait_settled().await {
+            return Err(AdminError::new(Code::Io, format!("what disk {} misses could not be recorded", member.name())));
+        }
+        let (disk, standing, areas) = self.find_device(member).await?;
+        let whole = standing.filter(|standing| standing.copy_whole()).map(|standing| match standing {
+            Standing::CopyWhole => "it was marked so".to_owned(),
+            Standing::LosingBranch => "it went on in another history, or was away too long".to_owned(),
+            _ => "it is an old image".to_owned(),
+        });
+        let was_put_there = matches!(standing, Some(Standing::LosingBranch | Standing::OldImage));
+        if let Some(reason) = whole.as_ref().filter(|_| how == Return::ByItself && was_put_there) {
+            let text = format!("{} would be written over: {reason}", disk.path());
+            let hint = format!("if it is what is meant, ALTER DISKGROUP {} ONLINE DISK {}", self.name, member.name());
+            return Err(AdminError::new(Code::DuplicateDisk, text).hint(hint));
+        }
+        let failed = |refusal: &dyn std::fmt::Display| {
+            AdminError::new(Code::Io, format!("disk {} cannot be brought online: {refusal}", member.name()))
+        };
+        if let Some(reason) = &whole {
+            let text = format!("disk {} is copied whole: {reason}", member.name());
+            self.tell(Severity::Warning, Some(member.number), text);
+            self.mark_everything_stale(member.number).await.map_err(|error| failed(&error))?;
+        }
+        member.set_areas(areas);
+        member.attach(disk);
+        // What flushes lost before is copied.
+        member.take_broken();
+        if let Err(reason) = self.repair_header(member).await {
+            member.release();
+            return Err(failed(&reason));
+        }
+        let losses = member.losses();
+        let forgets = whole.is_some() && !planted::has(Bug::HistoryKept);
+        let forgotten = if forgets { self.voters.forget_history(member).await } else { Ok(()) };
+        let admitted = match forgotten {
+            Ok(()) => self.voters.admit(member).await,
+            refused => refused,
+        };
+        if let Err(refusal) = admitted {
+            member.release();
+            return Err(failed(&refusal));
+        }
+        self.renew_header_of_new(member).await;
+        self.tell(
+            Severity::Note,
+            Some(member.number),
+            format!("disk {} ({}) is back: resync begins", member.name(), member.path()),
+        );
+        if member.state() == DiskState::Online {
+            // A quorum disk has nothing to copy.
+            self.tell(Severity::Note, Some(member.number), format!("disk {} is online: 0 bytes copied", member.name()));
+        } else {
+            self.spawn_resync(member, losses);
+        }
+        Ok(())
+    }
+
+    /// The group is not dismounted after all: resyncs that paused for that go on.
+    pub(crate) fn resume_resyncs(self: &Arc<Self>) {
+        for member in self.members.values().filter(|member| member.state() == DiskState::Syncing) {
+            let paused = {
+                let resyncs = self.resyncs.lock();
+                resyncs.get(&member.number).is_some_and(|progress| progress.state == "WAIT")
+            };
+            if paused {
+                self.spawn_resync(member, member.losses());
+            }
+        }
+    }
+
+    /// Whether the disk's resync ended with an error, which left it SYNCING.
+    pub(crate) fn has_failed_resync(&self, member: &Member) -> bool {
+        let has_failed = self.resyncs.lock().get(&member.number).is_some_and(|progress| progress.state == "ERRS");
+        has_failed && member.state() == DiskState::Syncing
+    }
+
+    /// A resync that ended with an error goes on.
+    pub(crate) fn resume_failed_resync(self: &Arc<Self>, member: &Arc<Member>) {
+        if self.has_failed_resync(member) {
+            self.spawn_resync(member, member.losses());
+        }
+    }
+
+    /// `losses`: how often the disk had gone offline when it came back.
+    pub(crate) fn spawn_resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
+        let progress = Progress::begin(self.world.monotonic());
+        self.resyncs.lock().insert(member.number, progress);
+        let (group, member) = (Arc::clone(self), Arc::clone(member));
+        self.world.spawn("resync", Box::pin(async move { group.resync(&member, losses).await }));
+    }
+
+    /// The device that carries a member's id, claimed; what is said of it; and where its records are.
+    async fn find_device(
+        &self,
+        member: &Member,
+    ) -> Result<(Arc<dyn Disk>, Option<Standing>, Vec<RecordArea>), AdminError> {
+        let FoundDisk { matches, copies, silence } = originals::find_disk(&*self.world, self.id, member.id()).await?;
+        let mut identities: Vec<_> = matches.iter().map(|(found, ..)| found.identity.clone()).collect();
+        identities.dedup();
+        if identities.len() > 1 && !planted::has(Bug::CloneAccepted) {
+            let paths: Vec<_> = matches.iter().map(|(found, ..)| found.path.as_str()).collect();
+            let text = format!("{} are all disk {} of disk group {}", paths.join(" and "), member.name(), self.name);
+            return Err(AdminError::new(Code::DuplicateDisk, text).hint("detach the copy"));
+        }
+        let Some((found, disk, header)) = matches.into_iter().next() else {
+            let text = format!("disk {} of disk group {} is not in sight{silence}", member.name(), self.name);
+            if !copies.is_empty() {
+                let text = format!("{text}, only copies of it are: {}", copies.join("; "));
+                return Err(AdminError::new(Code::DuplicateDisk, text).hint("attach the disk itself"));
+            }
+            return Err(AdminError::new(Code::CannotOpen, text)
+                .hint("attach it, or correct ASM_DISKSTRING so that it matches its path"));
+        };
+        if header.case == identify::Case::Shrunk {
+            let text = format!(
+                "{} has shrunk: {} bytes, disk {} needs {}",
+                found.path,
+                disk.size(),
+                member.name(),
+                member.layout().size()
+            );
+            return Err(AdminError::new(Code::DiskMismatch, text).hint("give it its old size"));
+        }
+        let mut attempts = 0;
+        while let Err(error) = disk.claim() {
+            if !is_held(&error) {
+                return Err(unusable(&format!("disk {}", member.name()), &error));
+            }
+            attempts += 1;
+            if attempts > 50 {
+                let text = format!("{} cannot be claimed: {error}", found.path);
+                return Err(AdminError::new(Code::HeldElsewhere, text)
+                    .hint("I/O from before it went offline may still be under way; try again when it has ended"));
+            }
+            self.world.sleep(Duration::from_millis(100)).await;
+        }
+        member.set_origin(header.best.origin);
+        let sighting = identify::sight(&*self.world, &found, &*disk, header.best).await;
+        let membership = self.voters.current();
+        let standing = membership.disk(member.number).map(|entry| choose::returning(&sighting, entry, &membership));
+        Ok((disk, standing, sighting.header.record_areas()))
+    }
+
+    pub(crate) async fn mark_everything_stale(&self, disk: DiskNumber) -> Result<(), FileError> {
+        let stale = Arc::clone(&self.stale);
+        self.catalog
+            .release(true, move |connection| {
+                stale::change(connection, &stale, disk, |runs| _ = runs.add(0, EVERYTHING))?;
+                Ok(())
+            })
+            .await?;
+        Ok(())
+    }
+
+    async fn resync(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
+        self.copy_and_promote(member, losses).await;
+        let membership = self.voters.current();
+        let entry = membership.disk(member.number).filter(|entry| entry.state == DiskState::Online);
+        // What could not move without it can now.
+        if entry.is_some_and(|entry| {
+            entry.target.is_some() || self.rebalance.has_stopped() && !planted::has(Bug::StoppedStays)
+        }) && let Err(error) = self.rebalance_as_before().await
+        {
+            let text = format!("disk {} is back, but the rebalance does not go on: {error}", member.name());
+            self.tell(Severity::Alarm, Some(member.number), text);
+        }
+    }
+
+    async fn copy_and_promote(self: &Arc<Self>, member: &Arc<Member>, losses: u64) {
+        let result = loop {
+            match self.copy_stale(member, losses).await {
+                Ok(true) => break self.finish_resync(member, losses).await.map(|()| true),
+                // The dismount that ended it was none.
+                Ok(false) if !self.is_stopping() && is_same(member, losses) => {}
+                ended => break ended,
+            }
+        };
+        if self.is_stopping() && !matches!(result, Ok(true)) {
+            // It stays SYNCING: the next mount goes on, or this one if it is not dismounted after all.
+            if let Some(progress) = self.resyncs.lock().get_mut(&member.number) {
+                progress.state = "WAIT";
+            }
+            reached::at(Mark::ResyncPaused);
+            let text = format!("resync of disk {} pauses: the disk group is being dismounted", member.name());
+            self.tell(Severity::Note, Some(member.number), text);
+            return;
+        }
+        let (state, error) = match &result {
+            Ok(true) => ("DONE", None),
+            Ok(false) => ("ERRS", Some("the disk went offline".to_owned())),
+            Err(error) => ("ERRS", Some(error.to_string())),
+        };
+        let mut bytes = 0;
+        // A resync that was overtaken leaves the stage to the one that came after it.
+        if (result.is_ok_and(|done| done) || member.losses() == losses || member.state() == DiskState::Offline)
+            && let Some(progress) = self.resyncs.lock().get_mut(&member.number)
+        {
+            progress.state = state;
+            progress.error = error.clone();
+            bytes = progress.bytes;
+        }
+        match error {
+            None => self.tell(
+                Severity::Note,
+                Some(member.number),
+                format!("disk {} is online: {bytes} bytes copied", member.name()),
+            ),
+            Some(error) => self.tell(
+                Severity::Alarm,
+                Some(member.number),
+                format!(
+                    "resync of disk {} ended: {error}. ALTER DISKGROUP {} ONLINE DISK {} goes on",
+                    member.name(),
+                    self.name,
+                    member.name()
+                ),
+            ),
+        }
+    }
+
+    /// False: it was ended before the end.
+    async fn copy_stale(&self, member: &Arc<Member>, losses: u64) -> Result<bool, FileError> {
+        let disk = member.number;
+        // A promotion that began without this disk has written an extent that no row names yet.
+        if !planted::has(Bug::ResyncOvertakesWriter) {
+            drop(self.promoting.write().await);
+        }
+        self.count_work(disk).await?;
+        let mut cursor = 0;
+        loop {
+            if self.is_stopping() || !is_same(member, losses) {
+                return Ok(false);
+            }
+            let next = {
+                let stale = self.stale.lock();
+                stale.get(&disk).and_then(|runs| runs.next(cursor))
+            };
+            let Some((start, end)) = next else { return Ok(true) };
+            let rows = self.extents_on(disk, start, end, BATCH).await?;
+            let last = rows.len() < BATCH;
+            let done = if last || planted::has(Bug::ResyncEndsAfterBatch) {
+                end
+            } else {
+                rows.last().map_or(end, |extent| extent.id + 1)
+            };
+            let broken = member.broken();
+            self.copy_extents(self.alive(rows.iter().map(|row| row.id).collect()).await?, member).await?;
+            if !self.flush_or_give_up(member).await? {
+                return Ok(false);
+            }
+            if member.broken() != broken && !planted::has(Bug::BatchLostByFlush) {
+                // Somebody else's flush has failed, and what it lost may be of this batch: it stays marked, and if the
+                // disk is still there, is copied again (R9).
+                continue;
+            }
+            cursor = done;
+            let (stale, syncing) = (Arc::clone(&self.stale), Arc::clone(member));
+            self.catalog
+                .release(false, move |connection| {
+                    // If it has gone offline, marks set since then must stay; while it is
+                    // SYNCING here, the job that sets them comes later.
+                    if !is_same(&syncing, losses) && !planted::has(Bug::MarksRemoved) {
+                        return Ok(());
+                    }
+                    stale::change(connection, &stale, disk, |runs| runs.remove_below(done))?;
+                    Ok(())
+                })
+                .await?;
+        }
+    }
+
+    /// Copies what extents hold to their mirrors on a disk, as many at once as the power says. All that began have ended then.
+    async fn copy_extents(&self, extents: Vec<Arc<Extent>>, member: &Arc<Member>) -> Result<(), FileError> {
+        let trouble = Mutex::new(None);
+        let power = self.resync_power.load(Ordering::Relaxed) as usize;
+        let copies = stream::iter(extents).for_each_concurrent(power, |extent| {
+            let trouble = &trouble;
+            async move {
+                if trouble.lock().is_some() {
+                    return;
+                }
+                match self.copy_extent(&extent, member).await {
+                    Ok(bytes) => {
+                        let mut resyncs = self.resyncs.lock();
+                        if let Some(progress) = resyncs.get_mut(&member.number) {
+                            progress.advance(self.world.monotonic(), bytes);
+                        }
+                    }
+                    Err(error) => *trouble.lock() = Some(error),
+                }
+            }
+        });
+        copies.await;
+        trouble.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// How many extents each resync copies at once, from now on.
+    pub fn set_resync_power(&self, power: u32) {
+        self.resync_power.store(power.clamp(1, POWER_MAX), Ordering::Relaxed);
+    }
+
+    async fn extents_on(&self, disk: DiskNumber, start: u64, end: u64, most: usize) -> Result<Vec<Extent>, FileError> {
+        self.catalog
+            .read(move |connection| {
+                let mut select = connection.prepare_cached(&format!(
+                    "SELECT {} FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2) ORDER BY id LIMIT ?4",
+                    extent::COLUMNS
+                ))?;
+                let most = i64::try_from(most).unwrap_or(i64::MAX);
+                let rows = select.query_map(
+                    rusqlite::params![start.cast_signed(), end.min(EVERYTHING).cast_signed(), disk.0, most],
+                    extent::from_row,
+                )?;
+                Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?)
+            })
+            .await
+    }
+
+    async fn count_work(&self, disk: DiskNumber) -> Result<(), FileError> {
+        let runs: Vec<_> = {
+            let stale = self.stale.lock();
+            stale.get(&disk).map(|runs| runs.iter().collect()).unwrap_or_default()
+        };
+        let work = self
+            .catalog
+            .read(move |connection| {
+                let mut count = connection
+                    .prepare_cached("SELECT count(*) FROM extent WHERE id >= ?1 AND id < ?2 AND ?3 IN (d0, d1, d2)")?;
+                let mut work = 0;
+                for (start, end) in &runs {
+                    let found: i64 = count
+                        .query_row(rusqlite::params![start.cast_signed(), end.cast_signed(), disk.0], |row| {
+                            row.get(0)
+                        })?;
+                    work += found.cast_unsigned();
+                }
+                Ok(work)
+            })
+            .await?;
+        if let Some(progress) = self.resyncs.lock().get_mut(&disk) {
+            progress.work = work;
+        }
+        Ok(())
+    }
+
+    /// Copies what an extent holds to its mirror on a disk. Returns bytes.
+    async fn copy_extent(&self, extent: &Extent, member: &Arc<Member>) -> Result<u64, FileError> {
+        let Some((mirror, _)) = self.mirrors(extent).find(|(mirror, _)| mirror.disk == member.number) else {
+            return Ok(0);
+        };
+        if !planted::has(Bug::CopiedBeforeRecovery) {
+            self.recover_extent(extent).await?;
+        }
+        // Writes that began without this disk have ended, and marked what they wrote.
+        if !planted::has(Bug::ResyncOvertakesWriter) {
+            drop(extent.ranges.hold(0..self.blocks_per_au(), true).await);
+        }
+        let copied = self.copy_marked(extent, member, mirror, None, || member.state() == DiskState::Syncing).await?;
+        Ok(copied.bytes)
+    }
+
+    async fn finish_resync(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
+        self.promote_disk(member, losses).await?;
+        // Where that needs more than one disk, and where a mirror could not be copied.
+        self.rebuild_catalog().await;
+        Ok(())
+    }
+
+    /// Records a disk as ONLINE, with the catalog's mirrors on it; it may vote from then on.
+    async fn promote_disk(&self, member: &Arc<Member>, losses: u64) -> Result<(), FileError> {
+        let (store, syncing) = (Arc::clone(&self.store), Arc::clone(member));
+        let job = move |_: &rusqlite::Connection| {
+            let number = syncing.number;
+            let online = store.bring_online(number, |next| {
+                let Some(entry) = find(next, number) else { return Ok(false) };
+                if entry.state != DiskState::Syncing || !is_same(&syncing, losses) {
+                    return Err(Refusal::Other("it is not SYNCING any more".to_owned()));
+                }
+                entry.state = DiskState::Online;
+                entry.copy_whole = false;
+                entry.by_operator = false;
+                entry.since = 0;
+                Ok(true)
+            });
+            online.map_err(|refusal| FileError::Refused {
+                disk: syncing.name().to_string(),
+                reason: "it could not be recorded as online".to_owned(),
+                why: refusal.to_string(),
+            })
+        };
+        self.mend_log().await;
+        // It needs no space in the catalog.
+        self.catalog.release(false, job).await?;
+        self.sweep_disks([member.number]);
+        Ok(())
+    }
+
+    /// What `V$ASM_OPERATION` shows.
+    pub(crate) fn list_operations(&self) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        let left = self.suspects.left();
+        if left > 0 {
+            let total = self.suspects.total.load(Ordering::Relaxed);
+            operations.push(Operation {
+                pass: "RECOVERY".to_owned(),
+                state: "RUN".to_owned(),
+                power: 1,
+                so_far: total - left.min(total),
+                work: total,
+                rate: 0,
+                bytes: self.suspects.bytes_copied.load(Ordering::Relaxed),
+                error: None,
+            });
+        }
+        let now = self.world.monotonic();
+        operations.extend(self.rebalance.operation(now));
+        for progress in self.resyncs.lock().values() {
+            operations.push(progress.operation("RESYNC", self.resync_power.load(Ordering::Relaxed), now));
+        }
+        operations.extend(self.scrub.operation(now));
+        operations.extend(self.checks.operations(now));
+        operations
+    }
+}

@@ -1,0 +1,365 @@
+//! Scrub: everything that was written is read against its checksum, while the group is used.
+//!
+//! It finds what has rotted before it is needed: nobody reads the second mirror of a block while the first is good. Extents are
+//! looked at in the order of their ids, with the check that `CHECK` uses (`check.rs`, invariant 7), on every ONLINE disk; with
+//! REPAIR what is wrong is written again from a good mirror. A disk that goes away is left out from then on: what it misses is its
+//! resync's business.
+//!
+//! # How fast
+//!
+//! The disks belong to the databases. After each extent the scrub rests: as long as it has read with AUTO, nine times as long with LOW, not
+//! at all with HIGH and MAX; MAX also reads several extents at once. AUTO takes reads that are slow for a sign that the disks are busy, or one
+//! of them ill: an extent that takes more than twice as long for a MiB as they mostly did lets the next rest be twice as long, up to
+//! [`REST_MAX`] each. Where a latency is promised (`pace.rs`), reading keeps that as well, at any power. And it waits while mirrors are made
+//! or move, unless FORCE: that is more urgent, and reads what it copies anyway.
+//!
+//! ```text
+//!   none --SCRUB--> RUN --all seen--> DONE
+//!                   ^ |  \--STOP, dismount--> DONE    \--error--> ERRS
+//!                   | v
+//!                   WAIT    mirrors are made or move
+//! ```
+//!
+//! Of the whole group the metadata is read first, with the check's invariants 1 and 6, unless the attribute `scrub_metadata.enabled` is false.
+//!
+//! A scrub is not remembered: after a crash or a dismount it is begun again by whoever wants it. One runs at a time.
+
+use crate::{
+    admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower},
+    check::{
+        check_progress::CHECKING,
+        part::{Batch, Part},
+    },
+    error::FileError,
+    event::Severity,
+    extent::Extent,
+    group::Group,
+    movement::progress::Progress,
+    planted::{self, Bug},
+    sync::lock::{Mutex, MutexGuard},
+    words::counted,
+};
+use futures::future;
+use std::{sync::Arc, time::Duration};
+
+/// The longest rest after one extent: however slow the disks are, a scrub ends.
+const REST_MAX: Duration = Duration::from_secs(2);
+/// How much longer than usual a read is slow: so many times.
+const SLOW: u32 = 2;
+/// How often it is looked whether what a scrub waits for has ended.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Problems of one scrub or check that are told in the alert log one by one; all are counted.
+pub(crate) const TOLD_MAX: usize = 50;
+/// Extents that MAX reads at once.
+const AT_ONCE_MAX: usize = 8;
+
+/// The scrub of a group: the one under way, or the last one.
+#[derive(Debug, Default)]
+pub struct Scrub(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_running: bool,
+    /// The operator wants it to end, or it ends for a dismount.
+    is_stopped: bool,
+    /// Extents read at once.
+    at_once: usize,
+    progress: Option<Progress>,
+    report: Report,
+}
+
+impl Scrub {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    fn progress(&self, change: impl FnOnce(&mut Progress)) {
+        if let Some(progress) = &mut self.lock().progress {
+            change(progress);
+        }
+    }
+
+    /// What `V$ASM_OPERATION` shows of it.
+    pub fn operation(&self, now: Duration) -> Option<Operation> {
+        let state = self.lock();
+        let power = u32::try_from(state.at_once).unwrap_or(u32::MAX);
+        Some(state.progress.as_ref()?.operation("SCRUBBING", power, now))
+    }
+}
+
+impl ScrubPower {
+    /// Extents that are read at once, where the attribute `scrub_async_limit` says so many.
+    fn at_once(self, limit: u32) -> usize {
+        let limit = limit.max(1) as usize;
+        if self == Self::Max { AT_ONCE_MAX.max(limit) } else { limit }
+    }
+}
+
+/// How long is rested between extents.
+#[derive(Debug)]
+struct Rests {
+    power: ScrubPower,
+    /// What a MiB mostly takes.
+    usual: Option<Duration>,
+    /// How many times as long as usual is rested, while reads are slow.
+    factor: u32,
+}
+
+impl Rests {
+    fn new(power: ScrubPower) -> Self {
+        Self { power, usual: None, factor: 1 }
+    }
+
+    /// How long to rest after so many bytes took so long.
+    fn after(&mut self, took: Duration, bytes: u64) -> Duration {
+        let rest = match self.power {
+            ScrubPower::High | ScrubPower::Max => return Duration::ZERO,
+            ScrubPower::Low => took.saturating_mul(9),
+            ScrubPower::Auto => {
+                if bytes == 0 {
+                    return Duration::ZERO;
+                }
+                let mib = u32::try_from((bytes >> 20).max(1)).unwrap_or(u32::MAX);
+                let each = took / mib;
+                let usual = self.usual.unwrap_or(each);
+                self.factor = if each > usual.saturating_mul(SLOW) {
+                    self.factor.saturating_mul(2).min(1 << 10)
+                } else {
+                    (self.factor / 2).max(1)
+                };
+                // Slowly: a disk that stays slow is not slower than usual for ever.
+                self.usual = Some((usual.saturating_mul(31).saturating_add(each)) / 32);
+                took.saturating_mul(self.factor)
+            }
+        };
+        rest.min(REST_MAX)
+    }
+}
+
+impl Group {
+    /// Begins a scrub and returns; `operations` shows it.
+    ///
+    /// # Errors
+    /// If one is under way, or there is no such part.
+    pub async fn scrub(self: &Arc<Self>, order: &ScrubOrder) -> Result<(), AdminError> {
+        let part = self.part(&order.scope).await?;
+        let work = self.count_of(&part, 0).await.map_err(|error| AdminError::new(Code::Io, error))?;
+        {
+            let mut state = self.scrub.lock();
+            if state.is_running {
+                let text = format!("disk group {} is being scrubbed", self.name);
+                return Err(AdminError::new(Code::Busy, text)
+                    .hint(format!("wait for it, or ALTER DISKGROUP {} SCRUB STOP", self.name)));
+            }
+            let mut progress = Progress::begin(self.world.monotonic());
+            progress.work = work;
+            let at_once = order.power.at_once(self.attributes().scrub_async_limit);
+            *state = State { is_running: true, at_once, progress: Some(progress), ..State::default() };
+        }
+        let how = if order.repair { ", and mends what it can" } else { "" };
+        self.tell(Severity::Note, None, format!("scrub begins: it reads {}{how}", counted(work, "extent")));
+        let (group, order) = (Arc::clone(self), order.clone());
+        self.world.spawn(
+            "scrub",
+            Box::pin(async move {
+                let mut ended = group.scrub_part(&part, &order).await;
+                if ended.is_ok() && part.is_all() && (!group.is_scrub_over() || planted::has(Bug::StoppedScrubCounts)) {
+                    ended = group.note_all_scrubbed().await;
+                }
+                group.end_scrub(ended);
+            }),
+        );
+        Ok(())
+    }
+
+    /// Ends the scrub under way, if there is one: it is told when the extents that it reads are done.
+    pub fn stop_scrub(&self) {
+        self.scrub.lock().is_stopped = true;
+    }
+
+    /// What the scrub under way, or the last one, has found.
+    #[must_use]
+    pub fn scrubbed(&self) -> Report {
+        self.scrub.lock().report.clone()
+    }
+
+    fn is_scrub_over(&self) -> bool {
+        let mut state = self.scrub.lock();
+        // What it did not read for a dismount it has not read where that fails, either.
+        state.is_stopped |= self.is_stopping();
+        state.is_stopped
+    }
+
+    async fn scrub_part(self: &Arc<Self>, part: &Part, order: &ScrubOrder) -> Result<(), FileError> {
+        let mut rests = Rests::new(order.power);
+        let at_once = self.scrub.lock().at_once.max(1);
+        if part.is_all() && self.attributes().scrub_metadata {
+            let mut report = Report::default();
+            match self.check_metadata(order.repair, &mut report).await {
+                Ok(()) => {}
+                Err(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => return Err(error),
+                Err(error) => report.bad(format!("metadata: {error}")),
+            }
+            self.note_scrubbed(&report, false);
+        }
+        let mut from = 0;
+        while let Some((extents, next)) = self.some_to_scrub(part, from).await? {
+            from = next;
+            for some in extents.chunks(at_once) {
+                self.wait_for_moves(order.force).await;
+                if self.is_scrub_over() {
+                    return Ok(());
+                }
+                let _moving = self.pace.admit(&*self.world, || self.is_scrub_over()).await;
+                let began = self.world.monotonic();
+                let repair = order.repair;
+                let reads = some.iter().cloned().map(|extent| async move { self.scrub_extent(&extent, repair).await });
+                let bytes = future::join_all(reads).await.into_iter().sum::<Result<u64, FileError>>()?;
+                let rest = rests.after(self.world.monotonic().saturating_sub(began), bytes);
+                self.rest(rest).await;
+            }
+        }
+        if order.repair {
+            self.flush_disks().await?;
+        }
+        Ok(())
+    }
+
+    async fn some_to_scrub(&self, part: &Part, from: u64) -> Result<Option<Batch>, FileError> {
+        if self.is_scrub_over() { Ok(None) } else { self.some_of(part, from).await }
+    }
+
+    /// Reads one extent. What is wrong with it is no reason to end; that nothing can be read or known any more is.
+    async fn scrub_extent(&self, extent: &Arc<Extent>, repair: bool) -> Result<u64, FileError> {
+        let mut report = Report::default();
+        match self.check_data(extent, repair, &mut report).await {
+            Ok(()) => {}
+            Err(error @ (FileError::Dismounted | FileError::CatalogStopped(_))) => return Err(error),
+            // A disk that fails meanwhile, for instance: it is dealt with, and the others are read.
+            Err(error) => report.bad(format!("extent {} of file {}: {error}", extent.number, extent.file)),
+        }
+        self.note_scrubbed(&report, true);
+        Ok(report.bytes_read)
+    }
+
+    /// Adds what was found to the rest, and tells it.
+    fn note_scrubbed(&self, report: &Report, is_extent: bool) {
+        let now = self.world.monotonic();
+        let tell = {
+            let mut state = self.scrub.lock();
+            let before = state.report.problems.found();
+            state.report.extents_checked += u64::from(is_extent);
+            state.report.bytes_read += report.bytes_read;
+            if let Some(progress) = state.progress.as_mut().filter(|_| is_extent) {
+                progress.advance(now, report.bytes_read);
+            }
+            state.report.problems.append(report.problems.clone(), |problem| problem);
+            usize::try_from((TOLD_MAX as u64).saturating_sub(before)).unwrap_or(0)
+        };
+        for problem in report.problems.iter().take(tell) {
+            let done = if problem.repaired { " (repaired)" } else { "" };
+            self.tell(Severity::Warning, None, format!("scrub: {}{done}", problem.text));
+        }
+    }
+
+    /// Waits while mirrors are made or move, unless `force`.
+    async fn wait_for_moves(&self, force: bool) {
+        let moves =
+            |operation: &Operation| !matches!(&*operation.pass, "SCRUBBING" | CHECKING) && operation.state == "RUN";
+        while !force && !self.is_scrub_over() && self.list_operations().iter().any(moves) {
+            self.scrub.progress(|progress| progress.state = "WAIT");
+            self.world.sleep(PAUSE).await;
+        }
+        self.scrub.progress(|progress| progress.state = "RUN");
+    }
+
+    /// Rests, in parts: who wants it to end does not wait for that.
+    async fn rest(&self, mut rest: Duration) {
+        while !rest.is_zero() && !self.is_scrub_over() {
+            let part = rest.min(PAUSE);
+            self.world.sleep(part).await;
+            rest -= part;
+        }
+    }
+
+    fn end_scrub(&self, ended: Result<(), FileError>) {
+        let ended = if self.is_stopping() { Ok(()) } else { ended };
+        let (text, left) = {
+            let mut state = self.scrub.lock();
+            let (found, repaired) = (state.report.problems.found(), state.report.problems.repaired());
+            let (extents, bytes) = (state.report.extents_checked, state.report.bytes_read);
+            let work = state.progress.as_ref().map_or(0, |progress| progress.work);
+            let how = match &ended {
+                Err(error) => format!("ended: {error};"),
+                Ok(()) if state.is_stopped || self.is_stopping() => {
+                    format!("stopped, of {} it read", counted(work, "extent"))
+                }
+                Ok(()) => "ended:".to_owned(),
+            };
+            let all_seen = ended.is_ok() && !state.is_stopped && !self.is_stopping();
+            if let Some(progress) = &mut state.progress {
+                if all_seen {
+                    // What was deleted meanwhile was not there to be read.
+                    progress.work = progress.so_far;
+                }
+                progress.state = if ended.is_err() { "ERRS" } else { "DONE" };
+                progress.error = ended.err().map(|error| error.to_string());
+            }
+            state.is_running = false;
+            let left = found - repaired;
+            let text = format!(
+                "scrub {how} {}, {} MiB; {} found, {repaired} repaired, {left} left",
+                counted(extents, "extent"),
+                bytes >> 20,
+                counted(found, "problem")
+            );
+            (text, left)
+        };
+        if left == 0 {
+            self.tell(Severity::Note, None, text);
+        } else {
+            let text = format!("{text}. ALTER DISKGROUP {} SCRUB REPAIR", self.name);
+            self.tell(Severity::Alarm, None, text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// AUTO rests as long as it reads; when reads become slow, longer and longer, and when they are as before, as before.
+    #[test]
+    fn rests_grow_while_reads_are_slow() {
+        let mut rests = Rests::new(ScrubPower::Auto);
+        let (fast, slow) = (Duration::from_millis(1), Duration::from_millis(10));
+        for _ in 0..10 {
+            assert_eq!(rests.after(fast, MIB), fast);
+        }
+        let first = rests.after(slow, MIB);
+        let second = rests.after(slow, MIB);
+        assert!(first > slow && second > first, "{first:?} {second:?}");
+        for _ in 0..20 {
+            rests.after(fast, MIB);
+        }
+        assert_eq!(rests.after(fast, MIB), fast);
+        // However slow, it has an end; and what is always slow is not slower than usual.
+        for _ in 0..500 {
+            assert!(rests.after(Duration::from_secs(1), MIB) <= REST_MAX);
+        }
+        assert_eq!(rests.after(Duration::from_secs(1), MIB), Duration::from_secs(1));
+        assert_eq!(rests.after(slow, 0), Duration::ZERO, "nothing was read");
+    }
+
+    #[test]
+    fn powers_differ() {
+        let took = Duration::from_millis(5);
+        let rest = |power| Rests::new(power).after(took, MIB);
+        assert_eq!(rest(ScrubPower::Low), took * 9);
+        assert_eq!(rest(ScrubPower::Auto), took);
+        assert_eq!(rest(ScrubPower::High), Duration::ZERO);
+        assert_eq!(rest(ScrubPower::Max), Duration::ZERO);
+    }
+}

@@ -1,0 +1,831 @@
+//! Discards: space that is free goes back to thin devices (TRIM, UNMAP), beside everything else and behind everybody.
+//!
+//! What is discarded, once R8 allows:
+//!
+//!   - AUs that are free and *stained* (`space.rs`). Nobody waits for that: who needs one before it is discarded takes it as it is.
+//!   - Pieces without data of extents that are in use: holes, and slots that no small file has. A job on the catalog's thread looks at their marks,
+//!     and makes durable what took them off. Then the pieces are held, as by a writer. If the extent has lost no mark since, and they
+//!     have none, they are discarded on all mirrors. Reads of them are zeros, and ask no disk, before and after.
+//!
+//! Where that is known from:
+//!
+//!   - What is freed while the group is mounted is noted when that is committed. An AU that is taken before it is discarded goes back in parts:
+//!     its extent's pieces are noted, and those that have no data by and by are discarded as holes are.
+//!   - A *sweep* stains all that is free, and goes through the extents for pieces without data. It finds what an engine before this one did
+//!     not come to, what was freed while a disk was away or while `thin_provisioned` was off. It begins with a mount, unless the engine before this
+//!     one left word that there was nothing more to discard; when the attribute is switched on; when a disk comes ONLINE; and when one that
+//!     was being dropped stays. It keeps no place: one that is cut short begins anew with the next mount, and discards some space twice.
+//!     After a mount by FORCE, and where the catalog is damaged, there is none: what seems to be free may be all that is left of something.
+//!
+//! How fast: in rounds. A round is one discard on each disk that has none under way, all at once, or a few pieces; then comes a rest. While
+//! front ends or the catalog use the disks, the rest is a hundred times as long as the round was: 99 of 100 requests meet no discard, however
+//! long the devices take for one. On a group that nobody uses there is hardly a rest. A discard is one AU at first, and where rounds are
+//! quick more that lie side by side.
+//!
+//! A discard that does not end keeps its own space from everybody, and other discards from its disk. It keeps nobody else waiting: it is
+//! under no lock that a commit needs, and no deadline (R2) makes its disk a silent one. When the disk is let go its discards are given up; the disk
+//! does not come back before they have landed (R1).
+//!
+//! A disk that fails one is given no other for some time, twice as long each time. Then all that it may hold is swept.
+
+#[cfg(any(test, feature = "testing"))]
+use crate::space::AuState;
+use crate::{
+    disk::{
+        counters::IoClient,
+        flight::Flight,
+        member::{Member, TICK_MS},
+    },
+    error::FileError,
+    extent::{Extent, Mirror, blocks::BLOCKS_PER_PIECE, extents},
+    group::Group,
+    limits::Limit,
+    planted::{self, Bug},
+    reached::{self, Mark},
+    sync::{
+        bits::Bits,
+        lock::{Mutex, MutexGuard},
+    },
+    world::Task,
+};
+use futures::{
+    StreamExt,
+    future::{self, Either},
+    stream::FuturesUnordered,
+};
+use plinth_format::{DiskNumber, layout::PIECE_SIZE, membership::DiskState};
+use rusqlite::{Connection, params};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::Range,
+    pin::pin,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// How often it is looked whether there is something to discard, and whether what is under way is still to be waited for.
+const LOOK: Duration = Duration::from_secs(1);
+/// A round that takes longer is over; what it began goes on.
+const ROUND_MAX: Duration = Duration::from_secs(1);
+/// How many times as long as a round the rest behind it is, while the disks are used. Little in simulation, where there is little time.
+const RESTS: u32 = if cfg!(any(test, feature = "testing")) { 1 } else { 100 };
+const REST_MIN: Duration = Duration::from_millis(1);
+/// A rest ends after this time, and when nobody used the disks for so long.
+const REST_MAX: Duration = Duration::from_secs(300);
+const UNUSED: Duration = Duration::from_secs(5);
+/// Rounds are to take about so long: shorter ones discard more at once, up to so many bytes, longer ones less.
+const QUICK: Duration = Duration::from_millis(10);
+const SLOW: Duration = Duration::from_millis(50);
+const BYTES_MAX: u64 = 64 << 20;
+/// A disk that has failed a discard is given no other for so long, at first and at most.
+const REFUSED: Duration =
+    if cfg!(any(test, feature = "testing")) { Duration::from_secs(1) } else { Duration::from_secs(10) };
+const REFUSED_MAX: Duration = Duration::from_secs(3600);
+/// Runs of pieces that are discarded at once.
+const RUNS_AT_ONCE: usize = 4;
+/// Extents whose pieces are looked at in one job; and in one query of a sweep.
+const LOOKED_AT: usize = 64;
+const SWEPT: i64 = 256;
+/// Extents of which pieces without data are kept in mind because their AUs were stained.
+const NOTED_MAX: Limit = Limit::new(1 << 16, 3);
+/// A device may give space back in larger units than pieces: neighbours without data in the same MiB are discarded once more.
+const WINDOW: usize = (1 << 20) / PIECE_SIZE as usize;
+
+/// What is to be discarded of extents that are in use, and what is under way. What is free, `space.rs` knows.
+#[derive(Debug, Default)]
+pub struct Discards(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Pieces that have lost their marks, by extent. The fresh ones rest: what makes a hole often fills it again.
+    fresh: BTreeMap<u64, Bits>,
+    ripe: BTreeMap<u64, Bits>,
+    ready: VecDeque<Ready>,
+    /// Where the sweep goes on, and how often it was told where.
+    sweep: Option<u64>,
+    sweeps_told: u64,
+    /// There should have been one, and this mount makes none.
+    owes_sweep: bool,
+    /// What was taken out of here to be looked at or discarded.
+    in_hand: usize,
+    /// Discards that are under way.
+    busy: BTreeMap<DiskNumber, usize>,
+    /// AUs whose discard takes longer than a disk may be silent: nobody waits for them any more.
+    late: BTreeMap<DiskNumber, u32>,
+    /// Disks that have failed a discard, and none since that went well.
+    refused: BTreeMap<DiskNumber, Refused>,
+}
+
+/// How a disk is treated that has failed a discard.
+#[derive(Debug)]
+struct Refused {
+    /// By the monotonic clock. `None`: it is tried again.
+    until: Option<Duration>,
+    rest: Duration,
+}
+
+/// Pieces of an extent without data, durably so at the time of a look.
+#[derive(Debug)]
+struct Ready {
+    extent: Arc<Extent>,
+    /// How often it had lost marks then.
+    losses: u64,
+    pieces: Range<usize>,
+}
+
+impl State {
+    /// The sweep goes on from there. What a step of it has read before may not be all.
+    fn sweep_from(&mut self, extent: u64) {
+        self.sweep = Some(extent);
+        self.sweeps_told += 1;
+    }
+}
+
+/// Something was taken out.
+struct InHand(Arc<Group>);
+
+impl InHand {
+    fn new(group: &Arc<Group>) -> Self {
+        group.discards.state().in_hand += 1;
+        Self(Arc::clone(group))
+    }
+}
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.0.discards.state().in_hand -= 1;
+    }
+}
+
+/// A discard is under way on a disk.
+struct Busy<'a>(&'a Discards, DiskNumber);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        if let Some(count) = state.busy.get_mut(&self.1) {
+            *count -= 1;
+            if *count == 0 {
+                state.busy.remove(&self.1);
+            }
+        }
+    }
+}
+
+impl Discards {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock()
+    }
+
+    /// A commit took the marks off pieces of an extent, or a slot is nobody's any more.
+    pub fn note(&self, extent: u64, pieces: impl IntoIterator<Item = usize>) {
+        let mut state = self.state();
+        let noted = state.fresh.entry(extent).or_default();
+        pieces.into_iter().for_each(|piece| noted.add(piece));
+    }
+
+    /// An extent has AUs that were stained: pieces that get no data are to be discarded. Of very many the sweep takes note.
+    fn note_stained(&self, extent: u64, pieces: usize) {
+        let mut state = self.state();
+        if state.fresh.len() + state.ripe.len() < NOTED_MAX.get() {
+            let noted = state.fresh.entry(extent).or_default();
+            (0..pieces).for_each(|piece| noted.add(piece));
+        } else if !planted::has(Bug::StainedNotNoted) {
+            reached::at(Mark::SweepFromNote);
+            let from = state.sweep.map_or(extent, |next| next.min(extent));
+            state.sweep_from(from);
+        }
+    }
+
+    /// What has rested is to be discarded.
+    fn ripen(&self) {
+        let mut state = self.state();
+        let State { fresh, ripe, .. } = &mut *state;
+        for (extent, pieces) in std::mem::take(fresh) {
+            ripe.entry(extent).or_default().add_all(&pieces);
+        }
+    }
+
+    /// Nobody wants anything discarded.
+    fn forget(&self) {
+        let mut state = self.state();
+        state.fresh.clear();
+        state.ripe.clear();
+        state.ready.clear();
+        state.refused.clear();
+        state.sweep = None;
+    }
+
+    fn is_empty(&self) -> bool {
+        let state = self.state();
+        let State { fresh, ripe, ready, sweep, owes_sweep, in_hand, busy, refused, .. } = &*state;
+        let is_idle = *in_hand == 0 && busy.is_empty() && !*owes_sweep && refused.is_empty();
+        is_idle && fresh.is_empty() && ripe.is_empty() && ready.is_empty() && sweep.is_none()
+    }
+
+    /// AUs of a disk whose discard takes too long to be waited for.
+    pub fn late(&self, disk: DiskNumber) -> u32 {
+        self.state().late.get(&disk).copied().unwrap_or(0)
+    }
+
+    /// Whether nothing else is left but what the sweep finds.
+    fn wants_sweep(&self) -> bool {
+        let state = self.state();
+        state.ripe.is_empty() && state.sweep.is_some()
+    }
+
+    fn begin(&self, disk: DiskNumber) -> Busy<'_> {
+        *self.state().busy.entry(disk).or_default() += 1;
+        Busy(self, disk)
+    }
+
+    /// A discard on a disk has ended.
+    fn note_end(&self, disk: DiskNumber, now: Duration, is_good: bool) {
+        let mut state = self.state();
+        if is_good {
+            // One that was begun before another one failed says nothing.
+            if state.refused.get(&disk).is_some_and(|refused| refused.until.is_none()) {
+                state.refused.remove(&disk);
+            }
+            return;
+        }
+        let refused = state.refused.entry(disk).or_insert(Refused { until: None, rest: REFUSED });
+        if refused.until.is_none() {
+            refused.until = Some(now + refused.rest);
+            refused.rest = (refused.rest * 2).min(REFUSED_MAX);
+        }
+    }
+
+    /// Whether a disk is given no discards for now, as it has failed some.
+    fn rests(&self, disk: DiskNumber) -> bool {
+        self.state().refused.get(&disk).is_some_and(|refused| refused.until.is_some())
+    }
+
+    /// Tries those disks again that have rested. `takes`: whether one could be given discards; `None`: it is gone.
+    fn try_again(&self, now: Duration, takes: impl Fn(DiskNumber) -> Option<bool>) {
+        let mut state = self.state();
+        state.refused.retain(|disk, _| takes(*disk).is_some());
+        let is_due = |(disk, refused): &(&DiskNumber, &mut Refused)| {
+            refused.until.is_some_and(|until| until <= now) && takes(**disk) == Some(true)
+        };
+        let due = state.refused.iter_mut().filter(is_due).map(|(_, refused)| refused.until = None).count();
+        if due > 0 {
+            reached::at(Mark::DiscardRefused);
+            state.sweep_from(0);
+        }
+    }
+
+    fn under_way(&self, disk: DiskNumber) -> usize {
+        self.state().busy.get(&disk).copied().unwrap_or(0)
+    }
+}
+
+/// How much is discarded at once, and how long a rest is.
+#[derive(Debug)]
+struct Pace {
+    units: u32,
+    units_max: u32,
+}
+
+impl Pace {
+    fn new(au_size: u64) -> Self {
+        Self { units: 1, units_max: u32::try_from(BYTES_MAX / au_size).unwrap_or(u32::MAX).max(1) }
+    }
+
+    /// A round has ended: how long the rest behind it is.
+    fn rest_after(&mut self, took: Duration, is_used: bool) -> Duration {
+        if took < QUICK {
+            self.units = (self.units * 2).min(self.units_max);
+        } else if took > SLOW {
+            self.units = (self.units / 2).max(1);
+        }
+        if is_used { (took * RESTS).clamp(REST_MIN, REST_MAX) } else { REST_MIN }
+    }
+}
+
+/// Runs of pieces without marks that have one of the noted pieces in the same window.
+fn runs(marked: &Bits, noted: &Bits, pieces: usize) -> Vec<Range<usize>> {
+    let mut runs: Vec<Range<usize>> = Vec::new();
+    for start in (0..pieces).step_by(WINDOW) {
+        let window = start..(start + WINDOW).min(pieces);
+        if !window.clone().any(|piece| noted.has(piece)) {
+            continue;
+        }
+        add_unmarked(&mut runs, window, marked);
+    }
+    runs
+}
+
+/// Adds the pieces of a range that have no mark, run by run.
+fn add_unmarked(runs: &mut Vec<Range<usize>>, pieces: Range<usize>, marked: &Bits) {
+    for piece in pieces.filter(|piece| !marked.has(*piece)) {
+        match runs.last_mut() {
+            Some(last) if last.end == piece => last.end += 1,
+            _ => runs.push(piece..piece + 1),
+        }
+    }
+}
+
+impl Group {
+    /// From now on what is free is discarded. `is_all_discarded`: the engine before this one left nothing. `trusts`: what seems to be free
+    /// is so.
+    pub(crate) fn begin_discards(self: &Arc<Self>, is_all_discarded: bool, trusts: bool) {
+        let trusts = trusts && !self.space().is_contested();
+        match (is_all_discarded, trusts) {
+            (true, _) => {}
+            (false, true) => self.sweep(),
+            (false, false) => self.discards.state().owes_sweep = true,
+        }
+        self.spawn_while_mounted("discards", discard_while_mounted);
+    }
+
+    /// All that is free is to be discarded, whoever freed it, and whenever.
+    pub(crate) fn sweep(&self) {
+        let mut space = self.space();
+        self.members.values().for_each(|member| space.stain(member.number));
+        drop(space);
+        let mut state = self.discards.state();
+        state.owes_sweep = false;
+        state.sweep_from(0);
+    }
+
+    /// An extent has its places, durably or not: what it is given of what the device still holds is discarded where it gets no data.
+    pub(crate) fn note_places(&self, extent: &Extent) {
+        let stained = {
+            let mut space = self.space();
+            extent.mirrors().iter().filter(|mirror| space.take_stain(mirror.disk, mirror.au)).count()
+        };
+        if stained > 0 {
+            self.discards.note_stained(extent.id, self.blocks_per_au() / BLOCKS_PER_PIECE);
+        }
+    }
+
+    /// Disks take discards again: what was freed while they took none may be there.
+    pub(crate) fn sweep_disks(&self, disks: impl IntoIterator<Item = DiskNumber>) {
+        if self.discards.state().owes_sweep {
+            return;
+        }
+        for disk in disks {
+            self.space().stain(disk);
+            self.discards.state().refused.remove(&disk);
+        }
+        self.discards.state().sweep_from(0);
+    }
+
+    /// A round of the caretaker.
+    pub(crate) fn tend_discards(&self) {
+        if self.attributes().discard && self.members.values().any(|member| member.can_discard()) {
+            self.discards.ripen();
+            let takes = |disk| self.members.get(&disk).map(|member| self.could_discard(member));
+            self.discards.try_again(self.world.monotonic(), takes);
+        } else {
+            self.discards.forget();
+        }
+    }
+
+    /// Whether this mount leaves what it found to another one, as it may be all that is left of something.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn owes_discards(&self) -> bool {
+        self.discards.state().owes_sweep
+    }
+
+    /// Whether nothing is left to discard, on any disk.
+    pub fn is_all_discarded(&self) -> bool {
+        let is_freeing = self.freeing.has_pending() && !planted::has(Bug::DiscardedSoon);
+        if !self.attributes().discard || !self.discards.is_empty() || is_freeing {
+            return false;
+        }
+        let space = self.space();
+        let is_clean = |member: &Arc<Member>| {
+            let stains = if member.can_discard() { space.stains(member.number) } else { 0 };
+            member.quorum || (member.state() == DiskState::Online && stains == 0)
+        };
+        self.members.values().all(is_clean)
+    }
+
+    /// By the name of each disk, which of its bytes are unused: free AUs, and in AUs of files the pieces that hold no data.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    #[cfg(any(test, feature = "testing"))]
+    pub async fn unused(&self) -> Result<Vec<(String, Vec<Range<u64>>)>, FileError> {
+        let size = self.au_size;
+        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
+        let read = move |connection: &Connection| {
+            let mut select = connection.prepare("SELECT d0, a0, d1, a1, d2, a2, written, pending FROM extent")?;
+            let mut rows = select.query([])?;
+            let mut holes = Vec::new();
+            while let Some(row) = rows.next()? {
+                let bits = |column: usize| {
+                    let bytes = row.get::<_, Option<Vec<u8>>>(column)?;
+                    Ok::<_, FileError>(Bits::from_bytes(&bytes.unwrap_or_default()))
+                };
+                let (written, pending) = (bits(6)?, bits(7)?);
+                for place in [0, 2, 4] {
+                    let (Some(disk), Some(au)) =
+                        (row.get::<_, Option<u16>>(place)?, row.get::<_, Option<u32>>(place + 1)?)
+                    else {
+                        continue;
+                    };
+                    let empty = (0..pieces).filter(|piece| !written.has(*piece) && !pending.has(*piece));
+                    holes.extend(empty.map(|piece| (DiskNumber(disk), au, piece as u64)));
+                }
+            }
+            Ok(holes)
+        };
+        let holes = self.catalog.read(read).await?;
+        let space = self.space();
+        let of = |member: &Arc<Member>| {
+            let layout = member.layout();
+            let is_free = |au: &u32| space.state(member.number, *au) == Some(AuState::Free);
+            let free =
+                (0..layout.au_count()).filter(is_free).map(|au| layout.au_offset(au)..layout.au_offset(au) + size);
+            let here = holes.iter().filter(|(disk, ..)| *disk == member.number);
+            let piece = |(_, au, piece): &(DiskNumber, u32, u64)| {
+                let first = layout.au_offset(*au) + piece * PIECE_SIZE;
+                first..first + PIECE_SIZE
+            };
+            (member.name().to_string(), free.chain(here.map(piece)).collect())
+        };
+        Ok(self.members.values().filter(|member| !member.quorum).map(of).collect())
+    }
+
+    /// Another number whenever somebody uses the disks for whom discards stand back.
+    fn disk_use(&self) -> u64 {
+        let of = |member: &Arc<Member>| {
+            let (files, catalog) = (member.counters.of(IoClient::Files), member.counters.of(IoClient::Catalog));
+            let tallies = [&files.reads, &files.writes, &catalog.writes];
+            tallies.map(|tally| tally.count.load(Ordering::Relaxed)).iter().sum::<u64>()
+        };
+        self.members.values().map(of).sum()
+    }
+
+    /// Whether space on a disk is discarded. What was on a disk that leaves is not: it goes back whole, or not at all.
+    fn takes_discards(&self, member: &Member) -> bool {
+        self.could_discard(member) && !self.discards.rests(member.number)
+    }
+
+    fn could_discard(&self, member: &Member) -> bool {
+        let stays = self.voters.current().disk(member.number).is_some_and(|disk| !disk.leaving);
+        stays && !member.quorum && member.is_writable() && member.can_discard()
+    }
+
+    /// What is discarded next.
+    async fn next_round(self: &Arc<Self>, units: u32) -> Vec<Task<'static, ()>> {
+        let mut round: Vec<Task<'static, ()>> = Vec::new();
+        let idle = |member: &&Arc<Member>| self.takes_discards(member) && self.discards.under_way(member.number) == 0;
+        for member in self.members.values().filter(idle) {
+            let run = self.space().take_to_discard(member.number, units);
+            if let Some(run) = run {
+                round.push(Box::pin(discard_units(Arc::clone(self), Arc::clone(member), run)));
+            }
+        }
+        if !round.is_empty() {
+            return round;
+        }
+        let is_ready = !self.discards.state().ready.is_empty();
+        if !is_ready && self.look_for_pieces().await.is_err() {
+            // The catalog has stopped, or the group is dismounted.
+            return round;
+        }
+        while round.len() < RUNS_AT_ONCE {
+            let in_hand = InHand::new(self);
+            let Some(ready) = self.discards.state().ready.pop_front() else { break };
+            if ready.extent.disks().any(|disk| self.discards.under_way(disk) >= RUNS_AT_ONCE) {
+                // A disk that does not end its discards: later.
+                if !planted::has(Bug::CrowdedHoleForgotten) {
+                    self.discards.note(ready.extent.id, ready.pieces);
+                }
+                continue;
+            }
+            round.push(Box::pin(discard_pieces(in_hand, ready)));
+        }
+        round
+    }
+
+    /// Finds pieces without data, durably so.
+    async fn look_for_pieces(self: &Arc<Self>) -> Result<(), FileError> {
+        let _in_hand = InHand::new(self);
+        while self.discards.wants_sweep() {
+            self.sweep_some().await?;
+        }
+        let noted: Vec<(u64, Bits)> = {
+            let mut state = self.discards.state();
+            std::iter::from_fn(|| state.ripe.pop_first()).take(LOOKED_AT).collect()
+        };
+        if noted.is_empty() {
+            return Ok(());
+        }
+        let (extents, pieces) = (Arc::clone(&self.extents), self.blocks_per_au() / BLOCKS_PER_PIECE);
+        let look = move |connection: &Connection| {
+            let mut found = VecDeque::new();
+            for (id, noted) in noted {
+                let Some(extent) = extents::find(connection, &extents, id)? else { continue };
+                let (losses, marked) = (extent.losses(), extent.state().marked());
+                let ready = runs(&marked, &noted, pieces).into_iter();
+                found.extend(ready.map(|pieces| Ready { extent: Arc::clone(&extent), losses, pieces }));
+            }
+            Ok(found)
+        };
+        // Durably: it is the last of all commits that took marks off so far.
+        let (found, _) = self.catalog.release(!planted::has(Bug::HoleDiscardedEarly), look).await?;
+        self.discards.state().ready.extend(found);
+        Ok(())
+    }
+
+    /// One step of the sweep, if one is under way.
+    async fn sweep_some(&self) -> Result<(), FileError> {
+        let (from, told) = {
+            let state = self.discards.state();
+            (state.sweep, state.sweeps_told)
+        };
+        let Some(from) = from else { return Ok(()) };
+        let pieces = self.blocks_per_au() / BLOCKS_PER_PIECE;
+        let read = move |connection: &Connection| {
+            let sql = "SELECT id, written, pending FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2";
+            let mut select = connection.prepare_cached(sql)?;
+            let mut rows = select.query(params![from.cast_signed(), SWEPT])?;
+            let (mut found, mut next) = (Vec::new(), None);
+            while let Some(row) = rows.next()? {
+                let id = row.get::<_, i64>(0)?.cast_unsigned();
+                let bits = |column: usize| {
+                    Ok::<_, FileError>(Bits::from_bytes(
+                        row.get_ref(column)?.as_blob_or_null().ok().flatten().unwrap_or_default(),
+                    ))
+                };
+                let (written, pending) = (bits(1)?, bits(2)?);
+                let mut empty = Bits::default();
+                (0..pieces)
+                    .filter(|piece| !written.has(*piece) && !pending.has(*piece))
+                    .for_each(|piece| empty.add(piece));
+                if !empty.is_empty() {
+                    found.push((id, empty));
+                }
+                next = Some(id + 1);
+            }
+            Ok((found, next))
+        };
+        let (found, next) = self.catalog.read(read).await?;
+        let mut state = self.discards.state();
+        if state.sweeps_told != told && !planted::has(Bug::SweepOverruled) || state.sweep.is_none() {
+            // The sweep was told to begin elsewhere, or was called off: what this step has read does not count.
+            return Ok(());
+        }
+        state.sweep = next;
+        for (id, pieces) in found {
+            state.ripe.entry(id).or_default().add_all(&pieces);
+        }
+        Ok(())
+    }
+}
+
+/// The task.
+async fn discard_while_mounted(group: Weak<Group>) -> Option<()> {
+    let mut flying: FuturesUnordered<Task<'static, ()>> = FuturesUnordered::new();
+    let mut pace = Pace::new(group.upgrade()?.au_size);
+    let (mut rest, mut used) = (LOOK, 0);
+    loop {
+        let group = rest_beside(&group, &mut flying, rest).await?;
+        rest = LOOK;
+        // When the catalog has stopped, nobody can say any more what the next mount finds to be free.
+        let has_stopped = group.catalog.failure().is_some() && !planted::has(Bug::DoubtfulPlaceFreed);
+        if group.is_stopping() || has_stopped || !group.attributes().discard {
+            continue;
+        }
+        let began = group.world.monotonic();
+        let round = group.next_round(pace.units).await;
+        if round.is_empty() {
+            continue;
+        }
+        let left = Arc::new(AtomicUsize::new(round.len()));
+        for discard in round {
+            let left = Arc::clone(&left);
+            flying.push(Box::pin(async move {
+                discard.await;
+                left.fetch_sub(1, Ordering::Relaxed);
+            }));
+        }
+        let mut patience = group.world.sleep(ROUND_MAX);
+        while left.load(Ordering::Relaxed) > 0 {
+            if let Either::Right(_) = future::select(flying.next(), &mut patience).await {
+                break;
+            }
+        }
+        let now = group.disk_use();
+        rest = pace.rest_after(group.world.monotonic().saturating_sub(began), now != used);
+        used = now;
+    }
+}
+
+/// Rests, while what is under way goes on. Shorter if nobody uses the disks. `None`: the group is gone, or dismounted.
+async fn rest_beside(
+    group: &Weak<Group>,
+    flying: &mut FuturesUnordered<Task<'static, ()>>,
+    rest: Duration,
+) -> Option<Arc<Group>> {
+    let (mut left, mut unused) = (rest, Duration::ZERO);
+    loop {
+        let nap = left.min(LOOK);
+        let (world, used) = {
+            let group = group.upgrade()?;
+            (Arc::clone(&group.world), group.disk_use())
+        };
+        let mut sleep = world.sleep(nap);
+        loop {
+            if flying.is_empty() {
+                sleep.await;
+                break;
+            }
+            if let Either::Right(_) = future::select(flying.next(), &mut sleep).await {
+                break;
+            }
+        }
+        let group = group.upgrade().filter(|group| !group.voters.is_closing())?;
+        left -= nap;
+        unused = if group.disk_use() == used { unused + nap } else { Duration::ZERO };
+        if left.is_zero() || unused >= UNUSED {
+            return Some(group);
+        }
+    }
+}
+
+/// AUs whose discard nobody waits for any more.
+struct Late<'a>(&'a Discards, DiskNumber, u32);
+
+impl Drop for Late<'_> {
+    fn drop(&mut self) {
+        if let Some(count) = self.0.state().late.get_mut(&self.1) {
+            *count = count.saturating_sub(self.2);
+        }
+    }
+}
+
+/// Waits for the end of a discard, and calls `be_late` when that takes longer than a disk may be silent. Whether it went well; if not, it has
+/// failed, or the disk was let go meanwhile.
+async fn wait_for_end(
+    group: &Group,
+    member: &Member,
+    losses: u64,
+    mut flight: Flight<'_>,
+    be_late: impl FnOnce(),
+) -> bool {
+    let patience = Duration::from_millis(group.attributes().disk_timeout_ticks * TICK_MS);
+    let began = group.world.monotonic();
+    let mut be_late = Some(be_late);
+    let mut end = pin!(flight.wait());
+    loop {
+        if let Either::Left((settled, _)) = future::select(end.as_mut(), group.world.sleep(LOOK)).await {
+            group.discards.note_end(member.number, group.world.monotonic(), settled.is_ok());
+            return settled.is_ok();
+        }
+        if member.disk().is_none() || member.losses() != losses || member.has_left() {
+            return false;
+        }
+        if group.world.monotonic().saturating_sub(began) >= patience
+            && let Some(be_late) = be_late.take()
+        {
+            be_late();
+            reached::at(Mark::DiscardLate);
+        }
+    }
+}
+
+async fn discard_units(group: Arc<Group>, member: Arc<Member>, (first, count): (u32, u32)) {
+    let _busy = group.discards.begin(member.number);
+    let losses = member.losses();
+    let flight = member.start_discard(member.layout().au_offset(first), u64::from(count) * group.au_size);
+    if planted::has(Bug::DiscardBehindReuse) {
+        group.space().discarded(member.number, first, count, true);
+        wait_for_end(&group, &member, losses, flight, || {}).await;
+        return;
+    }
+    let mut late = None;
+    let be_late = || {
+        *group.discards.state().late.entry(member.number).or_default() += count;
+        late = Some(Late(&group.discards, member.number, count));
+        group.freeing.coming().note_freed();
+    };
+    let done = wait_for_end(&group, &member, losses, flight, be_late).await;
+    group.space().discarded(member.number, first, count, done);
+    drop(late);
+    group.freeing.coming().note_freed();
+}
+
+async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready) {
+    let group = &in_hand.0;
+    let blocks = pieces.start * BLOCKS_PER_PIECE..pieces.end * BLOCKS_PER_PIECE;
+    let careless = planted::has(Bug::HoleDiscardedUnheld);
+    let held = extent.ranges.try_hold(blocks, true);
+    if held.is_none() && !careless {
+        // Somebody is at work there.
+        reached::at(Mark::DiscardMetWriter);
+        if !planted::has(Bug::HoleInUseForgotten) {
+            group.discards.note(extent.id, pieces);
+        }
+        return;
+    }
+    if extent.is_buried() {
+        // Its AUs go whole.
+        return;
+    }
+    // What a writer has filled meanwhile is not a hole any more. In this order: a job counts before it takes marks off.
+    let marked = if careless { Bits::default() } else { extent.state().marked() };
+    if !careless && extent.losses() != losses && !planted::has(Bug::HolePunchedAgain) {
+        // What has lost its mark since is perhaps not durable.
+        reached::at(Mark::DiscardMetLoss);
+        group.discards.note(extent.id, pieces);
+        return;
+    }
+    let mut runs = Vec::new();
+    add_unmarked(&mut runs, pieces, &marked);
+    let (mirrors, guest) = extent.places();
+    let places: Vec<(Mirror, Arc<Member>)> = mirrors
+        .into_iter()
+        .chain(guest)
+        .filter_map(|mirror| Some((mirror, Arc::clone(group.members.get(&mirror.disk)?))))
+        .filter(|(_, member)| group.takes_discards(member))
+        .collect();
+    let mut discards = Vec::new();
+    for run in &runs {
+        for (mirror, member) in &places {
+            let offset = member.layout().au_offset(mirror.au) + run.start as u64 * PIECE_SIZE;
+            discards.push(discard_piece(group, member, offset, run.len() as u64 * PIECE_SIZE));
+        }
+    }
+    future::join_all(discards).await;
+    drop(held);
+}
+
+#[cfg(test)]
+impl Group {
+    /// Discards pieces of an extent that were found to be without data when it had lost marks so often.
+    pub(crate) async fn discard_found(self: &Arc<Self>, extent: &Arc<Extent>, losses: u64, pieces: Range<usize>) {
+        discard_pieces(InHand::new(self), Ready { extent: Arc::clone(extent), losses, pieces }).await;
+    }
+
+    /// One step of the sweep.
+    pub(crate) async fn sweep_step(&self) -> Result<(), FileError> {
+        self.sweep_some().await
+    }
+
+    /// Where the sweep goes on.
+    pub(crate) fn sweeps_from(&self) -> Option<u64> {
+        self.discards.state().sweep
+    }
+}
+
+/// On one mirror.
+async fn discard_piece(group: &Group, member: &Member, offset: u64, length: u64) {
+    let _busy = group.discards.begin(member.number);
+    let losses = member.losses();
+    let flight = member.start_discard(offset, length);
+    wait_for_end(group, member, losses, flight, || {}).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bits(pieces: &[usize]) -> Bits {
+        let mut bits = Bits::default();
+        pieces.iter().for_each(|piece| bits.add(*piece));
+        bits
+    }
+
+    #[test]
+    fn neighbours_without_data_go_along() {
+        assert_eq!(runs(&bits(&[0, 3, 20]), &bits(&[1]), 64), [1..3, 4..16]);
+        assert_eq!(runs(&bits(&[0]), &bits(&[17]), 64), std::slice::from_ref(&(16..32)));
+        assert_eq!(runs(&bits(&[]), &bits(&[15, 16]), 64), std::slice::from_ref(&(0..32)));
+        assert_eq!(runs(&bits(&[1]), &bits(&[1]), 16), [0..1, 2..16]);
+        assert_eq!(runs(&bits(&[]), &bits(&[]), 64), []);
+    }
+
+    /// However long discards take, they take a hundredth of the time of disks that are used. (In tests they rest less.)
+    #[test]
+    fn the_slower_the_disk_the_longer_the_rest() {
+        let mut pace = Pace::new(4 << 20);
+        for took in [Duration::from_micros(100), Duration::from_millis(20), Duration::from_secs(1)] {
+            assert!(pace.rest_after(took, true) >= (took * RESTS).max(REST_MIN), "{took:?}");
+            assert_eq!(pace.rest_after(took, false), REST_MIN);
+        }
+        assert_eq!(pace.rest_after(Duration::from_secs(1000), true), REST_MAX);
+    }
+
+    /// As much at once as a disk does in some milliseconds.
+    #[test]
+    fn quick_disks_discard_more_at_once() {
+        let mut pace = Pace::new(4 << 20);
+        (0..20).for_each(|_| _ = pace.rest_after(Duration::from_millis(1), true));
+        assert_eq!(u64::from(pace.units) * (4 << 20), BYTES_MAX);
+        (0..20).for_each(|_| _ = pace.rest_after(Duration::from_millis(20), true));
+        assert_eq!(u64::from(pace.units) * (4 << 20), BYTES_MAX);
+        (0..20).for_each(|_| _ = pace.rest_after(Duration::from_secs(1), true));
+        assert_eq!(pace.units, 1);
+        assert_eq!(Pace::new(64 << 20).units_max, 1);
+    }
+}

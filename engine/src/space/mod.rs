@@ -1,0 +1,920 @@
+//! Space: which AUs of every disk are free.
+//!
+//! Kept in memory only, three bits per AU; built at mount by marking what the
+//! membership and the catalog's extents use. Nothing here does I/O or waits.
+//!
+//! ```text
+//!            allocate_on                release(commit)              settle(durable)                freed
+//!   FREE ------------------> USED -------------------> RELEASED -------------------> SETTLED -----------------> FREE
+//!   ^ ^ |   mark_used          |     a commit that        the commit is durable        no I/O of who had it
+//!   | | |                      |     frees it was made                                 is in flight
+//!   | | +-- take_to_discard --> DISCARDING --+
+//!   | +---------- discarded -----------------+
+//!   +--------------------------+
+//!             cancel: the commit that would have used it never was
+//! ```
+//!
+//! A FREE AU is *stained* while the device may still hold what its last owner wrote there: a bit of its own. Such an AU can be
+//! allocated like any other, and then needs no discard; until then `discards.rs` takes it, a run at a time, in its own time.
+//!
+//! Invariants:
+//!
+//!   1. An AU is in exactly one state, and only FREE ones are allocated (R8: discarding or allocatable, never both).
+//!   2. `settle` hands an AU out once, and only when the commit that released it is durable (R8). Only FREE ones are discarded.
+//!   3. System area, checksum zone and header copies are never allocated and never counted.
+//!   4. The counters equal what counting the states would give.
+//!
+//! While a disk is resized (`resize.rs`) it has AUs that hold data now and will not. These are *barred*: what is free there is not
+//! allocated, nor counted.
+
+pub mod balance;
+pub(crate) mod coming;
+pub(crate) mod discards;
+pub(crate) mod mirror_sets;
+pub mod placement;
+pub(crate) mod reclaim;
+pub(crate) mod safe_space;
+pub(crate) mod slots;
+pub(crate) mod stripes;
+
+use crate::planted::{self, Bug};
+use plinth_format::{DiskNumber, Layout};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// What an AU is doing. The bits in the planes low and high; of one that is discarded the stain is the third.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuState {
+    Free,
+    Used,
+    /// Freed by a commit that is not durable yet.
+    Released,
+    /// Freed durably; I/O of who had it may still be in flight.
+    Settled,
+    /// Nobody's, and being discarded.
+    Discarding,
+}
+
+/// Why an AU cannot be marked as used: the catalog or the membership is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MarkError {
+    #[error("disk {disk} is not in the group, but its AU {au} is in use; run CHECK")]
+    UnknownDisk { disk: DiskNumber, au: u32 },
+    #[error("AU {au} of disk {disk} is in use, but it holds no data or lies beyond the disk's end; run CHECK")]
+    NotData { disk: DiskNumber, au: u32 },
+    #[error("AU {au} of disk {disk} is in use twice; run CHECK")]
+    Twice { disk: DiskNumber, au: u32 },
+}
+
+/// The AUs of every disk of a group.
+#[derive(Debug, Default)]
+pub struct Space {
+    disks: BTreeMap<DiskNumber, DiskSpace>,
+    /// What each commit released and `settle` has not handed out.
+    released: BTreeMap<u64, Vec<(DiskNumber, u32)>>,
+    /// AUs that more than one owner names: a damaged catalog. They stay taken, whoever lets go of them, as another still has them.
+    contested: BTreeSet<(DiskNumber, u32)>,
+    /// AUs of a disk that no file gets: the catalog wants a mirror there when the disk is back.
+    reserved: BTreeMap<DiskNumber, u32>,
+    changes: u64,
+    /// How many have AUs in hand.
+    hands: Arc<AtomicU64>,
+}
+
+/// As long as it lives somebody may have AUs that neither the catalog nor a membership names yet.
+#[derive(Debug)]
+pub struct InHand(Arc<AtomicU64>);
+
+impl Drop for InHand {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[derive(Debug)]
+struct DiskSpace {
+    layout: Layout,
+    /// A bit per AU that the disk is to give up; empty if there are none.
+    barred: Vec<u64>,
+    /// A bit per AU each; an AU is free where both are 0. What holds no data is marked used.
+    low: Vec<u64>,
+    high: Vec<u64>,
+    /// A bit per AU that is free, or being discarded, and of which the device may hold something.
+    stained: Vec<u64>,
+    /// AUs with such a bit; nothing is stained in words before `first_stain`.
+    stains: u32,
+    first_stain: usize,
+    /// A bit per AU in use that was stained when it was allocated. [`Space::take_stain`] reads and clears it.
+    taken_stained: Vec<u64>,
+    discarding: u32,
+    /// These two without barred ones.
+    total: u32,
+    free: u32,
+    /// Released or settled.
+    pending: u32,
+    /// Where the search goes on, so that consecutive extents of a file lie side by side and freed AUs rest.
+    cursor: u32,
+    /// Nothing is free in words before this one.
+    lowest: usize,
+}
+
+impl Space {
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a disk, all of whose data AUs are free.
+    ///
+    /// # Panics
+    /// If the disk is there already.
+    pub fn add_disk(&mut self, disk: DiskNumber, layout: Layout) {
+        let before = self.disks.insert(disk, DiskSpace::new(layout));
+        assert!(before.is_none(), "disk {disk} added twice");
+    }
+
+    /// Bars what holds data now and would not in the layout `target`; `None` bars nothing any more.
+    pub fn bar(&mut self, disk: DiskNumber, target: Option<Layout>) {
+        self.changes += 1;
+        if let Some(space) = self.disks.get_mut(&disk) {
+            space.bar(target);
+        }
+    }
+
+    #[must_use]
+    pub fn is_barred(&self, disk: DiskNumber, au: u32) -> bool {
+        self.disks.get(&disk).is_some_and(|space| space.is_barred(au))
+    }
+
+    /// Barred AUs that are not free.
+    #[must_use]
+    pub fn barred_in_use(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, DiskSpace::barred_in_use)
+    }
+
+    /// AUs that are not free, hold data now, and would not in the layout `target`.
+    #[must_use]
+    pub fn in_the_way(&self, disk: DiskNumber, target: Layout) -> u32 {
+        let Some(space) = self.disks.get(&disk) else { return 0 };
+        let in_use = lost(space.layout, target).filter(|au| space.state(*au) != AuState::Free);
+        u32::try_from(in_use.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The disk is cut otherwise from now on, and nothing is barred.
+    ///
+    /// # Panics
+    /// If something that is not free holds no data in that layout.
+    pub fn cut(&mut self, disk: DiskNumber, layout: Layout) {
+        self.changes += 1;
+        if let Some(space) = self.disks.get_mut(&disk) {
+            space.cut(layout);
+        }
+    }
+
+    /// Forgets a disk and all its AUs, pending ones too.
+    pub fn remove_disk(&mut self, disk: DiskNumber) {
+        self.disks.remove(&disk);
+        self.released.retain(|_, units| {
+            units.retain(|(on, _)| *on != disk);
+            !units.is_empty()
+        });
+    }
+
+    /// The disks, ascending.
+    pub fn disks(&self) -> impl Iterator<Item = DiskNumber> + '_ {
+        self.disks.keys().copied()
+    }
+
+    /// Says at mount that an AU is in use.
+    ///
+    /// # Errors
+    /// If that cannot be: two owners, no such disk, or an AU that holds no data.
+    pub fn mark_used(&mut self, disk: DiskNumber, au: u32) -> Result<(), MarkError> {
+        let Some(space) = self.disks.get_mut(&disk) else {
+            return Err(MarkError::UnknownDisk { disk, au });
+        };
+        if !space.layout.is_data(au) {
+            return Err(MarkError::NotData { disk, au });
+        }
+        if space.state(au) != AuState::Free {
+            self.contested.insert((disk, au));
+            return Err(MarkError::Twice { disk, au });
+        }
+        space.set(au, AuState::Used);
+        Ok(())
+    }
+
+    /// Takes a free AU of a disk, the next after the one taken last.
+    pub fn allocate_on(&mut self, disk: DiskNumber) -> Option<u32> {
+        if self.free(disk) == 0 { None } else { self.allocate_reserved(disk) }
+    }
+
+    /// Takes the first free AU of a disk, if that is before another one.
+    pub fn allocate_before(&mut self, disk: DiskNumber, before: u32) -> Option<u32> {
+        if self.free(disk) == 0 {
+            return None;
+        }
+        self.changes += 1;
+        self.disks.get_mut(&disk)?.allocate_before(before)
+    }
+
+    /// The AU before which everything would be that is not free, if the disk had no gaps; and how many are used that are not before it.
+    #[must_use]
+    pub fn compact_end(&self, disk: DiskNumber) -> (u32, u32) {
+        self.disks.get(&disk).map_or((0, 0), DiskSpace::compact_end)
+    }
+
+    /// The same as [`Self::allocate_on`], for the catalog, from what is reserved too.
+    pub fn allocate_reserved(&mut self, disk: DiskNumber) -> Option<u32> {
+        self.changes += 1;
+        self.disks.get_mut(&disk)?.allocate()
+    }
+
+    /// Keeps so many AUs of disks from files, and no others.
+    pub fn reserve(&mut self, reserved: BTreeMap<DiskNumber, u32>) {
+        self.reserved = reserved;
+    }
+
+    /// Gives back an AU that was allocated for a commit that never was. Nothing may be written to it any more.
+    ///
+    /// # Panics
+    /// If the AU is not in use.
+    pub fn cancel(&mut self, disk: DiskNumber, au: u32) {
+        if self.contested.contains(&(disk, au)) {
+            return;
+        }
+        self.change(disk, au, AuState::Used, AuState::Free);
+    }
+
+    /// Says that `commit` freed an AU. It stays taken until `settle` and `freed`. A disk that was removed is ignored, and so is what
+    /// [`Self::mark_used`] refused.
+    ///
+    /// # Panics
+    /// If the AU is not in use.
+    pub fn release(&mut self, disk: DiskNumber, au: u32, commit: u64) {
+        if self.contested.contains(&(disk, au)) || self.state(disk, au).is_none() {
+            return;
+        }
+        if self.change(disk, au, AuState::Used, AuState::Released) {
+            self.released.entry(commit).or_default().push((disk, au));
+        }
+    }
+
+    /// The AUs freed by commits up to `durable`, which may now be discarded. Each is handed out once and must come back
+    /// by [`Space::freed`].
+    #[must_use = "what is not given to `freed` is lost until the next mount"]
+    pub fn settle(&mut self, durable: u64) -> Vec<(DiskNumber, u32)> {
+        let settled: Vec<_> = match durable.checked_add(1) {
+            Some(next) => {
+                let later = self.released.split_off(&next);
+                std::mem::replace(&mut self.released, later)
+            }
+            None => std::mem::take(&mut self.released),
+        }
+        .into_values()
+        .flatten()
+        .collect();
+        for (disk, au) in &settled {
+            self.change(*disk, *au, AuState::Released, AuState::Settled);
+        }
+        settled
+    }
+
+    /// Says that no I/O of who had a settled AU is in flight. A disk that was removed is ignored.
+    ///
+    /// # Panics
+    /// If the AU was not settled.
+    pub fn freed(&mut self, disk: DiskNumber, au: u32) {
+        self.change(disk, au, AuState::Settled, AuState::Free);
+    }
+
+    /// Takes free AUs of a disk that lie side by side, `most` at most, to be discarded: the first, and how many. Each must come back by
+    /// [`Space::discarded`].
+    pub fn take_to_discard(&mut self, disk: DiskNumber, most: u32) -> Option<(u32, u32)> {
+        self.disks.get_mut(&disk).filter(|space| space.stains > 0)?.take_to_discard(most)
+    }
+
+    /// The discard of AUs has ended, or is given up: `done` if it need not be tried again. A disk that was removed is ignored.
+    ///
+    /// # Panics
+    /// If they were not being discarded.
+    pub fn discarded(&mut self, disk: DiskNumber, first: u32, count: u32, done: bool) {
+        let Some(space) = self.disks.get_mut(&disk) else { return };
+        for au in first..first + count {
+            let state = space.state(au);
+            assert!(state == AuState::Discarding, "AU {au} of disk {disk} is {state:?}, not {:?}", AuState::Discarding);
+            space.set(au, AuState::Free);
+            if done {
+                space.stain(au, false);
+            }
+        }
+    }
+
+    /// Whether an AU was stained when who has it took it: the device may hold something wherever nothing was written since. True once.
+    pub fn take_stain(&mut self, disk: DiskNumber, au: u32) -> bool {
+        let Some(space) = self.disks.get_mut(&disk) else { return false };
+        let (word, bit) = place(au);
+        let Some(taken) = space.taken_stained.get_mut(word) else { return false };
+        let was_stained = *taken & bit != 0;
+        *taken &= !bit;
+        was_stained
+    }
+
+    /// Whatever is free on a disk may hold something on the device.
+    pub fn stain(&mut self, disk: DiskNumber) {
+        if let Some(space) = self.disks.get_mut(&disk) {
+            let free: Vec<u32> = space.layout.data_units().filter(|au| space.state(*au) == AuState::Free).collect();
+            free.into_iter().for_each(|au| space.stain(au, true));
+        }
+    }
+
+    /// Free AUs of a disk that were not discarded.
+    #[must_use]
+    pub fn stains(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.stains)
+    }
+
+    /// AUs that are being discarded.
+    #[must_use]
+    pub fn discarding(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.discarding)
+    }
+
+    /// Whether AUs have more than one owner: the catalog is damaged, and what it does not name may be somebody's.
+    #[must_use]
+    pub fn is_contested(&self) -> bool {
+        !self.contested.is_empty()
+    }
+
+    /// Says that AUs are about to be taken.
+    #[must_use]
+    pub fn take_in_hand(&self) -> InHand {
+        self.hands.fetch_add(1, Ordering::AcqRel);
+        InHand(Arc::clone(&self.hands))
+    }
+
+    /// Whether AUs are neither free nor somebody's.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        self.any_pending() || self.hands.load(Ordering::Acquire) > 0
+    }
+
+    /// Grows whenever an AU is taken or given back. One that is only discarded stays nobody's.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// AUs that a file can be given now.
+    #[must_use]
+    pub fn free(&self, disk: DiskNumber) -> u32 {
+        let free = self.disks.get(&disk).map_or(0, |space| space.free);
+        free.saturating_sub(self.reserved.get(&disk).copied().unwrap_or(0))
+    }
+
+    /// AUs that a file can be given now, or when their discard has ended.
+    #[must_use]
+    pub fn available(&self, disk: DiskNumber) -> u32 {
+        self.unowned(disk).saturating_sub(self.reserved.get(&disk).copied().unwrap_or(0))
+    }
+
+    /// AUs that nobody has, reserved or not, being discarded or not.
+    #[must_use]
+    pub fn unowned(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.free + space.discarding_open())
+    }
+
+    /// AUs that hold data or could.
+    #[must_use]
+    pub fn total(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.total)
+    }
+
+    /// The same, with those that the disk is to give up.
+    #[must_use]
+    pub fn capacity(&self, disk: DiskNumber) -> u32 {
+        self.disks
+            .get(&disk)
+            .map_or(0, |space| space.total + space.barred.iter().map(|word| word.count_ones()).sum::<u32>())
+    }
+
+    /// AUs that somebody has, or had a moment ago.
+    #[must_use]
+    pub fn used(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.total - space.free + space.barred_in_use() - space.discarding)
+    }
+
+    /// AUs that somebody has.
+    #[must_use]
+    pub fn held(&self, disk: DiskNumber) -> u32 {
+        self.used(disk) - self.disks.get(&disk).map_or(0, |space| space.pending)
+    }
+
+    /// AUs that were freed and are not free yet.
+    #[cfg(test)]
+    pub fn pending(&self, disk: DiskNumber) -> u32 {
+        self.disks.get(&disk).map_or(0, |space| space.pending)
+    }
+
+    /// Whether a durable commit, or waiting for I/O, would free something.
+    #[must_use]
+    pub fn any_pending(&self) -> bool {
+        self.disks.values().any(|space| space.pending > 0)
+    }
+
+    /// `None` if the disk is unknown or the AU holds no data.
+    #[must_use]
+    pub fn state(&self, disk: DiskNumber, au: u32) -> Option<AuState> {
+        let space = self.disks.get(&disk)?;
+        space.layout.is_data(au).then(|| space.state(au))
+    }
+
+    /// Whether the disk is known; it is unknown once it was removed.
+    fn change(&mut self, disk: DiskNumber, au: u32, from: AuState, to: AuState) -> bool {
+        let Some(space) = self.disks.get_mut(&disk) else {
+            return false;
+        };
+        assert!(space.layout.is_data(au), "AU {au} of disk {disk} holds no data");
+        self.changes += 1;
+        let state = space.state(au);
+        assert!(state == from, "AU {au} of disk {disk} is {state:?}, not {from:?}");
+        space.set(au, to);
+        true
+    }
+}
+
+impl DiskSpace {
+    fn new(layout: Layout) -> Self {
+        let words = (layout.au_count() as usize).div_ceil(64);
+        let mut space = Self {
+            layout,
+            barred: Vec::new(),
+            low: vec![u64::MAX; words],
+            high: vec![0; words],
+            stained: vec![0; words],
+            stains: 0,
+            first_stain: 0,
+            taken_stained: vec![0; words],
+            discarding: 0,
+            total: 0,
+            free: 0,
+            pending: 0,
+            cursor: 0,
+            lowest: 0,
+        };
+        for au in layout.data_units() {
+            let (word, bit) = place(au);
+            space.low[word] &= !bit;
+            space.total += 1;
+        }
+        space.free = space.total;
+        space
+    }
+
+    fn bar(&mut self, target: Option<Layout>) {
+        self.barred.clear();
+        self.lowest = 0;
+        if let Some(target) = target {
+            self.barred.resize(self.low.len(), 0);
+            for au in lost(self.layout, target) {
+                let (word, bit) = place(au);
+                self.barred[word] |= bit;
+            }
+        }
+        let open = self.layout.data_units().filter(|au| !self.is_barred(*au));
+        (self.total, self.free) =
+            open.fold((0, 0), |(total, free), au| (total + 1, free + u32::from(self.state(au) == AuState::Free)));
+    }
+
+    fn is_barred(&self, au: u32) -> bool {
+        let (word, bit) = place(au);
+        self.barred.get(word).is_some_and(|barred| barred & bit != 0)
+    }
+
+    fn barred_in_use(&self) -> u32 {
+        let planes = self.barred.iter().zip(&self.low).zip(&self.high);
+        planes.map(|((barred, low), high)| (barred & (low | high)).count_ones()).sum()
+    }
+
+    fn cut(&mut self, layout: Layout) {
+        let mut next = Self::new(layout);
+        for au in self.layout.data_units() {
+            let state = self.state(au);
+            if state != AuState::Free {
+                assert!(layout.is_data(au), "AU {au} is {state:?}");
+                next.set(au, state);
+                let (word, bit) = place(au);
+                next.taken_stained[word] |= self.taken_stained[word] & bit;
+            } else if self.is_stained(au) && layout.is_data(au) && !planted::has(Bug::StainsLostInCut) {
+                next.stain(au, true);
+            }
+        }
+        // Nobody knows what the device holds there.
+        layout.data_units().filter(|au| !self.layout.is_data(*au)).for_each(|au| next.stain(au, true));
+        next.cursor = if self.cursor < layout.au_count() { self.cursor } else { 0 };
+        *self = next;
+    }
+
+    fn state(&self, au: u32) -> AuState {
+        let (word, bit) = place(au);
+        match (self.low[word] & bit != 0, self.high[word] & bit != 0) {
+            (false, false) => AuState::Free,
+            (true, false) => AuState::Used,
+            (false, true) => AuState::Released,
+            (true, true) if self.is_stained(au) => AuState::Discarding,
+            (true, true) => AuState::Settled,
+        }
+    }
+
+    fn is_stained(&self, au: u32) -> bool {
+        let (word, bit) = place(au);
+        self.stained[word] & bit != 0
+    }
+
+    fn stain(&mut self, au: u32, is_stained: bool) {
+        let (word, bit) = place(au);
+        match (is_stained, self.is_stained(au)) {
+            (true, false) => {
+                self.stained[word] |= bit;
+                self.stains += 1;
+                self.first_stain = self.first_stain.min(word);
+            }
+            (false, true) => {
+                self.stained[word] &= !bit;
+                self.stains -= 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Those being discarded that a disk does not give up.
+    fn discarding_open(&self) -> u32 {
+        if self.discarding == 0 || self.barred.is_empty() {
+            return self.discarding;
+        }
+        let barred = self.layout.data_units().filter(|au| self.is_barred(*au));
+        let barred = barred.filter(|au| self.state(*au) == AuState::Discarding).count();
+        self.discarding - u32::try_from(barred).unwrap_or(0)
+    }
+
+    /// What of 64 AUs is free and stained. What is being discarded is stained, too.
+    fn to_discard(&self, word: usize) -> u64 {
+        self.stained[word] & !self.taken(word)
+    }
+
+    fn take_to_discard(&mut self, most: u32) -> Option<(u32, u32)> {
+        let words = self.stained.len();
+        let word = (self.first_stain..words).find(|word| self.to_discard(*word) != 0)?;
+        if (self.first_stain..word).all(|word| self.stained[word] == 0) {
+            self.first_stain = word;
+        }
+        let first = au_of(word, !self.to_discard(word));
+        let is_ready = |au: u32| {
+            let (word, bit) = place(au);
+            word < words && self.to_discard(word) & bit != 0
+        };
+        let count = (first..first.saturating_add(most.max(1))).take_while(|au| is_ready(*au)).count();
+        let count = u32::try_from(count).expect("as many as a disk has");
+        (first..first + count).for_each(|au| self.set(au, AuState::Discarding));
+        Some((first, count))
+    }
+
+    fn set(&mut self, au: u32, to: AuState) {
+        let (word, bit) = place(au);
+        if to == AuState::Used && self.is_stained(au) {
+            self.taken_stained[word] |= bit;
+        } else {
+            self.taken_stained[word] &= !bit;
+        }
+        match self.state(au) {
+            AuState::Free => self.free -= u32::from(!self.is_barred(au)),
+            AuState::Used => (),
+            AuState::Released | AuState::Settled => self.pending -= 1,
+            AuState::Discarding => self.discarding -= 1,
+        }
+        // What becomes free was somebody's.
+        self.stain(au, matches!(to, AuState::Free | AuState::Discarding));
+        let (low, high) = match to {
+            AuState::Free => (false, false),
+            AuState::Used => (true, false),
+            AuState::Released => (false, true),
+            AuState::Settled | AuState::Discarding => (true, true),
+        };
+        self.low[word] = self.low[word] & !bit | if low { bit } else { 0 };
+        self.high[word] = self.high[word] & !bit | if high { bit } else { 0 };
+        match to {
+            AuState::Free => {
+                self.free += u32::from(!self.is_barred(au));
+                self.lowest = self.lowest.min(word);
+            }
+            AuState::Used => (),
+            AuState::Released | AuState::Settled => self.pending += 1,
+            AuState::Discarding => self.discarding += 1,
+        }
+    }
+
+    /// What of 64 AUs cannot be allocated.
+    fn taken(&self, word: usize) -> u64 {
+        self.low[word] | self.high[word] | self.barred.get(word).copied().unwrap_or(0)
+    }
+
+    fn allocate_before(&mut self, before: u32) -> Option<u32> {
+        let words = before.div_ceil(64) as usize;
+        for word in self.lowest..words.min(self.low.len()) {
+            let taken = self.taken(word);
+            self.lowest = word;
+            if taken != u64::MAX {
+                let au = au_of(word, taken);
+                return (au < before).then(|| {
+                    self.set(au, AuState::Used);
+                    au
+                });
+            }
+        }
+        None
+    }
+
+    fn compact_end(&self) -> (u32, u32) {
+        let open = || self.layout.data_units().filter(|au| !self.is_barred(*au));
+        let used = self.total - self.free - self.discarding_open();
+        let end = open().nth(used as usize).unwrap_or(self.layout.au_count());
+        let behind = open()
+            .skip(used as usize)
+            .filter(|au| !matches!(self.state(*au), AuState::Free | AuState::Discarding))
+            .count();
+        (end, u32::try_from(behind).unwrap_or(u32::MAX))
+    }
+
+    fn allocate(&mut self) -> Option<u32> {
+        if self.free == 0 {
+            return None;
+        }
+        let words = self.low.len();
+        let (start, bit) = place(self.cursor);
+        // The first word is looked at twice: from the cursor on, and at the end whole.
+        for step in 0..=words {
+            let word = (start + step) % words;
+            let mut taken = self.taken(word);
+            if planted::has(Bug::BarredUnitTaken) {
+                taken = self.low[word] | self.high[word];
+            }
+            if step == 0 {
+                taken |= bit - 1;
+            }
+            if taken != u64::MAX {
+                let au = au_of(word, taken);
+                self.set(au, AuState::Used);
+                self.cursor = if au + 1 < self.layout.au_count() { au + 1 } else { 0 };
+                return Some(au);
+            }
+        }
+        unreachable!("invariant 4: {} AUs are free", self.free)
+    }
+}
+
+/// AUs that hold data in a layout, and not in another one.
+fn lost(layout: Layout, target: Layout) -> impl Iterator<Item = u32> {
+    layout.data_units().filter(move |au| !target.is_data(*au))
+}
+
+/// The first AU of a word whose bit is not set.
+fn au_of(word: usize, taken: u64) -> u32 {
+    u32::try_from(word * 64).expect("a disk has fewer than 2^32 AUs") + taken.trailing_ones()
+}
+
+fn place(au: u32) -> (usize, u64) {
+    (au as usize / 64, 1 << (au % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plinth_format::layout::MIB;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const DISK: DiskNumber = DiskNumber(3);
+
+    fn layout(units: u64) -> Layout {
+        Layout::new(units * MIB, MIB).expect("large enough")
+    }
+
+    fn space(units: u64) -> Space {
+        let mut space = Space::new();
+        space.add_disk(DISK, layout(units));
+        space
+    }
+
+    #[test]
+    fn allocates_every_data_unit_once_and_no_other() {
+        for units in [13, 64, 65, 127, 128, 129, 1000] {
+            let mut space = space(units);
+            let expected: BTreeSet<u32> = layout(units).data_units().collect();
+            assert_eq!(space.total(DISK) as usize, expected.len());
+            let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            assert_eq!(given.len(), expected.len(), "none twice");
+            assert_eq!(given.into_iter().collect::<BTreeSet<_>>(), expected);
+            assert_eq!((space.free(DISK), space.pending(DISK)), (0, 0));
+        }
+    }
+
+    /// R8: not before the commit is durable, and not before discard and reads have ended.
+    #[test]
+    fn a_freed_unit_waits_for_commit_and_discard() {
+        let mut space = space(13);
+        let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+        space.release(DISK, given[2], 7);
+        space.release(DISK, given[5], 9);
+        assert_eq!((space.allocate_on(DISK), space.pending(DISK)), (None, 2));
+        assert_eq!(space.settle(6), []);
+        assert_eq!(space.settle(8), [(DISK, given[2])]);
+        assert_eq!(space.settle(8), [], "handed out once");
+        assert_eq!(space.allocate_on(DISK), None, "its I/O has not ended");
+        space.freed(DISK, given[2]);
+        assert_eq!(space.allocate_on(DISK), Some(given[2]));
+        assert_eq!(space.settle(u64::MAX), [(DISK, given[5])]);
+        space.freed(DISK, given[5]);
+        assert_eq!((space.free(DISK), space.pending(DISK)), (1, 0));
+    }
+
+    /// What became free is discarded once, in runs, and is nobody's meanwhile; who allocates it before makes that needless.
+    #[test]
+    fn what_is_free_is_discarded_or_allocated() {
+        let mut space = space(40);
+        assert_eq!(space.take_to_discard(DISK, 8), None, "nothing was written yet");
+        space.stain(DISK);
+        let total = space.total(DISK);
+        assert_eq!((space.stains(DISK), space.free(DISK)), (total, total));
+        let (first, count) = space.take_to_discard(DISK, 3).expect("a run");
+        assert_eq!((count, space.discarding(DISK), space.free(DISK)), (3, 3, total - 3));
+        assert_eq!((space.used(DISK), space.unowned(DISK), space.available(DISK)), (0, total, total));
+        assert_eq!(space.state(DISK, first), Some(AuState::Discarding));
+        let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+        assert_eq!(given.len(), total as usize - 3);
+        assert!(!given.contains(&first), "being discarded");
+        assert_eq!(space.take_to_discard(DISK, 3), None, "the rest is somebody's");
+        space.discarded(DISK, first, 2, true);
+        space.discarded(DISK, first + 2, 1, false);
+        assert_eq!((space.free(DISK), space.stains(DISK)), (3, 1), "one was given up");
+        assert_eq!(space.take_to_discard(DISK, 8), Some((first + 2, 1)));
+        space.discarded(DISK, first + 2, 1, true);
+        space.release(DISK, given[0], 1);
+        assert_eq!(space.take_to_discard(DISK, 8), None, "its commit is not durable");
+        assert_eq!(space.settle(1), [(DISK, given[0])]);
+        assert_eq!(space.take_to_discard(DISK, 8), None, "its I/O has not ended");
+        space.freed(DISK, given[0]);
+        assert_eq!(space.take_to_discard(DISK, 8), Some((given[0], 1)));
+        space.remove_disk(DISK);
+        space.discarded(DISK, given[0], 1, true);
+    }
+
+    /// A disk that is made smaller: what it gives up is not discarded, and what is being discarded stands in the way.
+    #[test]
+    fn what_a_disk_gives_up_is_not_discarded() {
+        let mut space = space(200);
+        space.stain(DISK);
+        let (first, count) = space.take_to_discard(DISK, 1000).expect("a run");
+        space.bar(DISK, Some(layout(40)));
+        assert!(space.barred_in_use(DISK) > 0);
+        assert_eq!(space.used(DISK), 0);
+        space.discarded(DISK, first, count, false);
+        assert_eq!(space.barred_in_use(DISK), 0);
+        while let Some((first, count)) = space.take_to_discard(DISK, 1000) {
+            assert!((first..first + count).all(|au| !space.is_barred(DISK, au)));
+            space.discarded(DISK, first, count, true);
+        }
+        space.cut(DISK, layout(40));
+        assert_eq!((space.stains(DISK), space.free(DISK)), (0, space.total(DISK)));
+    }
+
+    /// What was freed and not discarded before a disk gets another size is discarded after that, as is what the disk gains.
+    #[test]
+    fn another_size_forgets_no_stain() {
+        for (before, after) in [(40, 200), (200, 40)] {
+            let mut space = space(before);
+            let both = |au: &u32| layout(before).is_data(*au) && layout(after).is_data(*au);
+            let given: Vec<u32> = std::iter::from_fn(|| space.allocate_on(DISK)).collect();
+            let freed: BTreeSet<u32> = given.iter().copied().filter(both).step_by(3).collect();
+            freed.iter().for_each(|au| space.cancel(DISK, *au));
+            given.iter().filter(|au| !both(au)).for_each(|au| space.cancel(DISK, *au));
+            space.bar(DISK, Some(layout(after)));
+            space.cut(DISK, layout(after));
+            let mut discarded = BTreeSet::new();
+            while let Some((first, count)) = space.take_to_discard(DISK, 8) {
+                discarded.extend(first..first + count);
+                space.discarded(DISK, first, count, true);
+            }
+            let gained = layout(after).data_units().filter(|au| !layout(before).is_data(*au));
+            assert_eq!(discarded, freed.into_iter().chain(gained).collect(), "{before} to {after}");
+        }
+    }
+
+    #[test]
+    fn a_freed_unit_rests_while_others_are_free() {
+        let mut space = space(40);
+        let first = space.allocate_on(DISK).expect("free");
+        space.cancel(DISK, first);
+        assert_ne!(space.allocate_on(DISK), Some(first));
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let mut space = space(40);
+        let other = DiskNumber(9);
+        assert_eq!(space.mark_used(DISK, 5), Ok(()));
+        assert_eq!(space.mark_used(DISK, 5), Err(MarkError::Twice { disk: DISK, au: 5 }));
+        for au in [0, 1, 39, 40, u32::MAX] {
+            assert_eq!(space.mark_used(DISK, au), Err(MarkError::NotData { disk: DISK, au }));
+        }
+        assert_eq!(space.mark_used(other, 5), Err(MarkError::UnknownDisk { disk: other, au: 5 }));
+    }
+
+    #[test]
+    #[should_panic(expected = "is Released, not Settled")]
+    fn freeing_before_the_commit_is_durable_is_our_mistake() {
+        let mut space = space(40);
+        let au = space.allocate_on(DISK).expect("free");
+        space.release(DISK, au, 1);
+        space.freed(DISK, au);
+    }
+
+    #[test]
+    fn a_removed_disk_leaves_nothing_behind() {
+        let mut space = space(40);
+        let au = space.allocate_on(DISK).expect("free");
+        let late = space.allocate_on(DISK).expect("free");
+        space.release(DISK, au, 1);
+        space.remove_disk(DISK);
+        space.release(DISK, late, 2);
+        space.freed(DISK, late);
+        assert_eq!(space.settle(u64::MAX), []);
+        space.add_disk(DISK, layout(40));
+        assert_eq!(space.free(DISK), space.total(DISK));
+    }
+
+    proptest! {
+        /// Any history of calls agrees with a map of states.
+        #[test]
+        fn agrees_with_a_simple_model(units in 13_u64..200, calls in prop::collection::vec((0_u8..7, any::<u16>()), 0..400)) {
+            let mut space = space(units);
+            let mut model: BTreeMap<u32, (AuState, u64)> =
+                layout(units).data_units().map(|au| (au, (AuState::Free, 0))).collect();
+            let mut commit = 1;
+            for (call, pick) in calls {
+                let of = |model: &BTreeMap<u32, (AuState, u64)>, state| {
+                    let list: Vec<u32> = model.iter().filter(|(_, is)| is.0 == state).map(|(au, _)| *au).collect();
+                    if list.is_empty() { None } else { Some(list[usize::from(pick) % list.len()]) }
+                };
+                match call {
+                    0 | 1 => match space.allocate_on(DISK) {
+                        Some(au) => {
+                            prop_assert_eq!(model[&au].0, AuState::Free);
+                            model.insert(au, (AuState::Used, 0));
+                        }
+                        None => prop_assert_eq!(of(&model, AuState::Free), None),
+                    },
+                    2 => if let Some(au) = of(&model, AuState::Used) {
+                        space.release(DISK, au, commit);
+                        model.insert(au, (AuState::Released, commit));
+                        commit += u64::from(pick % 2);
+                    },
+                    3 => {
+                        let durable = commit.saturating_sub(u64::from(pick % 3));
+                        for (_, au) in space.settle(durable) {
+                            let (state, by) = model[&au];
+                            prop_assert!(state == AuState::Released && by <= durable);
+                            model.insert(au, (AuState::Settled, 0));
+                        }
+                        prop_assert!(!model.values().any(|is| is.0 == AuState::Released && is.1 <= durable));
+                    }
+                    4 => if let Some(au) = of(&model, AuState::Settled) {
+                        space.freed(DISK, au);
+                        model.insert(au, (AuState::Free, 0));
+                    },
+                    5 => if let Some((first, count)) = space.take_to_discard(DISK, u32::from(pick % 7)) {
+                        for au in first..first + count {
+                            prop_assert_eq!(model[&au].0, AuState::Free);
+                            model.insert(au, (AuState::Discarding, 0));
+                        }
+                    },
+                    _ => if let Some(au) = of(&model, AuState::Discarding) {
+                        space.discarded(DISK, au, 1, pick % 3 > 0);
+                        model.insert(au, (AuState::Free, 0));
+                    },
+                }
+                let count = |states: &[AuState]| model.values().filter(|is| states.contains(&is.0)).count();
+                prop_assert_eq!(space.free(DISK) as usize, count(&[AuState::Free]));
+                prop_assert_eq!(space.discarding(DISK) as usize, count(&[AuState::Discarding]));
+                prop_assert_eq!(space.pending(DISK) as usize, count(&[AuState::Released, AuState::Settled]));
+            }
+            for (au, (state, _)) in model {
+                prop_assert_eq!(space.state(DISK, au), Some(state));
+            }
+        }
+    }
+}

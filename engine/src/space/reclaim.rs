@@ -1,0 +1,472 @@
+//! Taking AUs and slots for new extents, and giving freed ones back (R8).
+//!
+//! What a commit freed goes this way:
+//!
+//!   1. The job deletes the rows and buries the extents: no new I/O begins on them.
+//!   2. The commit becomes durable.
+//!   3. The extent's whole range is held once: I/O in flight has ended. I/O that does not end within the disk timeout keeps its
+//!      extent back, and nothing else.
+//!   4. The AUs are free, and discarded if nobody takes them before (`discards.rs`). A crash in between costs nothing: at
+//!      mount, what no row names is free.
+//!
+//! A slot's extent goes on. Who still reads or writes the file that had it is waited for by the file's own lock; who comes
+//! later finds a buried extent there.
+//!
+//! A request that finds no space makes pending frees durable before it says so, and waits for what is about to be freed (`coming.rs`):
+//! jobs that remove a large file, another one's reclaiming, a front end that lets go of a file that was removed just now.
+
+use crate::{
+    catalog::CommitNumber,
+    disk::member::TICK_MS,
+    error::FileError,
+    extent::{
+        Extent,
+        extents::{self, Freed, FreedSlot},
+    },
+    group::Group,
+    planted::{self, Bug},
+    reached::{self, Mark},
+    space::{
+        InHand, Space,
+        coming::{Coming, Release},
+        mirror_sets::{MirrorSets, mirrors_wanted},
+        placement::{Mirror, Placement},
+        slots::Slots,
+    },
+    sync::lock::{Mutex, MutexGuard},
+};
+use futures::{
+    channel::oneshot,
+    future::{self, Either},
+};
+use plinth_format::DiskNumber;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+/// What was freed and may not be reused yet, oldest first.
+#[derive(Debug, Default)]
+struct Pending {
+    extents: VecDeque<(CommitNumber, Arc<Extent>)>,
+    /// Of which a mirror has moved away, and from where.
+    moved: VecDeque<(CommitNumber, (Arc<Extent>, Mirror))>,
+    slots: VecDeque<(CommitNumber, FreedSlot)>,
+    /// Whose I/O does not end: nothing waits for it.
+    stuck: Vec<Left>,
+}
+
+/// An extent that was deleted, or of which a mirror has moved away, durably; and the AUs that are free when its I/O has ended.
+#[derive(Debug)]
+struct Left {
+    extent: Arc<Extent>,
+    is_deleted: bool,
+    units: Vec<(DiskNumber, u32)>,
+}
+
+/// Takes what commits free. Apart from the group, because the jobs that free know no group.
+#[derive(Debug)]
+pub struct Freeing {
+    space: Arc<Mutex<Space>>,
+    mirror_sets: Arc<MirrorSets>,
+    pending: Mutex<Pending>,
+    coming: Arc<Coming>,
+}
+
+/// What may be used again.
+struct Settled {
+    left: Vec<Left>,
+    /// Those of earlier rounds whose I/O did not end then.
+    stuck: Vec<Left>,
+    slots: Vec<FreedSlot>,
+}
+
+/// Takes out what came with commits up to `durable`: they come nearly, not quite, in order.
+fn take_settled<T>(pending: &mut VecDeque<(CommitNumber, T)>, durable: CommitNumber) -> Vec<T> {
+    let (ready, rest): (VecDeque<_>, _) = pending.drain(..).partition(|(commit, _)| *commit <= durable);
+    *pending = rest;
+    ready.into_iter().map(|(_, one)| one).collect()
+}
+
+/// The same for slots, but for those of a file that somebody still reads or writes: they come later.
+fn take_left(pending: &mut VecDeque<(CommitNumber, FreedSlot)>, durable: CommitNumber) -> Vec<FreedSlot> {
+    let is_left = |slot: &FreedSlot| planted::has(Bug::ReaderNotWaitedFor) || slot.is_left();
+    let (ready, rest) = pending.drain(..).partition(|(commit, slot)| *commit <= durable && is_left(slot));
+    *pending = rest;
+    let ready: VecDeque<(CommitNumber, FreedSlot)> = ready;
+    ready.into_iter().map(|(_, slot)| slot).collect()
+}
+
+impl Freeing {
+    #[must_use]
+    pub fn new(space: Arc<Mutex<Space>>, mirror_sets: Arc<MirrorSets>) -> Self {
+        Self { space, mirror_sets, pending: Mutex::default(), coming: Arc::default() }
+    }
+
+    /// Before a job that frees something, until what it freed is noted.
+    #[must_use]
+    pub fn begin(&self) -> Release {
+        self.coming.begin()
+    }
+
+    /// What is about to become free.
+    #[must_use]
+    pub fn coming(&self) -> &Coming {
+        &self.coming
+    }
+
+    /// A commit freed extents and slots.
+    pub fn note(&self, commit: CommitNumber, freed: Freed) {
+        // Together, or `take` would hand out AUs without the extents whose I/O is to be awaited.
+        let mut pending = self.pending.lock();
+        {
+            let mut space = self.space.lock();
+            for extent in &freed.extents {
+                self.mirror_sets.remove(extent.disks(), extent.own);
+                for mirror in extent.mirrors() {
+                    space.release(mirror.disk, mirror.au, commit.0);
+                }
+            }
+            for (_, mirror) in &freed.left {
+                space.release(mirror.disk, mirror.au, commit.0);
+            }
+        }
+        pending.extents.extend(freed.extents.into_iter().map(|extent| (commit, extent)));
+        pending.moved.extend(freed.left.into_iter().map(|left| (commit, left)));
+        pending.slots.extend(freed.slots.into_iter().map(|slot| (commit, slot)));
+    }
+
+    #[must_use]
+    pub fn has_pending(&self) -> bool {
+        let pending = self.pending.lock();
+        let has_noted = !pending.extents.is_empty() || !pending.moved.is_empty() || !pending.slots.is_empty();
+        has_noted || !pending.stuck.is_empty()
+    }
+
+    /// Whether AUs were freed that nobody has looked after yet.
+    fn has_noted_units(&self) -> bool {
+        let pending = self.pending.lock();
+        !pending.extents.is_empty() || !pending.moved.is_empty()
+    }
+
+    /// Takes out what commits up to `durable` freed.
+    fn take(&self, durable: CommitNumber) -> Settled {
+        let mut pending = self.pending.lock();
+        let settled: BTreeSet<(DiskNumber, u32)> = self.space.lock().settle(durable.0).into_iter().collect();
+        // Some are not free for all that: of a damaged catalog, or on a disk that has left.
+        let units = |mirrors: &mut dyn Iterator<Item = Mirror>| {
+            mirrors.map(|mirror| (mirror.disk, mirror.au)).filter(|unit| settled.contains(unit)).collect()
+        };
+        let deleted = take_settled(&mut pending.extents, durable).into_iter().map(|extent| {
+            let units = units(&mut extent.mirrors().into_iter());
+            Left { extent, is_deleted: true, units }
+        });
+        let mut left: Vec<Left> = deleted.collect();
+        let moved = take_settled(&mut pending.moved, durable).into_iter();
+        left.extend(moved.map(|(extent, mirror)| {
+            let units = units(&mut std::iter::once(mirror));
+            Left { extent, is_deleted: false, units }
+        }));
+        let stuck = std::mem::take(&mut pending.stuck);
+        Settled { left, stuck, slots: take_left(&mut pending.slots, durable) }
+    }
+}
+
+/// For how long a catalog that cannot grow waits for what is being freed.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many extents are given to a file in one commit: all, or none.
+pub const ALLOCATED_AT_ONCE: usize = 256;
+
+impl Group {
+    pub(crate) fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock()
+    }
+
+    pub(crate) fn space(&self) -> MutexGuard<'_, Space> {
+        self.space.lock()
+    }
+
+    /// The placement for the membership in force, of extents that have as many mirrors as the group.
+    pub(crate) fn placement(&self) -> Arc<Placement> {
+        self.placement_for(0)
+    }
+
+    /// The same, of extents of files that ask for `own` mirrors.
+    pub(crate) fn placement_for(&self, own: u8) -> Arc<Placement> {
+        let membership = self.voters.current();
+        let mirrors = mirrors_wanted(own, &membership);
+        let mut cached = self.placement.lock();
+        let known = match &mut *cached {
+            Some((id, known)) if *id == membership.id => known,
+            other => &mut other.insert((membership.id, BTreeMap::new())).1,
+        };
+        let make = || Arc::new(Placement::of(&membership, mirrors, &self.space.lock()));
+        Arc::clone(known.entry(mirrors).or_insert_with(make))
+    }
+
+    /// How many mirrors an extent should have.
+    pub(crate) fn wanted_for(&self, extent: &Extent) -> usize {
+        mirrors_wanted(extent.own, &self.voters.current())
+    }
+
+    /// The placement is another one although the membership is the same.
+    pub(crate) fn forget_placement(&self) {
+        *self.placement.lock() = None;
+    }
+
+    /// Before AUs are taken, until a commit names them or they are given back.
+    pub(crate) fn take_in_hand(&self) -> InHand {
+        self.space.lock().take_in_hand()
+    }
+
+    /// Takes AUs for the mirrors of extents `numbers` of a file that asks for `own` of each; all or none. Until they are given back, each extent keeps a
+    /// mirror on an ONLINE disk (R5).
+    pub(crate) async fn allocate(&self, file: u64, own: u8, numbers: &[u64]) -> Result<Vec<Vec<Mirror>>, FileError> {
+        loop {
+            let seen = self.freeing.coming().freed();
+            let placement = self.placement_for(own);
+            let taken = {
+                let mut space = self.space.lock();
+                let mut taken = Vec::with_capacity(numbers.len());
+                for number in numbers {
+                    match placement.choose(file, *number, &mut space) {
+                        Ok(mirrors) => taken.push(mirrors),
+                        Err(_) => break,
+                    }
+                }
+                if taken.len() < numbers.len() {
+                    for mirror in taken.drain(..).flatten() {
+                        space.cancel(mirror.disk, mirror.au);
+                    }
+                }
+                taken
+            };
+            if taken.len() < numbers.len() {
+                if !Box::pin(self.wait_for_space(seen)).await? {
+                    return Err(FileError::NoSpace);
+                }
+                continue;
+            }
+            // From here on these disks are not expelled; what was decided before is in force when the voters are settled.
+            taken.iter().for_each(|mirrors| self.mirror_sets.add(mirrors.iter().map(|mirror| mirror.disk), own));
+            self.voters.settled().await;
+            // A conversion that began meanwhile counts on it that what comes later has as many mirrors as it wants.
+            let as_wanted = placement.mirrors() == mirrors_wanted(own, &self.voters.current());
+            if as_wanted && taken.iter().all(|mirrors| self.has_current(mirrors)) {
+                return Ok(taken);
+            }
+            taken.iter().for_each(|mirrors| self.unallocate(mirrors, own));
+        }
+    }
+
+    /// Whether one of these mirrors is on an ONLINE disk.
+    fn has_current(&self, mirrors: &[Mirror]) -> bool {
+        mirrors.iter().any(|mirror| self.members.get(&mirror.disk).is_some_and(|member| member.is_readable()))
+    }
+
+    /// Sees to it that `extents` more can be allocated, as far as nobody else takes them first.
+    pub(crate) async fn make_room(&self, own: u8, extents: u64) -> Result<(), FileError> {
+        // Few are refused or given as one.
+        if extents <= ALLOCATED_AT_ONCE as u64 {
+            return Ok(());
+        }
+        loop {
+            let seen = self.freeing.coming().freed();
+            if self.placement_for(own).allocatable(&self.space.lock()) >= extents {
+                return Ok(());
+            }
+            if !Box::pin(self.wait_for_space(seen)).await? {
+                return Err(FileError::NoSpace);
+            }
+        }
+    }
+
+    /// Waits until more is free than when [`Coming::freed`] was `seen`. False: nothing is coming. Whoever asks holds no range of blocks:
+    /// what was deleted is free when all of it are let go.
+    async fn wait_for_space(&self, seen: u64) -> Result<bool, FileError> {
+        let coming = self.freeing.coming();
+        loop {
+            let changed = coming.listen();
+            let gained = self.reclaim(true).await?;
+            reached::at(Mark::SpaceAwaited);
+            if gained || coming.freed() != seen {
+                return Ok(true);
+            }
+            if coming.is_under_way() {
+                changed.await;
+            } else if self.freeing.has_noted_units() {
+                // Since then.
+            } else if self.is_discarding() {
+                changed.await;
+            } else if let Some(rest) = self.files.parting() {
+                future::select(changed, self.world.sleep(rest)).await;
+            } else {
+                return Ok(coming.freed() != seen);
+            }
+        }
+    }
+
+    /// Waits until more is free on a disk than when [`Coming::freed`] was `seen`. False: nothing was pending.
+    pub(crate) async fn wait_for_units(&self, disk: DiskNumber, seen: u64) -> Result<bool, FileError> {
+        let coming = self.freeing.coming();
+        loop {
+            let changed = coming.listen();
+            if self.reclaim(true).await? || coming.freed() != seen {
+                return Ok(true);
+            }
+            if !self.is_discarding_on(disk) {
+                return Ok(coming.freed() != seen);
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether AUs are nobody's for the moment that their discard takes.
+    fn is_discarding(&self) -> bool {
+        self.members.values().any(|member| self.is_discarding_on(member.number))
+    }
+
+    fn is_discarding_on(&self, disk: DiskNumber) -> bool {
+        self.space.lock().discarding(disk) > self.discards.late(disk)
+    }
+
+    /// The catalog cannot grow: whether something has become free meanwhile, or does so soon.
+    pub(crate) async fn make_room_for_catalog(self: Arc<Self>) -> bool {
+        let coming = self.freeing.coming();
+        let seen = coming.freed();
+        if !coming.is_under_way() && !self.has_pending() && !self.is_discarding() && self.files.parting().is_none() {
+            return false;
+        }
+        // Whoever asks may hold what reclaiming waits for: a range of an extent that was deleted under it. So a task waits, and not for ever.
+        let (sender, receiver) = oneshot::channel();
+        let group = Arc::clone(&self);
+        let wait = async move {
+            let _ = sender.send(group.wait_for_space(seen).await.unwrap_or(false));
+        };
+        self.world.spawn("reclaim", Box::pin(wait));
+        match future::select(receiver, self.world.sleep(ROOM_PATIENCE)).await {
+            Either::Left((gained, _)) => gained.unwrap_or(false),
+            Either::Right(_) => false,
+        }
+    }
+
+    /// Gives an extent's AUs back that no commit has named.
+    pub(crate) fn unallocate(&self, mirrors: &[Mirror], own: u8) {
+        self.mirror_sets.remove(mirrors.iter().map(|mirror| mirror.disk), own);
+        let mut space = self.space.lock();
+        for mirror in mirrors {
+            space.cancel(mirror.disk, mirror.au);
+        }
+    }
+
+    /// Gives an extent's AUs back whose row a job was to insert, after that failed. Not if the catalog has stopped: then the row may be on the
+    /// disks all the same, and the next mount finds it. Until then its AUs are nobody else's, and count for R5.
+    pub(crate) fn unallocate_refused(&self, mirrors: &[Mirror], own: u8) {
+        if self.catalog.failure().is_none() || planted::has(Bug::DoubtfulPlaceFreed) {
+            self.unallocate(mirrors, own);
+        }
+    }
+
+    pub(crate) fn next_extent_ids(&self, count: u64) -> u64 {
+        self.next_extent.fetch_add(count, Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_freed(&self, commit: CommitNumber, freed: Freed) {
+        self.freeing.note(commit, freed);
+    }
+
+    pub(crate) fn has_pending(&self) -> bool {
+        self.freeing.has_pending()
+    }
+
+    /// Makes freed space reusable, as far as its commits are durable; with `force` they
+    /// are made durable first. False if nothing was gained.
+    pub(crate) async fn reclaim(&self, force: bool) -> Result<bool, FileError> {
+        let _one_at_a_time = self.reclaiming.lock().await;
+        let early = planted::has(Bug::UnitReusedEarly);
+        if force && self.has_pending() && !early {
+            self.catalog.durable_point().await?;
+        }
+        let durable = if early { self.catalog.committed() } else { self.catalog.durable() };
+        let Settled { left, stuck, slots } = self.freeing.take(durable);
+        let mut gained = false;
+        let mut still = Vec::new();
+        for (left, is_stuck) in
+            stuck.into_iter().map(|left| (left, true)).chain(left.into_iter().map(|left| (left, false)))
+        {
+            if !self.has_ended(&left, is_stuck).await {
+                still.push(left);
+                continue;
+            }
+            if left.is_deleted {
+                self.extents.rest(std::iter::once(left.extent.id));
+            } else {
+                self.extents.have_moved(&left.extent);
+            }
+            let mut space = self.space.lock();
+            left.units.iter().for_each(|(disk, au)| space.freed(*disk, *au));
+            gained |= !left.units.is_empty();
+        }
+        if !still.is_empty() {
+            reached::at(Mark::StuckExtent);
+            self.freeing.pending.lock().stuck.extend(still);
+        }
+        for FreedSlot { extent, piece, .. } in slots {
+            gained = true;
+            self.discards.note(extent, [piece]);
+            if self.slots().give_back(extent, piece) {
+                self.drop_shared_extent(extent).await?;
+            }
+        }
+        if gained {
+            self.freeing.coming().note_freed();
+        }
+        Ok(gained)
+    }
+
+    /// Waits until I/O for who had something has ended, for as long as a disk may take; where it did not the last time, not at all.
+    async fn has_ended(&self, left: &Left, is_stuck: bool) -> bool {
+        let is_awaited = left.is_deleted || !planted::has(Bug::MovedPlaceReused);
+        if !is_awaited || planted::has(Bug::ReaderNotWaitedFor) {
+            return true;
+        }
+        let all = 0..self.blocks_per_au();
+        if left.extent.ranges.try_hold(all.clone(), true).is_some() {
+            return true;
+        }
+        if is_stuck {
+            return false;
+        }
+        let patience = Duration::from_millis(self.attributes().disk_timeout_ticks * TICK_MS);
+        let held = pin!(left.extent.ranges.hold(all, true));
+        matches!(future::select(held, self.world.sleep(patience)).await, Either::Left(_))
+            || planted::has(Bug::StuckExtentFreed)
+    }
+
+    /// Frees a shared extent without files, unless it was taken into use again.
+    async fn drop_shared_extent(&self, id: u64) -> Result<(), FileError> {
+        if !self.slots().remove_extent(id) {
+            return Ok(());
+        }
+        reached::at(Mark::SharedExtentGone);
+        let extents = Arc::clone(&self.extents);
+        let _release = self.freeing.begin();
+        let (freed, commit) = self
+            .catalog
+            .release(false, move |connection| {
+                let extent = extents::find(connection, &extents, id)?;
+                connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([id.cast_signed()])?;
+                if let Some(extent) = &extent {
+                    extent.bury();
+                    extents.remove(id);
+                }
+                Ok(extent)
+            })
+            .await?;
+        self.note_freed(commit, Freed { extents: freed.into_iter().collect(), ..Freed::default() });
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Which slots of the shared extents are free.
+
+use crate::sync::bits::Bits;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The shared extents and their free slots. Built at mount from the files' rows.
+#[derive(Debug, Default)]
+pub struct Slots {
+    per_extent: usize,
+    used: BTreeMap<u64, Bits>,
+    with_room: BTreeSet<u64>,
+}
+
+impl Slots {
+    #[must_use]
+    pub fn new(per_extent: usize) -> Self {
+        Self { per_extent, ..Self::default() }
+    }
+
+    /// A shared extent with all slots free.
+    pub fn add_extent(&mut self, id: u64) {
+        self.used.entry(id).or_default();
+        self.with_room.insert(id);
+    }
+
+    /// Marks a slot used; false if it was used already or does not exist: damage.
+    pub fn mark_used(&mut self, id: u64, piece: usize) -> bool {
+        let Some(used) = self.used.get_mut(&id) else { return false };
+        if piece >= self.per_extent || used.has(piece) {
+            return false;
+        }
+        used.add(piece);
+        if used.count() == self.per_extent {
+            self.with_room.remove(&id);
+        }
+        true
+    }
+
+    /// Takes a free slot of the lowest extent that has one, so that others empty.
+    pub fn take(&mut self) -> Option<(u64, usize)> {
+        let id = *self.with_room.first()?;
+        let piece = (0..self.per_extent).find(|piece| !self.used.get(&id).is_some_and(|used| used.has(*piece)))?;
+        self.mark_used(id, piece).then_some((id, piece))
+    }
+
+    /// A slot is free again. True: its extent has no used slot any more.
+    pub fn give_back(&mut self, id: u64, piece: usize) -> bool {
+        let Some(used) = self.used.get_mut(&id) else { return false };
+        used.remove(piece);
+        self.with_room.insert(id);
+        used.is_empty()
+    }
+
+    /// Takes an empty shared extent out; false if it is in use again.
+    pub fn remove_extent(&mut self, id: u64) -> bool {
+        if self.used.get(&id).is_none_or(|used| !used.is_empty()) {
+            return false;
+        }
+        self.used.remove(&id);
+        self.with_room.remove(&id);
+        true
+    }
+
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.used.values().map(|used| self.per_extent - used.count()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_given_once() {
+        let mut slots = Slots::new(2);
+        assert_eq!(slots.take(), None);
+        slots.add_extent(7);
+        slots.add_extent(9);
+        assert_eq!([slots.take(), slots.take(), slots.take()], [Some((7, 0)), Some((7, 1)), Some((9, 0))]);
+        assert!(!slots.mark_used(7, 1));
+        assert!(!slots.mark_used(8, 0));
+        assert!(!slots.give_back(7, 0));
+        assert!(slots.give_back(7, 1));
+        assert!(!slots.remove_extent(9));
+        assert!(slots.remove_extent(7));
+        assert_eq!(slots.take(), Some((9, 1)));
+        assert_eq!(slots.take(), None);
+        assert_eq!(slots.free(), 0);
+    }
+}

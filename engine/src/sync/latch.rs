@@ -1,0 +1,224 @@
+#![allow(unsafe_code)]
+//! A value that many look at, or one changes, for as long as an I/O takes.
+//!
+//! Like `tokio::sync::RwLock`, but looking costs two atomic instructions and no lock, while nobody changes it or waits to (`turns.rs`): every
+//! read and write of a file looks at where its extents are.
+//!
+//! Unsafe: the value is handed out shared while `state` counts readers, and alone while it says [`WRITTEN`]; neither begins
+//! before the other has ended.
+
+use crate::sync::turns::{Turns, Want};
+use std::{
+    cell::UnsafeCell,
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::atomic::{AtomicU64, Ordering::SeqCst},
+};
+
+/// Somebody changes it. Otherwise so many look at it.
+const WRITTEN: u64 = u64::MAX;
+
+/// How somebody wants it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum How {
+    Shared,
+    Alone,
+}
+
+impl Want for How {
+    fn conflicts(&self, other: &Self) -> bool {
+        *self == Self::Alone || *other == Self::Alone
+    }
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub struct Latch<T> {
+    state: AtomicU64,
+    turns: Turns<How>,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: it is looked at by several threads at once, or changed by one, which may be another one than made it.
+unsafe impl<T: Send + Sync> Sync for Latch<T> {}
+
+/// Looks at the value; lets go when dropped.
+pub struct ReadGuard<'a, T>(&'a Latch<T>);
+
+/// Changes the value; lets go when dropped.
+pub struct WriteGuard<'a, T>(&'a Latch<T>);
+
+impl<T> Latch<T> {
+    fn take(&self, how: How) -> bool {
+        let update = |state| match (how, state) {
+            (How::Alone, 0) => Some(WRITTEN),
+            (How::Alone, _) | (How::Shared, WRITTEN) => None,
+            (How::Shared, readers) => Some(readers + 1),
+        };
+        self.state.fetch_update(SeqCst, SeqCst, update).is_ok()
+    }
+
+    fn take_if_free(&self, how: How) -> bool {
+        !self.turns.are_ahead_of(&how) && self.take(how)
+    }
+
+    async fn wait(&self, how: How) {
+        if !self.take_if_free(how) {
+            // In memory of its own, so that those who need not wait are small.
+            Box::pin(self.turns.wait(&how, || self.take(how))).await;
+        }
+    }
+
+    /// Waits until nobody changes it, nor has waited longer to.
+    pub async fn read(&self) -> ReadGuard<'_, T> {
+        self.wait(How::Shared).await;
+        ReadGuard(self)
+    }
+
+    /// Waits until nobody else has it.
+    pub async fn write(&self) -> WriteGuard<'_, T> {
+        self.wait(How::Alone).await;
+        WriteGuard(self)
+    }
+
+    pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
+        // Not made before it is known: it lets go when it is dropped.
+        self.take_if_free(How::Shared).then(|| ReadGuard(self))
+    }
+
+    pub fn try_write(&self) -> Option<WriteGuard<'_, T>> {
+        self.take_if_free(How::Alone).then(|| WriteGuard(self))
+    }
+}
+
+impl<T> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: counted among the readers, so nobody changes it.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: this is the only guard.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for WriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: this is the only guard.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for ReadGuard<'_, T> {
+    fn drop(&mut self) {
+        if self.0.state.fetch_sub(1, SeqCst) == 1 {
+            self.0.turns.tell();
+        }
+    }
+}
+
+impl<T> Drop for WriteGuard<'_, T> {
+    fn drop(&mut self) {
+        self.0.state.store(0, SeqCst);
+        self.0.turns.tell();
+    }
+}
+
+impl<T> fmt::Debug for Latch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Latch")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    #[test]
+    fn many_look_or_one_changes() {
+        let latch = Latch::<u32>::default();
+        let first = latch.read().now_or_never().expect("free");
+        let second = latch.try_read().expect("shared");
+        assert!(latch.try_write().is_none());
+        drop(first);
+        assert!(latch.write().now_or_never().is_none());
+        drop(second);
+        *latch.write().now_or_never().expect("free") = 7;
+        let changing = latch.try_write().expect("free");
+        assert!(latch.try_read().is_none() && latch.read().now_or_never().is_none());
+        assert_eq!(*changing, 7);
+    }
+
+    /// Readers that never stop would starve a writer.
+    #[test]
+    fn who_waits_to_change_it_is_not_overtaken() {
+        let latch = Latch::<u32>::default();
+        let reader = latch.try_read().expect("free");
+        let mut writer = Box::pin(latch.write());
+        assert!((&mut writer).now_or_never().is_none());
+        let mut late = Box::pin(latch.read());
+        let mut later = Box::pin(latch.read());
+        for _ in 0..3 {
+            // Polled again and again, they wake nobody.
+            assert!((&mut late).now_or_never().is_none() && (&mut later).now_or_never().is_none());
+        }
+        assert!(latch.try_read().is_none());
+        drop(reader);
+        let changing = (&mut writer).now_or_never().expect("it came first");
+        assert!((&mut late).now_or_never().is_none());
+        drop(changing);
+        let (one, other) = ((&mut late).now_or_never().expect("free"), (&mut later).now_or_never().expect("shared"));
+        drop((one, other));
+        assert!(latch.try_write().is_some());
+    }
+
+    /// Who gives up waiting stands in nobody's way.
+    #[test]
+    fn who_gives_up_is_forgotten() {
+        let latch = Latch::<u32>::default();
+        let reader = latch.try_read().expect("free");
+        let mut writer = Box::pin(latch.write());
+        assert!((&mut writer).now_or_never().is_none());
+        let mut late = Box::pin(latch.read());
+        assert!((&mut late).now_or_never().is_none());
+        drop(writer);
+        assert!((&mut late).now_or_never().is_some());
+        drop(reader);
+        assert_eq!(latch.turns.count(), 0);
+    }
+
+    #[test]
+    fn threads_see_what_others_have_changed() {
+        let latch = Latch::<(u64, u64)>::default();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let latch = &latch;
+                scope.spawn(move || {
+                    for round in 0..5_000 {
+                        if (round + thread) % 3 == 0 {
+                            let mut both = crate::testing::block_on(latch.write());
+                            let (one, other) = &mut *both;
+                            *one += 1;
+                            *other += 1;
+                        } else {
+                            let (one, other) = *crate::testing::block_on(latch.read());
+                            assert_eq!(one, other);
+                        }
+                    }
+                });
+            }
+        });
+        let expected =
+            (0..4).flat_map(|thread| (0..5_000).map(move |round| (round + thread) % 3)).filter(|one| *one == 0);
+        let (one, _) = *latch.try_read().expect("free");
+        assert_eq!(one, expected.count() as u64);
+    }
+}

@@ -1,0 +1,105 @@
+//! What the views show of the moment: states, space and counters.
+
+use crate::{
+    catalog::{Live, LiveDisk, LiveGroup},
+    disk::counters::IoClass,
+    group::Group,
+    views::live_stats::micros,
+};
+use plinth_format::{DiskId, membership::DiskState};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Ids are random: their words, folded, are as good as any hash.
+fn hash_of(id: DiskId) -> u32 {
+    id.0.chunks_exact(4).fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+}
+
+impl Group {
+    pub(crate) fn live(&self) -> Live {
+        let membership = self.voters.current();
+        let placement = self.placement();
+        let au = self.au_size;
+        let mut live = Live::default();
+        // Asking may take a little; nobody is to wait for space meanwhile.
+        let paths: Vec<String> = self.members.values().map(|member| member.path()).collect();
+        {
+            let space = self.space();
+            let usable = placement.usable(&space);
+            let sectors = self.members.values().find_map(|member| member.disk()).map(|disk| disk.sectors());
+            live.group = LiveGroup {
+                number: 0,
+                name: self.name.clone(),
+                logical_sector: sectors.map_or(512, |sectors| sectors.logical),
+                sector: sectors.map_or(512, |sectors| sectors.physical),
+                au_size: au,
+                state: if self.is_restricted() { "RESTRICTED" } else { "MOUNTED" }.to_owned(),
+                redundancy: self.redundancy().to_string(),
+                total: usable.total * au,
+                free: usable.free * au,
+                required_mirror_free: usable.required_mirror_free * au,
+                usable: usable.usable_file * i64::try_from(au).unwrap_or(i64::MAX),
+                offline_disks: u32::try_from(
+                    membership.disks.iter().filter(|disk| disk.state == DiskState::Offline).count(),
+                )
+                .unwrap_or(u32::MAX),
+            };
+            for (member, path) in self.members.values().zip(paths) {
+                let disk = member.disk();
+                let entry = membership.disk(member.number);
+                let state = member.state();
+                let counters = &member.counters;
+                live.disks.push(LiveDisk {
+                    number: member.number.0.into(),
+                    mount_status: if disk.is_some() { "CACHED" } else { "MISSING" }.to_owned(),
+                    header_status: if disk.is_some() { "MEMBER" } else { "UNKNOWN" }.to_owned(),
+                    mode_status: match state {
+                        DiskState::Online => "ONLINE",
+                        DiskState::Offline => "OFFLINE",
+                        DiskState::Syncing => "SYNCING",
+                    }
+                    .to_owned(),
+                    state: match entry {
+                        Some(entry) if entry.leaving && state == DiskState::Offline => "FORCING",
+                        Some(entry) if entry.leaving => "DROPPING",
+                        _ if member.is_hung() || member.is_silent() => "HUNG",
+                        _ => "NORMAL",
+                    }
+                    .to_owned(),
+                    os_size: disk.as_ref().map_or(0, |disk| disk.size()),
+                    total: u64::from(space.capacity(member.number)) * au,
+                    free: u64::from(space.unowned(member.number)) * au,
+                    name: member.name().to_string(),
+                    failure_group: member.failure_group.clone(),
+                    quorum: member.quorum,
+                    path,
+                    id: member.id().to_string(),
+                    created: entry.map_or(self.created, |entry| entry.joined),
+                    mounted: self.mounted,
+                    repair_timer: if state == DiskState::Offline { self.repair_time_left(member) } else { 0 },
+                    reads: counters.reads().0,
+                    writes: counters.writes().0,
+                    read_errors: counters.read_errors.load(Relaxed),
+                    write_errors: counters.write_errors.load(Relaxed),
+                    read_timeouts: counters.read_timeouts.load(Relaxed),
+                    write_timeouts: counters.write_timeouts.load(Relaxed),
+                    read_time: micros(counters.timings(IoClass::Read).total()),
+                    write_time: micros(counters.timings(IoClass::Write).total()),
+                    bytes_read: counters.reads().1,
+                    bytes_written: counters.writes().1,
+                    blocks_repaired: counters.repaired.load(Relaxed),
+                    metadata_repaired: counters.metadata_repaired.load(Relaxed),
+                    votes: entry.is_some_and(|entry| entry.votes),
+                    sector: disk.as_ref().map_or(0, |disk| disk.sectors().physical),
+                    logical_sector: disk.as_ref().map_or(0, |disk| disk.sectors().logical),
+                    can_discard: disk.as_ref().is_some_and(|disk| disk.can_discard()),
+                    hash: hash_of(member.id()),
+                    preferred: member.gauge.preference().to_string(),
+                });
+            }
+        }
+        live.operations = self.list_operations();
+        live.operations.extend(self.rebalance.stages(self.world.monotonic()));
+        live.move_waits = self.move_waits.counts();
+        live
+    }
+}

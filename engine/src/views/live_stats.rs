@@ -1,0 +1,300 @@
+//! What the views of `views_stats.sql` show of the moment: gathered for a statement that names them, and only then.
+
+use crate::{
+    catalog::live_stats::{
+        LiveClient, LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime, LiveTrouble,
+        LiveUnit, Wanted,
+    },
+    disk::{
+        counters::{IoClass, IoClient, Tally},
+        member::Member,
+        read_policy::ReadReason,
+        timings::Bucket,
+    },
+    files::file_stats::FileClass,
+    group::Group,
+    space::{mirror_sets::mirrors_wanted, placement::Placement, safe_space},
+    sync::lock::Mutex,
+    world::Timestamp,
+};
+use plinth_format::{
+    DiskNumber, Redundancy,
+    membership::{CatalogFile, DiskState},
+};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+type Ask = dyn Fn() -> Vec<LiveClient> + Send + Sync;
+
+/// Who knows who uses the group: the process that has its front ends.
+#[derive(Default)]
+pub struct Clients(Mutex<Option<Box<Ask>>>);
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+/// In whole microseconds.
+pub fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn signed(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Moments of the monotonic clock as people know them.
+struct Clocks {
+    wall: Timestamp,
+    monotonic: Duration,
+}
+
+impl Clocks {
+    fn row(&self, of: u64, class: impl fmt::Display, bucket: &Bucket) -> LiveTime {
+        let last = bucket.last.map(|last| self.wall.saturating_sub(signed(self.monotonic.saturating_sub(last))));
+        LiveTime { of, class: class.to_string(), below: bucket.below, count: bucket.count, last }
+    }
+}
+
+impl Group {
+    /// From now on `ask` says who uses the group. It is asked for each statement that wants to know, and may take its time.
+    pub fn set_clients(&self, ask: impl Fn() -> Vec<LiveClient> + Send + Sync + 'static) {
+        *self.clients.0.lock() = Some(Box::new(ask));
+    }
+
+    /// What a statement wants.
+    pub(crate) fn live_stats(&self, sql: &str) -> LiveStats {
+        let wanted = Wanted::by(sql);
+        let clocks = Clocks { wall: self.world.now(), monotonic: self.world.monotonic() };
+        let mut stats = LiveStats::default();
+        if wanted.disk_times {
+            stats.disk_times = self.disk_times(&clocks);
+        }
+        if wanted.file_times || wanted.file_counts {
+            self.add_files(&mut stats, &clocks, wanted.file_times);
+        }
+        if wanted.disk_clients {
+            stats.disk_clients = self.disk_clients();
+        }
+        if wanted.read_policy {
+            stats.read_policy = self.read_policy();
+        }
+        if wanted.troubles {
+            stats.troubles = self.troubles();
+        }
+        if wanted.units {
+            self.add_units(&mut stats);
+        }
+        if wanted.partners {
+            stats.partners = self.partners();
+        }
+        if wanted.space {
+            stats.space = Some(self.safe_space());
+        }
+        if wanted.clients {
+            let clients = self.clients.0.lock();
+            stats.clients = clients.as_ref().map_or_else(Vec::new, |ask| ask());
+        }
+        stats
+    }
+
+    fn disk_times(&self, clocks: &Clocks) -> Vec<LiveTime> {
+        let of_class = |number: DiskNumber, class: IoClass, buckets: Vec<Bucket>| {
+            buckets.into_iter().map(move |bucket| clocks.row(number.0.into(), class, &bucket))
+        };
+        let of_member = |member: &Arc<Member>| {
+            let times = IoClass::ALL.map(|class| {
+                of_class(member.number, class, member.counters.timings(class).buckets()).collect::<Vec<_>>()
+            });
+            times.into_iter().flatten()
+        };
+        self.members.values().flat_map(of_member).collect()
+    }
+
+    fn disk_clients(&self) -> Vec<LiveDiskClient> {
+        let numbers = |tally: &Tally| {
+            let load = |number: &AtomicU64| number.load(Relaxed);
+            let Tally { count, bytes, errors, timeouts, .. } = tally;
+            [load(count), load(errors), load(timeouts), micros(tally.time()), load(bytes)]
+        };
+        let of_member = |member: &Arc<Member>| {
+            let row = |client: IoClient| {
+                let counters = member.counters.of(client);
+                let (reads, writes) = (numbers(&counters.reads), numbers(&counters.writes));
+                LiveDiskClient { disk: member.number.0.into(), client: client.to_string(), reads, writes }
+            };
+            IoClient::ALL.map(row)
+        };
+        self.members.values().flat_map(of_member).collect()
+    }
+
+    fn read_policy(&self) -> Vec<LiveReadPolicy> {
+        let of_member = |member: &Arc<Member>| LiveReadPolicy {
+            disk: member.number.0.into(),
+            counts: ReadReason::ALL.map(|reason| member.gauge.count(reason)),
+            expected: member.gauge.estimates().map(|time| time.map(micros)),
+        };
+        self.members.values().map(of_member).collect()
+    }
+
+    fn add_files(&self, stats: &mut LiveStats, clocks: &Clocks, with_times: bool) {
+        for counts in self.file_stats.all() {
+            let number = |class: FileClass| counts.classes[class as usize].0;
+            let time = |class: FileClass| micros(counts.classes[class as usize].1);
+            stats.files.push(LiveFile {
+                number: counts.node,
+                small_reads: number(FileClass::SmallRead),
+                large_reads: number(FileClass::LargeRead),
+                small_writes: number(FileClass::SmallWrite),
+                large_writes: number(FileClass::LargeWrite),
+                syncs: number(FileClass::Sync),
+                bytes_read: counts.bytes_read,
+                bytes_written: counts.bytes_written,
+                read_time: time(FileClass::SmallRead) + time(FileClass::LargeRead),
+                write_time: time(FileClass::SmallWrite) + time(FileClass::LargeWrite),
+                sync_time: time(FileClass::Sync),
+            });
+            for class in FileClass::ALL.into_iter().filter(|_| with_times) {
+                let buckets = counts.classes[class as usize].2.iter();
+                stats.file_times.extend(buckets.map(|bucket| clocks.row(counts.node, class, bucket)));
+            }
+        }
+    }
+
+    fn troubles(&self) -> Vec<LiveTrouble> {
+        let of_member = |member: &Arc<Member>| {
+            let disk = u32::from(member.number.0);
+            member.counters.troubles.all().into_iter().map(move |(kind, seen)| LiveTrouble {
+                disk,
+                kind: kind.to_string(),
+                count: seen.count,
+                first: seen.first,
+                last: seen.last,
+                place: seen.place,
+                text: seen.text,
+            })
+        };
+        self.members.values().flat_map(of_member).collect()
+    }
+
+    /// What lies in fixed places, and the catalog.
+    fn add_units(&self, stats: &mut LiveStats) {
+        let membership = self.voters.current();
+        for member in self.members.values().filter(|member| !member.quorum) {
+            let (layout, disk) = (member.layout(), u32::from(member.number.0));
+            stats.unit_counts.push((disk, layout.au_count()));
+            let holds_header = |au: u32| {
+                let holds = |place: &u64| place / layout.au_size() == u64::from(au);
+                // The copy after the first AU is in the checksum zone.
+                layout.header_places().iter().take(3).position(holds)
+            };
+            let first_data = layout.data_units().next().unwrap_or(layout.au_count());
+            let fixed = (0..layout.au_count()).take_while(|au| *au < first_data);
+            let headers =
+                layout.header_places().map(|place| u32::try_from(place / layout.au_size()).unwrap_or(u32::MAX));
+            let mut units: BTreeMap<u32, (&'static str, u32)> = BTreeMap::new();
+            for au in fixed.chain(headers).filter(|au| *au < layout.au_count()) {
+                let unit = match (au, holds_header(au)) {
+                    (0, _) => ("SYSTEM", 0),
+                    (_, Some(copy)) => ("HEADER", u32::try_from(copy).unwrap_or(0)),
+                    (au, None) => ("CHECKSUMS", au - 1),
+                };
+                units.insert(au, unit);
+            }
+            for run in membership.catalog.iter().filter(|run| run.disk == member.number) {
+                let what = match run.file {
+                    CatalogFile::Database => "CATALOG",
+                    CatalogFile::Wal => "LOG",
+                };
+                (0..run.count).for_each(|step| {
+                    units.insert(run.first + step, (what, run.at + step));
+                });
+            }
+            stats.units.extend(units.into_iter().map(|(au, (what, number))| LiveUnit { disk, au, what, number }));
+        }
+    }
+
+    fn partners(&self) -> Vec<LivePartner> {
+        let placement = self.placement();
+        let serves = |disk: DiskNumber| self.members.get(&disk).is_some_and(|member| member.is_writable());
+        let of = |disk: DiskNumber| {
+            let partner = move |partner: DiskNumber| LivePartner {
+                disk: disk.0.into(),
+                partner: partner.0.into(),
+                active: serves(disk) && serves(partner),
+            };
+            placement.partners(disk).map(partner).collect::<Vec<_>>()
+        };
+        self.members.values().filter(|member| !member.quorum).flat_map(|member| of(member.number)).collect()
+    }
+
+    /// How much can still be written, and so that the loss of any failure group can be made good.
+    pub(crate) fn safe_space(&self) -> LiveSpace {
+        let membership = self.voters.current();
+        let mut catalog: BTreeMap<DiskNumber, u64> = BTreeMap::new();
+        membership.catalog.iter().for_each(|run| *catalog.entry(run.disk).or_default() += u64::from(run.count));
+        // Extents of files that have more mirrors than others count for as many more.
+        let wanted = |(_, own, count): (Vec<DiskNumber>, u8, u64)| mirrors_wanted(own, &membership) as u64 * count;
+        let mirrors: u64 = self.mirror_sets.wishes().into_iter().map(wanted).sum();
+        let extents = mirrors.div_ceil(membership.wanted.mirrors() as u64);
+        let space = self.space();
+        let writable_with = |wanted: Redundancy| {
+            Placement::of(&membership, wanted.mirrors(), &space).allocatable(&space) * self.au_size
+        };
+        let by_mirrors = [Redundancy::External, Redundancy::Normal, Redundancy::High].map(writable_with);
+        let placement = Placement::of(&membership, membership.wanted.mirrors(), &space);
+        let writable = placement.allocatable(&space);
+        let mut groups: BTreeMap<&str, safe_space::Room> = BTreeMap::new();
+        let mut sums = LiveSpace::default();
+        for disk in membership.disks.iter().filter(|disk| !disk.quorum) {
+            let of_catalog = catalog.get(&disk.number).copied().unwrap_or(0);
+            sums.total += u64::from(space.capacity(disk.number)) * self.au_size;
+            sums.free += u64::from(space.unowned(disk.number)) * self.au_size;
+            sums.catalog += of_catalog * self.au_size;
+            sums.pending += u64::from(space.used(disk.number) - space.held(disk.number)) * self.au_size;
+            sums.files += u64::from(space.held(disk.number)).saturating_sub(of_catalog) * self.au_size;
+            if disk.state == DiskState::Offline || disk.leaving {
+                continue;
+            }
+            let room = groups.entry(&disk.failure_group).or_default();
+            room.units += u64::from(space.total(disk.number)).saturating_sub(of_catalog);
+            room.catalog += of_catalog;
+        }
+        drop(space);
+        let names: Vec<&str> = groups.keys().copied().collect();
+        let rooms: Vec<safe_space::Room> = groups.into_values().collect();
+        let mirrors = membership.wanted.mirrors();
+        let restorable = mirrors > 1 && rooms.len() > mirrors;
+        let (safe, bound_by) = if restorable {
+            safe_space::safe_extents(mirrors as u64, extents, writable, self.au_size, &rooms)
+        } else {
+            (writable, None)
+        };
+        let remark = match (mirrors, restorable) {
+            (1, _) => Some("nothing is mirrored: what is on a disk is lost with it".to_owned()),
+            (_, false) => Some(format!(
+                "{} failure groups serve: with one less, {mirrors} mirrors have no place; add a failure group",
+                rooms.len()
+            )),
+            _ => None,
+        };
+        LiveSpace {
+            writable: writable * self.au_size,
+            safe: safe * self.au_size,
+            bound_by: bound_by.map(|index| names[index].to_owned()),
+            restorable,
+            by_mirrors,
+            remark,
+            ..sums
+        }
+    }
+}

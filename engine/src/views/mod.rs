@@ -1,0 +1,6 @@
+//! Rows of the views that tell of the moment.
+
+pub(crate) mod live;
+pub(crate) mod live_stats;
+pub(crate) mod query;
+pub mod rows;
