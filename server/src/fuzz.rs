@@ -5,7 +5,7 @@ use crate::{
     frames::{Frames, Hello},
     instance::control,
 };
-use plinth_engine::views::rows::decode_rows;
+use plinth_engine::catalog::rows::decode_rows;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt::Debug, io::Write, os::unix::net::UnixStream};
 
@@ -54,7 +54,7 @@ mod tests {
     use plinth_engine::{
         admin::{AdminError, Code, Value},
         api::Kind,
-        views::rows::in_parts,
+        catalog::rows::in_parts,
     };
     use protocol::{Answer, FileInfo, Request, Status};
 

@@ -7,7 +7,7 @@
 
 use plinth_engine::{
     admin::{AdminError, Survey, Value},
-    views::rows::{encode_count, encode_value},
+    catalog::rows::{encode_count, encode_value},
 };
 use plinth_server::{
     instance::{

@@ -25,8 +25,9 @@
 //!      store was flushed and no later write can touch its last block (R7).
 //!   3. The log never grows beyond its capacity while the store can take a checkpoint.
 
-pub(crate) mod catalog_mirrors;
+pub mod attributes;
 pub(crate) mod on_disks;
+pub mod rows;
 
 mod ahead;
 mod image;
@@ -48,7 +49,6 @@ mod writer;
 use crate::{
     admin::{AdminError, Code, Problem},
     error::FileError,
-    views::rows,
     world::{Task, World},
 };
 use futures::channel::oneshot;

@@ -25,10 +25,12 @@ use super::{
 };
 use crate::{
     admin::{AdminError, Code},
+    catalog::{
+        attributes,
+        rows::{self, Piece},
+    },
     error::FileError,
-    group::attributes,
     sync::lock::{Mutex, MutexGuard},
-    views::rows::{self, Piece},
     world::{Stage, World, wait_for},
 };
 use futures::future::{Either, select};

@@ -399,7 +399,7 @@ fn statements_wait_for_the_log_and_commits_do_not() {
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i, hex(zeroblob(1000)) FROM n, attribute";
     let ask = |sql: &str| catalog.query(sql, Live::default(), QueryLimits::default()).unwrap();
     let mut long = ask(endless);
-    assert!(matches!(block_on(long.next()), Some(crate::views::rows::Piece::Columns(..))));
+    assert!(matches!(block_on(long.next()), Some(crate::catalog::rows::Piece::Columns(..))));
     let position = || catalog.vfs.image().log_position();
     let mut value = 0;
     while !catalog.gate.is_held() {
@@ -416,8 +416,8 @@ fn statements_wait_for_the_log_and_commits_do_not() {
     assert!(position() > MIB / 2, "the statement still needs the log");
     drop(long);
     // Columns, and then a row: it went in when the log had been restarted.
-    assert!(matches!(block_on(late.next()), Some(crate::views::rows::Piece::Columns(..))));
-    assert!(matches!(block_on(late.next()), Some(crate::views::rows::Piece::Part { rows: 1, .. })));
+    assert!(matches!(block_on(late.next()), Some(crate::catalog::rows::Piece::Columns(..))));
+    assert!(matches!(block_on(late.next()), Some(crate::catalog::rows::Piece::Part { rows: 1, .. })));
     assert!(position() < MIB / 2);
     assert_eq!(all(&catalog).unwrap().len(), 500);
 }

@@ -5,11 +5,11 @@
 
 use crate::{
     admin::{AdminError, Operation, Report, Scope},
-    check::part::Part,
+    check::{part::Part, scrub::TOLD_MAX},
     error::FileError,
     event::Severity,
     group::Group,
-    movement::{progress::Progress, scrub::TOLD_MAX},
+    movement::progress::Progress,
     sync::lock::Mutex,
     words::counted,
 };

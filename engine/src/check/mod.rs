@@ -16,12 +16,12 @@
 
 #[cfg(test)]
 pub(crate) mod cases;
-pub mod check_files;
-pub(crate) mod check_missing;
 pub(crate) mod check_progress;
 pub(crate) mod check_space;
 pub mod findings;
 pub(crate) mod part;
+pub(crate) mod reminders;
+pub mod scrub;
 
 use crate::{
     admin::{AdminError, Code, Problem, Report, Scope},
@@ -36,9 +36,9 @@ use crate::{
             cases::{Case, Reason},
         },
         disputes::Image,
+        own_metadata::Look,
     },
     group::Group,
-    membership::own_metadata::Look,
     space::mirror_sets::mirrors_wanted,
 };
 use plinth_format::{

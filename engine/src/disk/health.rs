@@ -20,9 +20,10 @@
 //! The same task compares how fast the disks are (`slow.rs`). What is noted here is rare and slow already, so that a lock is nothing. A read that ends well costs one relaxed load.
 
 use crate::{
+    catalog::attributes::Attributes,
     disk::{counters::IoClient, member::Member, slow::WINDOW},
     event::Severity,
-    group::{Group, attributes::Attributes},
+    group::Group,
     space::AuState,
     sync::lock::Mutex,
 };

@@ -29,7 +29,7 @@ use crate::{
         troubles::Trouble,
     },
     event::{self, Severity},
-    membership::own_metadata::WrongLooks,
+    extent::own_metadata::WrongLooks,
     planted::{self, Bug},
     sync::{
         buffer::{Buffer, Slice},

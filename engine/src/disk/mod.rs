@@ -2,7 +2,6 @@
 
 pub mod completion;
 pub(crate) mod counters;
-pub(crate) mod explore;
 pub(crate) mod flight;
 pub(crate) mod headers;
 pub(crate) mod health;
@@ -14,7 +13,6 @@ pub(crate) mod members;
 pub(crate) mod mended;
 pub(crate) mod originals;
 pub mod overlay;
-pub(crate) mod preferred;
 pub(crate) mod read_policy;
 pub(crate) mod slow;
 pub(crate) mod timings;

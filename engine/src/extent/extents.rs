@@ -18,18 +18,14 @@ use crate::{
     extent::{
         self, Extent, Extents, Mirror,
         doubt::{Doubt, Unsynced},
-        file_io::FILE_SIZE_MAX,
         habit::Habit,
+        reclaim::{ALLOCATED_AT_ONCE, Freeing},
     },
-    files::{self, File, file_stats::FileStats},
+    files::{self, File, file_io::FILE_SIZE_MAX, file_stats::FileStats},
     group::Group,
     planted::{self, Bug},
     reached::{self, Mark},
-    space::{
-        coming::Release,
-        reclaim::{ALLOCATED_AT_ONCE, Freeing},
-        stripes::Stripes,
-    },
+    space::{coming::Release, stripes::Stripes},
     sync::{
         latch::{Latch, ReadGuard},
         transfer::Source,

@@ -25,15 +25,20 @@
 
 pub mod activity;
 pub(crate) mod blocks;
+pub(crate) mod catalog_mirrors;
 pub(crate) mod copy;
+pub(crate) mod discards;
 pub(crate) mod disputes;
 pub mod doubt;
+pub(crate) mod explore;
 pub(crate) mod extents;
-pub(crate) mod file_io;
-pub(crate) mod file_read;
 pub mod habit;
 pub(crate) mod move_waits;
+pub(crate) mod own_metadata;
+pub(crate) mod pace;
 pub(crate) mod part_blocks;
+pub(crate) mod preferred;
+pub(crate) mod reclaim;
 pub(crate) mod recovery;
 pub(crate) mod repairs;
 pub(crate) mod stale;

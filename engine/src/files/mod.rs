@@ -31,6 +31,8 @@
 //!   2. A file is one [`File`]: while somebody holds it, it is not loaded a second time.
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
+pub(crate) mod file_io;
+pub(crate) mod file_read;
 pub(crate) mod file_stats;
 pub mod session;
 

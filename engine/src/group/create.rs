@@ -13,6 +13,7 @@ use crate::{
     admin::{AdminError, Code, HeaderStatus, NewDisk, NewGroup},
     catalog::{
         Catalog, CatalogError,
+        attributes::{self, Attributes},
         on_disks::{self, DiskStore},
     },
     disk::{
@@ -22,10 +23,7 @@ use crate::{
         member::{self, Member},
         members::Members,
     },
-    group::{
-        Group,
-        attributes::{self, Attributes},
-    },
+    group::Group,
     membership::{choose, voters::Voters},
     planted::{self, Bug},
     space::{Space, mirror_sets::MirrorSets},

@@ -14,21 +14,23 @@
 //!   - after an unclean stop, recovery; for SYNCING disks, resync
 
 pub(crate) mod access;
-pub mod attributes;
+pub mod check_files;
 pub(crate) mod create;
 pub(crate) mod drop_force;
 pub(crate) mod mount;
-pub(crate) mod reminders;
 pub mod rename_group;
 pub(crate) mod volume;
 
 use crate::{
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
     api::ConnectionId,
-    catalog::{Catalog, catalog_mirrors::CatalogMirrors, on_disks::DiskStore},
-    check::{check_progress::Checks, part::Part},
+    catalog::{
+        Catalog,
+        attributes::{self, Attributes, DropAfter},
+        on_disks::DiskStore,
+    },
+    check::{check_progress::Checks, part::Part, reminders::Reminders, scrub::Scrub},
     disk::{
-        explore::Explorer,
         member::{Member, TICK_MS},
         members::Members,
         originals::Notes,
@@ -37,33 +39,33 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::{
-        Extents, activity::Activity, disputes::Disputes, doubt::Doubt, move_waits::MoveWaits, part_blocks::PartBlocks,
-        recovery::Suspects, repairs::Repairs, stale::Stale,
+        Extents,
+        activity::Activity,
+        catalog_mirrors::CatalogMirrors,
+        discards::Discards,
+        disputes::Disputes,
+        doubt::Doubt,
+        explore::Explorer,
+        move_waits::MoveWaits,
+        own_metadata::{LOOK, Look},
+        pace::Pace,
+        part_blocks::PartBlocks,
+        reclaim::Freeing,
+        recovery::Suspects,
+        repairs::Repairs,
+        stale::Stale,
     },
     files::{Files, file_stats::FileStats},
-    group::{
-        attributes::{Attributes, DropAfter},
-        mount::Purpose,
-        reminders::Reminders,
-        volume::Volumes,
-    },
+    group::{mount::Purpose, volume::Volumes},
     limits::Limit,
-    membership::{
-        absent::Absences,
-        choose::Decision,
-        own_metadata::{LOOK, Look},
-        voters::Voters,
-    },
+    membership::{choose::Decision, voters::Voters},
     movement::{
-        pace::Pace,
+        absent::Absences,
         progress::Progress,
         rebalance::{self, Rebalance},
-        scrub::Scrub,
     },
     planted::{self, Bug},
-    space::{
-        Space, discards::Discards, mirror_sets::MirrorSets, placement::Placements, reclaim::Freeing, slots::Slots,
-    },
+    space::{Space, mirror_sets::MirrorSets, placement::Placements, slots::Slots},
     sync::lock::{AsyncMutex, Mutex},
     views::live_stats::Clients,
     words::counted,

@@ -23,6 +23,7 @@ use crate::{
     api::ConnectionId,
     catalog::{
         Catalog,
+        attributes::{self, Attributes},
         on_disks::{self, DiskStore},
     },
     disk::{
@@ -41,13 +42,13 @@ use crate::{
         activity::Activity,
         doubt::{Doubt, LOST_BEFORE, NO_BOOT},
         extents::Releaser,
+        reclaim::Freeing,
         recovery::Suspects,
         stale::{self, EVERYTHING, Runs},
     },
     files::{Files, file_stats::FileStats, sizes::Sizes},
     group::{
         Group, Parts,
-        attributes::{self, Attributes},
         create::{catalog_trouble, write_header},
     },
     membership::{
@@ -56,7 +57,7 @@ use crate::{
         voters::{Refusal, Voters, find},
     },
     planted::{self, Bug},
-    space::{Space, mirror_sets::MirrorSets, reclaim::Freeing, slots::Slots},
+    space::{Space, mirror_sets::MirrorSets, slots::Slots},
     sync::lock::Mutex,
     words::counted,
     world::{Disk, Identity, World, is_held},

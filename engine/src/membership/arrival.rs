@@ -10,13 +10,14 @@
 
 use crate::{
     admin::{AdminError, Code},
+    catalog::attributes::MOUNT_WAIT,
     disk::{
         identify::{self, Header},
         look::{Looked, Needs, Seen, look},
         originals::{self, Originals},
     },
     event::{Event, Severity},
-    group::{Group, attributes::MOUNT_WAIT},
+    group::Group,
     membership::choose::{self, Sighting, Standing},
     world::{Disk, Found, Task, World},
 };

@@ -1,7 +1,5 @@
 //! Which disks count: the decision at a mount, and the records that the voters keep.
 
-pub(crate) mod absent;
 pub(crate) mod arrival;
 pub mod choose;
-pub(crate) mod own_metadata;
 pub(crate) mod voters;

@@ -23,12 +23,12 @@
 
 use crate::{
     admin::{AdminError, Code, Operation, Order, Phases},
-    catalog::on_disks,
+    catalog::{attributes, on_disks},
     disk::member::Member,
     error::FileError,
     event::Severity,
     extent::Extent,
-    group::{Group, attributes},
+    group::Group,
     movement::{progress::Progress, resize::Resized},
     planted::{self, Bug},
     reached::{self, Mark},

@@ -5,13 +5,11 @@
 
 use crate::{
     admin::{AdminError, Code, Departure, Exchange, Selection},
+    catalog::attributes::{DropAfter, store_drop_after},
     disk::member::Member,
     error::FileError,
     event::Severity,
-    group::{
-        Group,
-        attributes::{DropAfter, store_drop_after},
-    },
+    group::Group,
     planted::{self, Bug},
     sync::lock::MutexGuard,
 };

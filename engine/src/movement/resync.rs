@@ -25,12 +25,12 @@ use crate::{
     event::Severity,
     extent::{
         self, Extent,
+        own_metadata::Look,
         stale::{self, EVERYTHING},
     },
     group::{Group, create::unusable},
     membership::{
         choose::{self, Standing},
-        own_metadata::Look,
         voters::{Refusal, find},
     },
     movement::{progress::Progress, rebalance::POWER_MAX},

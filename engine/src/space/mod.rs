@@ -29,10 +29,8 @@
 
 pub mod balance;
 pub(crate) mod coming;
-pub(crate) mod discards;
 pub(crate) mod mirror_sets;
 pub mod placement;
-pub(crate) mod reclaim;
 pub(crate) mod safe_space;
 pub(crate) mod slots;
 pub(crate) mod stripes;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::api::Allocate;
-use crate::{group::attributes, space::AuState};
+use crate::{catalog::attributes, space::AuState};
 use plinth_format::DiskNumber;
 
 const PIECE: u64 = 64 << 10;

@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     admin::{Departure, Exchange, NewDisk, Renaming, Replacement, Resize, Work},
+    catalog::attributes,
     disk::identify,
     extent::{Extent, Mirror},
-    group::attributes,
     space::balance::Plan,
     world::Task,
 };

@@ -6,9 +6,11 @@ use crate::{
     check::part::Part,
     disk::identify,
     event::Severity,
-    extent::Extent,
+    extent::{
+        Extent,
+        own_metadata::{LOOK, Look},
+    },
     group::create,
-    membership::own_metadata::{LOOK, Look},
 };
 use plinth_format::layout::{ACTIVITY_SLOT, FIRST_AREA, Layout, MEMBERSHIP_SLOT, RecordArea};
 use std::sync::atomic::{AtomicBool, Ordering};

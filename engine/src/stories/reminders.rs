@@ -68,6 +68,6 @@ fn a_scrub_that_was_stopped_puts_no_reminder_off() {
     lab.group().stop_scrub();
     lab.wait_for("its end", || lab.told("scrub stopped"));
     let scrubbed =
-        block_on(lab.group().catalog.read(crate::group::attributes::load_scrubbed)).expect("the catalog is read");
+        block_on(lab.group().catalog.read(crate::catalog::attributes::load_scrubbed)).expect("the catalog is read");
     assert!(scrubbed.is_none(), "it was stopped");
 }

@@ -1,7 +1,7 @@
 //! Disks that come back, and what they bring with them.
 
 use super::*;
-use crate::{catalog::Store, membership::absent::Question, testing::Faults};
+use crate::{catalog::Store, movement::absent::Question, testing::Faults};
 use futures::FutureExt;
 use plinth_format::membership::{MemberDisk, Membership};
 use std::{collections::BTreeSet, pin::pin, sync::atomic::Ordering};

@@ -3,8 +3,7 @@
 use super::*;
 use crate::{
     admin::{Operation, Report, Scope, ScrubOrder, ScrubPower, Selection},
-    check::findings::KEPT_MAX,
-    movement::scrub::TOLD_MAX,
+    check::{findings::KEPT_MAX, scrub::TOLD_MAX},
 };
 use plinth_format::BLOCK_SIZE;
 
@@ -316,7 +315,7 @@ fn a_scrub_that_ended_for_a_dismount_that_fails_has_not_seen_all() {
     block_on(scrub);
     assert!(lab.told("scrub stopped") && !lab.told("scrub ended"));
     let scrubbed =
-        block_on(lab.group().catalog.read(crate::group::attributes::load_scrubbed)).expect("the catalog is read");
+        block_on(lab.group().catalog.read(crate::catalog::attributes::load_scrubbed)).expect("the catalog is read");
     assert!(scrubbed.is_none(), "it has read nothing");
     lab.check();
 }

@@ -2,5 +2,5 @@
 
 pub(crate) mod live;
 pub(crate) mod live_stats;
+pub(crate) mod missing_mirrors;
 pub(crate) mod query;
-pub mod rows;

@@ -5,9 +5,8 @@
 
 use crate::{
     admin::{AdminError, Rows},
-    catalog::QueryLimits,
+    catalog::{QueryLimits, rows::Receiver},
     group::Group,
-    views::rows::Receiver,
 };
 use futures::future::select;
 use std::{pin::pin, time::Duration};

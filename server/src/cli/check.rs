@@ -13,8 +13,7 @@ use crate::{
 use clap::Args;
 use plinth_engine::{
     admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower, Value},
-    check::check_files::See,
-    group::Group,
+    group::{Group, check_files::See},
     words::counted,
     world::World,
 };

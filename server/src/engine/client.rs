@@ -9,8 +9,8 @@ use crate::{
 use plinth_engine::{
     admin::{AdminError, Code, Estimate, Operation, Report, Scope, Value},
     api::ConnectionId,
+    catalog::rows::decode_rows,
     files::orders::NewSystemFile,
-    views::rows::decode_rows,
 };
 use rustix::fd::{BorrowedFd, OwnedFd};
 use std::{

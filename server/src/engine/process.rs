@@ -26,10 +26,10 @@ use crate::{
 use plinth_engine::{
     admin::{AdminError, Code, Report, Scope, Value},
     api::{ConnectionId, Invalidation, Watcher},
+    catalog::rows::{Piece, decode_rows},
     event::Severity,
     files::session::Session,
     group::Group,
-    views::rows::{Piece, decode_rows},
     world::World,
 };
 use plinth_fuse::{End, FrontEnd};

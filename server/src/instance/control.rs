@@ -18,7 +18,7 @@ use crate::{
 };
 use plinth_engine::{
     admin::{AdminError, Report, Scope, ScrubOrder},
-    views::rows::{decode_rows, in_parts},
+    catalog::rows::{decode_rows, in_parts},
 };
 use serde::{Deserialize, Serialize};
 use std::{

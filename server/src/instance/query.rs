@@ -32,7 +32,7 @@ use fetch::{Fetching, Taken};
 use plan::{Plan, Planned};
 use plinth_engine::{
     admin::{AdminError, Estimate, Survey, Value},
-    views::rows::Seen,
+    catalog::rows::Seen,
 };
 use rusqlite::{
     Connection, OpenFlags, Statement,

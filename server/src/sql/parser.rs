@@ -16,7 +16,8 @@ use super::{
 use crate::refusal::{Refusal, state};
 use plinth_engine::{
     admin::{Phases, Renaming, Resize, Selection},
-    group::{POWER_DEFAULT, POWER_MAX, attributes::REPAIR_TIME_MAX},
+    catalog::attributes::REPAIR_TIME_MAX,
+    group::{POWER_DEFAULT, POWER_MAX},
 };
 use plinth_format::{NAME_MAX, Redundancy, is_name};
 

@@ -15,12 +15,10 @@
 use super::{Result, Targets};
 use crate::{
     admin::{AdminError, Code},
+    catalog::attributes::{load_goals, store_goal},
     disk::member::Member,
     error::FileError,
-    group::{
-        Group,
-        attributes::{load_goals, store_goal},
-    },
+    group::Group,
     membership::voters::find,
     reached::{self, Mark},
     space::balance::TooSmall,

@@ -12,7 +12,7 @@ use super::{
 use crate::{alert::rfc3339, refusal::Refusal};
 use plinth_engine::{
     admin::{AdminError, Code, HeaderStatus, Survey, Value},
-    views::rows::decode_rows,
+    catalog::rows::decode_rows,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -5,7 +5,7 @@
 
 use plinth_engine::{
     admin::Value,
-    views::rows::{Seen, decode_count, decode_value, encode_row},
+    catalog::rows::{Seen, decode_count, decode_value, encode_row},
 };
 use std::{
     cmp::Ordering,

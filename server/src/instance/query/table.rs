@@ -9,7 +9,7 @@ use super::{
     super::views::Type,
     fetched::{Fetched, Index, Origin},
 };
-use plinth_engine::views::rows::Seen;
+use plinth_engine::catalog::rows::Seen;
 use rusqlite::{
     Connection, Error, Result, ffi,
     types::{ToSqlOutput, ValueRef},

@@ -1,7 +1,7 @@
 //! Statements over engines made of memory, compared with the same statements over one database that holds all they have.
 
 use super::*;
-use plinth_engine::views::rows::{Seen, encode_row, in_parts};
+use plinth_engine::catalog::rows::{Seen, encode_row, in_parts};
 use rusqlite::params_from_iter;
 
 /// Engines of three groups, the last of them empty.

@@ -5,11 +5,7 @@
 //! `scrub_reminder`.
 
 use crate::{
-    error::FileError,
-    event::Severity,
-    group::{Group, attributes},
-    sync::lock::Mutex,
-    world::Timestamp,
+    catalog::attributes, error::FileError, event::Severity, group::Group, sync::lock::Mutex, world::Timestamp,
 };
 
 /// How many percent the group must be below a limit until passing it is told again: a file more or less is no news.

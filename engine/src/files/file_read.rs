@@ -14,9 +14,11 @@ use crate::{
         Extent,
         blocks::{Answer, Asked, Order},
         extents::Part,
+    },
+    files::{
+        File,
         file_io::{blocks_of, piece_of},
     },
-    files::File,
     group::Group,
     reached::{self, Mark},
     sync::{
