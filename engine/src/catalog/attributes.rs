@@ -7,8 +7,12 @@ mod refused;
 
 use crate::{
     admin::{AdminError, Code, Phases},
-    disk::{health::LIMIT_MAX, member::TICK_MS},
+    disk::{
+        health::{LIMIT_MAX, Limits},
+        member::TICK_MS,
+    },
     error::FileError,
+    membership::arrival::MOUNT_WAIT,
     world::Timestamp,
 };
 use plinth_format::{DiskId, DiskNumber, membership::MOUNT_WAIT_MAX};
@@ -115,9 +119,6 @@ pub const FIXED: &[(&str, &str)] = &[("phys_meta_replicated", "true")];
 
 /// Seconds for which a disk can be waited for: 136 years, as in ASM.
 pub const REPAIR_TIME_MAX: u64 = 136 * 366 * 24 * 3600;
-
-/// Seconds for which a start waits for missing disks, if nothing is said: what an array's paths or an iSCSI login take.
-pub const MOUNT_WAIT: u64 = 10;
 
 fn seconds_to_ticks(seconds: u64) -> u64 {
     seconds * 1000 / TICK_MS
@@ -506,6 +507,17 @@ pub fn load(connection: &Connection) -> Result<Attributes, FileError> {
         let _ = attributes.set(&name, &value);
     }
     Ok(attributes)
+}
+
+impl Attributes {
+    /// How many failures of a disk are too many.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            reads: self.disk_error_limit,
+            checksums: self.disk_checksum_limit,
+            time: Duration::from_secs(self.disk_error_time),
+        }
+    }
 }
 
 #[cfg(test)]

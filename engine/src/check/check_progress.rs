@@ -5,9 +5,10 @@
 
 use crate::{
     admin::{AdminError, Operation, Report, Scope},
-    check::{part::Part, scrub::TOLD_MAX},
+    check::scrub::TOLD_MAX,
     error::FileError,
     event::Severity,
+    extent::part::Part,
     group::Group,
     movement::progress::Progress,
     sync::lock::Mutex,

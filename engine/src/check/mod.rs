@@ -26,7 +26,6 @@ pub mod scrub;
 use crate::{
     admin::{AdminError, Code, Problem, Report, Scope},
     catalog::on_disks,
-    check::part::Part,
     disk::{counters::IoClient, flight::Settled, member::Member},
     error::FileError,
     extent::{
@@ -37,6 +36,7 @@ use crate::{
         },
         disputes::Image,
         own_metadata::Look,
+        part::Part,
     },
     group::Group,
     space::mirror_sets::mirrors_wanted,

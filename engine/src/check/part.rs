@@ -10,52 +10,11 @@ use crate::{
     admin::{AdminError, Code, Scope},
     api::{Attributes, Kind},
     error::FileError,
-    extent::Extent,
+    extent::part::Part,
     files::paths,
     group::Group,
 };
-use plinth_format::DiskNumber;
-use rusqlite::params;
-use std::{collections::BTreeSet, sync::Arc};
-
-/// Extents of a file that are looked at in one go.
-const AT_ONCE: usize = 256;
-
-/// What a [`Scope`] comes to.
-#[derive(Debug, Clone)]
-pub(crate) enum Part {
-    All,
-    /// What has a mirror on one of these.
-    Disks(Vec<DiskNumber>),
-    /// Ids of extents, ascending.
-    Extents(Vec<u64>),
-}
-
-/// Some extents of a part, and the id to go on from.
-pub(crate) type Batch = (Vec<Arc<Extent>>, u64);
-
-impl Part {
-    /// Whether it is the whole group.
-    pub fn is_all(&self) -> bool {
-        matches!(self, Self::All)
-    }
-
-    /// Whether a disk belongs to it; of files none does.
-    pub fn has_disk(&self, disk: DiskNumber) -> bool {
-        match self {
-            Self::All => true,
-            Self::Disks(disks) => disks.contains(&disk),
-            Self::Extents(_) => false,
-        }
-    }
-
-    fn wants(&self, extent: &Extent) -> bool {
-        match self {
-            Self::All | Self::Extents(_) => true,
-            Self::Disks(disks) => extent.disks().any(|disk| disks.contains(&disk)),
-        }
-    }
-}
+use std::collections::BTreeSet;
 
 impl Group {
     /// # Errors
@@ -85,42 +44,6 @@ impl Group {
                 Ok(Part::Extents(ids.into_iter().collect()))
             }
         }
-    }
-
-    /// The next extents of a part; `None`: there are no more.
-    pub(crate) async fn some_of(&self, part: &Part, from: u64) -> Result<Option<Batch>, FileError> {
-        if let Part::Extents(ids) = part {
-            let begin = ids.partition_point(|id| *id < from);
-            let ids: Vec<u64> = ids[begin..].iter().copied().take(AT_ONCE).collect();
-            let Some(last) = ids.last().copied() else { return Ok(None) };
-            return Ok(Some((self.alive(ids).await?, last + 1)));
-        }
-        let Some((mut extents, next)) = self.some_alive(from).await? else { return Ok(None) };
-        extents.retain(|extent| part.wants(extent));
-        Ok(Some((extents, next)))
-    }
-
-    /// How many extents a part has from an id on.
-    pub(crate) async fn count_of(&self, part: &Part, from: u64) -> Result<u64, FileError> {
-        let from = from.cast_signed();
-        let counts = match part {
-            Part::Extents(ids) => return Ok(ids.iter().filter(|id| id.cast_signed() >= from).count() as u64),
-            Part::All => None,
-            Part::Disks(disks) => Some(disks.clone()),
-        };
-        let count = self.catalog.read(move |connection| {
-            let Some(disks) = &counts else {
-                let all = "SELECT count(*) FROM extent WHERE id >= ?1";
-                return Ok(connection.prepare_cached(all)?.query_row([from], |row| row.get::<_, i64>(0))?);
-            };
-            let list: Vec<String> = disks.iter().map(|disk| disk.0.to_string()).collect();
-            let list = list.join(",");
-            let some = format!(
-                "SELECT count(*) FROM extent WHERE id >= ?1 AND (d0 IN ({list}) OR d1 IN ({list}) OR d2 IN ({list}))"
-            );
-            Ok(connection.query_row(&some, params![from], |row| row.get::<_, i64>(0))?)
-        });
-        Ok(count.await?.cast_unsigned())
     }
 
     /// The file that a statement names.

@@ -26,13 +26,13 @@
 
 use crate::{
     admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower},
-    check::{
-        check_progress::CHECKING,
-        part::{Batch, Part},
-    },
+    check::check_progress::CHECKING,
     error::FileError,
     event::Severity,
-    extent::Extent,
+    extent::{
+        Extent,
+        part::{Batch, Part},
+    },
     group::Group,
     movement::progress::Progress,
     planted::{self, Bug},

@@ -25,15 +25,14 @@
 
 use crate::{
     disk::{counters::IoClient, flight::Settled, member::Member},
-    group::create::write_header,
     planted::{self, Bug},
     sync::buffer::Buffer,
 };
 use plinth_format::{
-    BLOCK_SIZE,
+    BLOCK_SIZE, GroupId,
     activity::ActivityLog,
     envelope::Envelope,
-    header::DiskHeader,
+    header::{DiskHeader, Status},
     layout::{ACTIVITY_SLOT, FIRST_AREA, MEMBERSHIP_SLOT, RecordArea},
     membership::Membership,
     stamp::Stamp,
@@ -152,6 +151,64 @@ async fn write(member: &Member, place: u64, bytes: Vec<u8>) -> Result<(), String
 async fn flush(member: &Member, broken: u64) -> Result<(), String> {
     member.flush().await.into_result()?;
     member.check_kept_since(broken)
+}
+
+pub(crate) fn header_of(
+    group: GroupId,
+    membership: &Membership,
+    member: &Member,
+    created: i64,
+    status: Status,
+    sequence: u64,
+) -> DiskHeader {
+    let sectors = member.disk().map(|disk| disk.sectors());
+    DiskHeader {
+        group,
+        disk: member.id(),
+        sequence,
+        created,
+        layout: member.layout(),
+        logical_sector: sectors.map_or(512, |sectors| sectors.logical),
+        physical_sector: sectors.map_or(512, |sectors| sectors.physical),
+        number: member.number,
+        status,
+        redundancy: membership.redundancy,
+        quorum: member.quorum,
+        middle_area: true,
+        group_name: membership.group_name.clone(),
+        name: member.name().to_string(),
+        failure_group: member.failure_group.clone(),
+        origin: member.origin(),
+    }
+}
+
+/// Writes header copies, one after the other, each flushed before the next.
+pub(crate) async fn write_header(
+    member: &Member,
+    header: &DiskHeader,
+    places: &[u64],
+) -> std::result::Result<(), String> {
+    for place in places {
+        let broken = member.broken();
+        let block = Buffer::copy_of(&header.encode(*place)).share();
+        let written = member.start_write(*place, block).of(IoClient::Records).settle().await;
+        if planted::has(Bug::HeadersTogether) && Some(place) != places.last() {
+            continue;
+        }
+        for settled in [written, member.flush().await] {
+            if !settled.is_ok() {
+                return Err(settled.reason());
+            }
+        }
+        member.check_kept_since(broken)?;
+    }
+    Ok(())
+}
+
+/// What is said of header copies that were rewritten.
+pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String {
+    let places: Vec<_> = places.iter().map(u64::to_string).collect();
+    format!("repaired the header copy of disk {disk} ({path}) at offset {}", places.join(", "))
 }
 
 #[cfg(test)]

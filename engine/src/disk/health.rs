@@ -20,7 +20,6 @@
 //! The same task compares how fast the disks are (`slow.rs`). What is noted here is rare and slow already, so that a lock is nothing. A read that ends well costs one relaxed load.
 
 use crate::{
-    catalog::attributes::Attributes,
     disk::{counters::IoClient, member::Member, slow::WINDOW},
     event::Severity,
     group::Group,
@@ -211,16 +210,6 @@ impl Health {
             let all_fail = limits.reads > 0 && count >= limits.reads.max(IN_A_ROW as usize);
             all_fail.then_some(TooMany { failure: Failure::Read, count, time: None })
         })
-    }
-}
-
-impl Attributes {
-    fn limits(&self) -> Limits {
-        Limits {
-            reads: self.disk_error_limit,
-            checksums: self.disk_checksum_limit,
-            time: Duration::from_secs(self.disk_error_time),
-        }
     }
 }
 

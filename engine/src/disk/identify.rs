@@ -10,9 +10,8 @@ pub use copies::{Case, Header};
 use crate::{
     admin::{AdminError, HeaderStatus, Survey},
     disk::look::{Needs, look},
-    membership::choose::Sighting,
     sync::buffer::Buffer,
-    world::{Disk, Found, Io, Task, World},
+    world::{Disk, Found, Identity, Io, Task, World},
 };
 use futures::future::Either;
 use plinth_format::{
@@ -295,4 +294,17 @@ pub(crate) async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>, AdminE
         }
     }
     Ok(seen.into_iter().map(|(survey, _)| survey).collect())
+}
+
+/// What one device says of itself.
+#[derive(Debug, Clone)]
+pub struct Sighting {
+    pub path: String,
+    pub identity: Identity,
+    /// The best of the copies.
+    pub header: DiskHeader,
+    /// The valid ones of all slots, in any order.
+    pub stamps: Vec<Stamp>,
+    /// The valid ones of all slots, in any order.
+    pub memberships: Vec<Membership>,
 }

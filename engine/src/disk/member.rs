@@ -29,7 +29,6 @@ use crate::{
         troubles::Trouble,
     },
     event::{self, Severity},
-    extent::own_metadata::WrongLooks,
     planted::{self, Bug},
     sync::{
         buffer::{Buffer, Slice},
@@ -1015,5 +1014,21 @@ pub(crate) mod tests {
         let troubles = member.counters.troubles.all();
         assert_eq!(troubles.iter().map(|(trouble, _)| *trouble).collect::<Vec<_>>(), [Trouble::Slow]);
         assert_eq!(troubles[0].1.place, Some((MIB, 4096)));
+    }
+}
+
+/// Looks one after the other in which something was wrong on a disk.
+#[derive(Debug, Default)]
+pub(crate) struct WrongLooks(AtomicU64);
+
+impl Member {
+    /// Something was wrong with its metadata: in so many looks, with this one, one after the other.
+    pub(crate) fn metadata_was_wrong(&self) -> u64 {
+        self.wrong_looks.0.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Nothing was, or it is another disk, or another time.
+    pub(crate) fn metadata_is_right(&self) {
+        self.wrong_looks.0.store(0, Ordering::Relaxed);
     }
 }

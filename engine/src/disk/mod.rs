@@ -15,5 +15,6 @@ pub(crate) mod originals;
 pub mod overlay;
 pub(crate) mod read_policy;
 pub(crate) mod slow;
+pub(crate) mod taken;
 pub(crate) mod timings;
 pub(crate) mod troubles;

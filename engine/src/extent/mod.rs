@@ -36,6 +36,7 @@ pub mod habit;
 pub(crate) mod move_waits;
 pub(crate) mod own_metadata;
 pub(crate) mod pace;
+pub(crate) mod part;
 pub(crate) mod part_blocks;
 pub(crate) mod preferred;
 pub(crate) mod reclaim;

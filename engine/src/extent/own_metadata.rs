@@ -41,19 +41,21 @@
 
 use crate::{
     admin::Problem,
-    check::part::Part,
     disk::{
-        counters::IoClient, flight::Settled, headers::put_header, identify::Search, member::Member, troubles::Trouble,
+        counters::IoClient,
+        flight::Settled,
+        headers::{header_of, put_header, write_header},
+        identify::Search,
+        member::Member,
+        troubles::Trouble,
     },
     event::Severity,
     extent::{
         Extent,
         blocks::{BLOCKS_PER_PIECE, Patience},
+        part::Part,
     },
-    group::{
-        Group,
-        create::{header_of, write_header},
-    },
+    group::Group,
     limits::Limit,
     membership::voters::{Refusal, WrongRecord},
     planted::{self, Bug},
@@ -68,10 +70,7 @@ use plinth_format::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -463,21 +462,5 @@ async fn read_copy(member: &Member, place: u64) -> Result<Option<DiskHeader>, St
         Settled::Ok(Some(block)) => Ok(DiskHeader::decode(&block, place).ok()),
         Settled::Overdue => Err(Settled::Overdue.reason()),
         _ => Ok(None),
-    }
-}
-
-/// Looks one after the other in which something was wrong on a disk.
-#[derive(Debug, Default)]
-pub(crate) struct WrongLooks(AtomicU64);
-
-impl Member {
-    /// Something was wrong with its metadata: in so many looks, with this one, one after the other.
-    fn metadata_was_wrong(&self) -> u64 {
-        self.wrong_looks.0.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
-    /// Nothing was, or it is another disk, or another time.
-    pub(crate) fn metadata_is_right(&self) {
-        self.wrong_looks.0.store(0, Ordering::Relaxed);
     }
 }

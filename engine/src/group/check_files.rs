@@ -16,6 +16,7 @@
 use crate::{
     admin::{AdminError, Code, HeaderStatus, Operation, Problem, Report, Scope},
     disk::{
+        headers::repaired_header,
         identify,
         look::Seen,
         overlay::{self, Overlay},
@@ -144,7 +145,7 @@ async fn look(world: &dyn World, name: &str) -> Look {
                 places.join(", ")
             );
             look.headers.push((Arc::clone(&disk), text));
-            look.repaired.insert(mount::repaired_header(disk_name, path, &header.wrong));
+            look.repaired.insert(repaired_header(disk_name, path, &header.wrong));
         }
         sightings.push(sighting);
     }

@@ -8,11 +8,10 @@
 
 use crate::{
     admin::{AdminError, Code},
-    disk::{member::Member, originals::forget_group},
+    disk::{headers::write_header, member::Member, originals::forget_group},
     event::{Event, Severity},
     group::{
         Group,
-        create::write_header,
         mount::{Claimed, claim_members},
     },
     words::counted,

@@ -29,7 +29,7 @@ use crate::{
         attributes::{self, Attributes, DropAfter},
         on_disks::DiskStore,
     },
-    check::{check_progress::Checks, part::Part, reminders::Reminders, scrub::Scrub},
+    check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
     disk::{
         member::{Member, TICK_MS},
         members::Members,
@@ -49,6 +49,7 @@ use crate::{
         move_waits::MoveWaits,
         own_metadata::{LOOK, Look},
         pace::Pace,
+        part::Part,
         part_blocks::PartBlocks,
         reclaim::Freeing,
         recovery::Suspects,
@@ -58,7 +59,7 @@ use crate::{
     files::{Files, file_stats::FileStats},
     group::{mount::Purpose, volume::Volumes},
     limits::Limit,
-    membership::{choose::Decision, voters::Voters},
+    membership::{arrival::MOUNT_WAIT, choose::Decision, voters::Voters},
     movement::{
         absent::Absences,
         progress::Progress,
@@ -872,7 +873,7 @@ impl Group {
         let seconds = u8::try_from(seconds).ok();
         let record = move |next: &mut Membership| {
             let before = std::mem::replace(&mut next.mount_wait, seconds);
-            Ok(before.map_or(attributes::MOUNT_WAIT, u64::from) != seconds.map_or(attributes::MOUNT_WAIT, u64::from))
+            Ok(before.map_or(MOUNT_WAIT, u64::from) != seconds.map_or(MOUNT_WAIT, u64::from))
         };
         self.voters.change(record).await.map_err(|refusal| AdminError::new(Code::Io, refusal))?;
         Ok(())

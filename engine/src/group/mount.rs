@@ -29,8 +29,8 @@ use crate::{
     disk::{
         counters::IoClient,
         flight::Settled,
-        headers::{put_header, replace_header},
-        identify,
+        headers::{put_header, repaired_header, replace_header, write_header},
+        identify::{self, Sighting},
         look::{self, Seen, Silent},
         member::{self, Member},
         members::Members,
@@ -47,13 +47,10 @@ use crate::{
         stale::{self, EVERYTHING, Runs},
     },
     files::{Files, file_stats::FileStats, sizes::Sizes},
-    group::{
-        Group, Parts,
-        create::{catalog_trouble, write_header},
-    },
+    group::{Group, Parts, create::catalog_trouble},
     membership::{
         arrival::look_for_members,
-        choose::{self, Decision, Sighting, Standing},
+        choose::{self, Decision, Standing},
         voters::{Refusal, Voters, find},
     },
     planted::{self, Bug},
@@ -203,12 +200,6 @@ async fn claim(
         *waited += STEP;
     }
     Ok(None)
-}
-
-/// What is said of header copies that were rewritten.
-pub(crate) fn repaired_header(disk: &str, path: &str, places: &[u64]) -> String {
-    let places: Vec<_> = places.iter().map(u64::to_string).collect();
-    format!("repaired the header copy of disk {disk} ({path}) at offset {}", places.join(", "))
 }
 
 /// Sentences on disks in sight that may be of any group, as their headers cannot be used: one of them may be what a mount misses.

@@ -21,11 +21,9 @@ use crate::{
         identify::{self, Header},
         look::{Needs, Seen, look},
         originals::{hexadecimal, id as number_of},
+        taken::{check_name, unusable},
     },
-    group::{
-        Group,
-        create::{check_name, unusable},
-    },
+    group::Group,
     membership::{arrival, choose},
     sync::buffer::Buffer,
     world::{Disk, Found, Io, Task, World, is_held},

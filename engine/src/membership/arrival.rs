@@ -10,15 +10,14 @@
 
 use crate::{
     admin::{AdminError, Code},
-    catalog::attributes::MOUNT_WAIT,
     disk::{
-        identify::{self, Header},
+        identify::{self, Header, Sighting},
         look::{Looked, Needs, Seen, look},
         originals::{self, Originals},
     },
     event::{Event, Severity},
     group::Group,
-    membership::choose::{self, Sighting, Standing},
+    membership::choose::{self, Standing},
     world::{Disk, Found, Task, World},
 };
 use plinth_format::{
@@ -27,6 +26,8 @@ use plinth_format::{
 };
 use std::{sync::Arc, time::Duration};
 
+/// Seconds for which a start waits for missing disks, if nothing is said: what an array's paths or an iSCSI login take.
+pub const MOUNT_WAIT: u64 = 10;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(250);
 

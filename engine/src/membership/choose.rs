@@ -53,13 +53,13 @@ mod cases;
 pub use cases::{Case, Standing};
 
 use crate::{
+    disk::identify::Sighting,
     planted::{self, Bug},
-    world::Identity,
 };
 use cases::{Current, Devices, DiskFacts, Facts, Groups as InSight, Held, Newest, Stamped};
 use plinth_format::{
     DiskId, DiskNumber, GroupId, MembershipId, Redundancy,
-    header::{DiskHeader, Status},
+    header::Status,
     membership::{ANCESTORS_MAX, CatalogFile, DiskState, MemberDisk, Membership},
     stamp::Stamp,
 };
@@ -67,19 +67,6 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
-
-/// What one device says of itself.
-#[derive(Debug, Clone)]
-pub struct Sighting {
-    pub path: String,
-    pub identity: Identity,
-    /// The best of the copies.
-    pub header: DiskHeader,
-    /// The valid ones of all slots, in any order.
-    pub stamps: Vec<Stamp>,
-    /// The valid ones of all slots, in any order.
-    pub memberships: Vec<Membership>,
-}
 
 /// How a mount goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,16 +19,19 @@
 use crate::{
     admin::{AdminError, Code, Departure, Estimate, Exchange, NewDisk, Order, Selection, Work},
     catalog::on_disks,
-    disk::{identify, look::find_paths, member::Member},
+    disk::{
+        headers::{header_of, write_header},
+        identify::{self, Sighting},
+        look::find_paths,
+        member::Member,
+        taken::{Taken, Wanted, check_mixture, check_names, take_disks, wipe_system_area},
+    },
     error::FileError,
     event::Severity,
     extent::stale,
-    group::{
-        Group,
-        create::{Taken, Wanted, check_mixture, check_names, header_of, take_disks, wipe_system_area, write_header},
-    },
+    group::Group,
     membership::{
-        choose::{Case, Decision, Sighting},
+        choose::{Case, Decision},
         voters::{Refusal, find},
     },
     movement::explain,

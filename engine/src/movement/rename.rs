@@ -5,12 +5,12 @@
 
 use crate::{
     admin::{AdminError, Code, Renaming, Selection},
-    disk::member::Member,
-    event::Severity,
-    group::{
-        Group,
-        create::{check_name, default_name},
+    disk::{
+        member::Member,
+        taken::{check_name, default_name},
     },
+    event::Severity,
+    group::Group,
 };
 use plinth_format::membership::DiskState;
 use std::{

@@ -12,12 +12,14 @@
 
 use crate::{
     admin::{AdminError, Code, NewDisk, Replacement, Selection},
-    disk::{look::find_paths, member::Member},
-    event::Severity,
-    group::{
-        Group,
-        create::{Taken, Wanted, header_of, take_disks, wipe_system_area, write_header},
+    disk::{
+        headers::{header_of, write_header},
+        look::find_paths,
+        member::Member,
+        taken::{Taken, Wanted, take_disks, wipe_system_area},
     },
+    event::Severity,
+    group::Group,
     planted::{self, Bug},
 };
 use plinth_format::{Redundancy, header::Status, membership::DiskState};

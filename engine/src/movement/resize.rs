@@ -15,15 +15,13 @@
 use crate::{
     admin::{AdminError, Code, Estimate, Order, Resize, Selection},
     disk::{
-        headers::{keep_to_areas, replace_header},
+        headers::{keep_to_areas, replace_header, write_header},
         member::Member,
+        taken::check_size,
     },
     error::FileError,
     event::Severity,
-    group::{
-        Group,
-        create::{check_size, write_header},
-    },
+    group::Group,
     membership::voters::{Refusal, find},
     movement::explain,
     planted::{self, Bug},

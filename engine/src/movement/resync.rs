@@ -15,20 +15,21 @@
 
 use crate::{
     admin::{AdminError, Code, Operation, Selection},
-    check::part::Part,
     disk::{
         identify,
         member::Member,
         originals::{self, FoundDisk},
+        taken::unusable,
     },
     error::FileError,
     event::Severity,
     extent::{
         self, Extent,
         own_metadata::Look,
+        part::Part,
         stale::{self, EVERYTHING},
     },
-    group::{Group, create::unusable},
+    group::Group,
     membership::{
         choose::{self, Standing},
         voters::{Refusal, find},

@@ -3,14 +3,13 @@
 use super::*;
 use crate::{
     admin::{Problem, Renaming, ScrubOrder, ScrubPower},
-    check::part::Part,
-    disk::identify,
+    disk::{headers, identify},
     event::Severity,
     extent::{
         Extent,
         own_metadata::{LOOK, Look},
+        part::Part,
     },
-    group::create,
 };
 use plinth_format::layout::{ACTIVITY_SLOT, FIRST_AREA, Layout, MEMBERSHIP_SLOT, RecordArea};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -457,7 +456,7 @@ fn header_copies_are_written_one_after_the_other() {
     let header = block_on(identify::read_header(&*lab.world(), &*lab.disks[0].open())).expect("it has one").best;
     let places = header.layout.header_places();
     let before = lab.disks[0].counts().flushes;
-    block_on(create::write_header(&lab.member(0), &header, &places)).expect("they are written");
+    block_on(headers::write_header(&lab.member(0), &header, &places)).expect("they are written");
     let flushes = lab.disks[0].counts().flushes - before;
     assert!(flushes >= places.len() as u64, "{flushes} flushes for {} copies", places.len());
     lab.check();

@@ -1,6 +1,9 @@
 use super::*;
-use crate::check::cases::{Table, case, combinations, fact};
-use plinth_format::{Layout, layout::MIB, membership::CatalogRun};
+use crate::{
+    check::cases::{Table, case, combinations, fact},
+    world::Identity,
+};
+use plinth_format::{Layout, header::DiskHeader, layout::MIB, membership::CatalogRun};
 
 const SIZE: u64 = 64 * MIB;
 const STAMP: u64 = 100;

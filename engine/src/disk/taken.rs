@@ -1,0 +1,295 @@
+//! Disks that a statement takes: CREATE, ADD, REPLACE. What they must be like, how they are
+//! claimed, and what is wiped before they are used.
+//!
+//! Nothing here writes to a disk but [`wipe_system_area`], which comes after all disks of the
+//! statement are claimed (R1).
+
+use crate::{
+    admin::{AdminError, Code, HeaderStatus, NewDisk},
+    disk::identify::{self, survey_one},
+    sync::buffer::Buffer,
+    world::{Disk, Found, World, is_held},
+};
+use plinth_format::{
+    BLOCK_SIZE, DiskId, DiskNumber, FormatError, GroupId, Layout,
+    header::{DiskHeader, Status},
+    is_name,
+    layout::{MIB, au_sizes},
+    membership::{DiskState, MemberDisk, Membership},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+type Result<T> = std::result::Result<T, AdminError>;
+
+/// A disk that `CREATE` or `ADD` takes.
+pub(crate) struct Taken {
+    pub disk: Arc<dyn Disk>,
+    pub entry: MemberDisk,
+    pub layout: Layout,
+}
+
+/// What a statement takes disks for.
+pub(crate) struct Wanted<'a> {
+    pub group: &'a str,
+    pub au_size: u64,
+    pub disks: &'a [NewDisk],
+    /// Their numbers, in this order.
+    pub numbers: Vec<DiskNumber>,
+    /// A group that is mounted: its header on a disk that is none of its members is of nobody.
+    pub of: Option<(GroupId, &'a Membership)>,
+}
+
+/// Whether names can be names.
+pub(crate) fn check_names(group: &str, disks: &[NewDisk]) -> Result<()> {
+    check_name("disk group", group)?;
+    for disk in disks {
+        disk.name.as_deref().map_or(Ok(()), |name| check_name("disk", name))?;
+        disk.failure_group.as_deref().map_or(Ok(()), |name| check_name("failure group", name))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    if is_name(name) {
+        return Ok(());
+    }
+    Err(AdminError::new(Code::Invalid, format!("{name:?} cannot name a {what}"))
+        .hint("a name begins with a letter and has up to 30 letters, digits, _, $ or #"))
+}
+
+/// Checks one disk, and how it would be cut.
+async fn check_disk(
+    world: &Arc<dyn World>,
+    new: &Wanted<'_>,
+    wanted: &NewDisk,
+    found: &[Found],
+) -> Result<(Arc<dyn Disk>, Layout)> {
+    let path = &wanted.path;
+    let Some(one) = found.iter().find(|one| one.path == *path) else {
+        return Err(AdminError::new(Code::UnknownDisk, format!("disk {path} is not among the disks in sight"))
+            .hint("ASM_DISKSTRING must match it; V$ASM_DISK shows what is in sight"));
+    };
+    let disk = one.disk.clone().map_err(|error| {
+        AdminError::new(Code::CannotOpen, format!("disk {path} cannot be opened: {error}"))
+            .hint("check the device and its permissions")
+    })?;
+    let (survey, header) = survey_one(world, one).await;
+    if let Some(user) = disk.user() {
+        return Err(AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {user}"))
+            .hint("end what uses it, or use another disk; FORCE does not help"));
+    }
+    // An `ADD` that was cut short, or a disk that was dropped while it was away.
+    let is_nobodys = header.as_ref().is_some_and(|header| {
+        new.of.is_some_and(|(group, membership)| {
+            header.group == group && membership.disks.iter().all(|disk| disk.id != header.disk)
+        })
+    });
+    let in_use = |text: String, hint: &str| Err(AdminError::new(Code::DiskInUse, text).hint(hint));
+    match survey.header {
+        HeaderStatus::Member if !wanted.force && !is_nobodys => {
+            if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, header)) {
+                return Err(refusal);
+            }
+            let group = header.map_or_else(String::new, |header| header.group_name);
+            return in_use(
+                format!("disk {path} belongs to disk group {group}"),
+                "drop that disk group, or add FORCE to take the disk and lose what is on it",
+            );
+        }
+        HeaderStatus::Foreign if !wanted.force => {
+            let occupant = survey.remark.unwrap_or_default();
+            return in_use(
+                format!("disk {path} is in use: {occupant}"),
+                "wipe it (wipefs -a), or add FORCE to take the disk and lose what is on it",
+            );
+        }
+        HeaderStatus::Incompatible | HeaderStatus::Unknown if !wanted.force => {
+            let remark = survey.remark.unwrap_or_default();
+            return in_use(format!("disk {path}: {remark}"), "add FORCE to take the disk and lose what is on it");
+        }
+        _ => {}
+    }
+    let layout = check_size(&*disk, wanted.size, disk.size(), new.au_size)?;
+    Ok((disk, layout))
+}
+
+/// The refusal of a device that is a disk of the very group that it would be taken for.
+fn own_member(new: &Wanted<'_>, path: &str, header: &DiskHeader) -> Option<AdminError> {
+    let (_, membership) = new.of.filter(|(group, _)| *group == header.group)?;
+    let own = membership.disks.iter().find(|disk| disk.id == header.disk)?;
+    let (name, group) = (&own.name, new.group);
+    let text = format!("disk {path} is disk {name} of disk group {group} itself");
+    let hint = match own.state {
+        DiskState::Offline => format!("name another device; or ALTER DISKGROUP {group} ONLINE DISK {name}"),
+        _ => "name another device".to_owned(),
+    };
+    Some(AdminError::new(Code::DiskInUse, text).hint(hint))
+}
+
+/// How a device that has so many bytes is cut, if `wanted` of them are used: all, if nobody says how many.
+pub(crate) fn check_size(disk: &dyn Disk, wanted: Option<u64>, has: u64, au_size: u64) -> Result<Layout> {
+    let path = disk.path();
+    let size = wanted.unwrap_or(has);
+    if size > has {
+        let text = format!("disk {path} has {has} bytes, SIZE says {size}");
+        return Err(AdminError::new(Code::DiskTooSmall, text).hint("give a smaller SIZE, or none"));
+    }
+    Layout::of_whole_units(size, au_size).map_err(|error| match error {
+        FormatError::Field { field: "AU size", value } => {
+            AdminError::new(Code::Invalid, format!("AU size {value} is not a power of two from 1M to 64M"))
+        }
+        _ => {
+            let least = Layout::smallest(au_size);
+            AdminError::new(Code::DiskTooSmall, format!("disk {path} is too small: {} MB", size / MIB)).hint(format!(
+                "with an AU size of {} MB a disk needs {} MB",
+                au_size / MIB,
+                least.div_ceil(MIB)
+            ))
+        }
+    })
+}
+
+/// The refusal of a statement that needs a disk which nobody holds, and which cannot be claimed all the same.
+pub(crate) fn unusable(disk: &str, error: &std::io::Error) -> AdminError {
+    AdminError::new(Code::CannotOpen, format!("{disk} cannot be used: {error}"))
+        .hint("check the device and its permissions")
+}
+
+/// Checks disks and claims them.
+///
+/// # Errors
+/// The first that cannot be taken, and why.
+pub(crate) async fn take_disks(world: &Arc<dyn World>, new: &Wanted<'_>, found: &[Found]) -> Result<Vec<Taken>> {
+    let mut taken: Vec<Taken> = Vec::new();
+    let mut identities = BTreeMap::new();
+    for (index, wanted) in new.disks.iter().enumerate() {
+        let (disk, layout) = check_disk(world, new, wanted, found).await?;
+        let identity = found.iter().find(|one| one.path == wanted.path).map(|one| one.identity.clone());
+        if let Some(other) = identities.insert(identity, wanted.path.clone()) {
+            let text = format!("{} and {other} are one device", wanted.path);
+            return Err(AdminError::new(Code::DuplicateDisk, text).hint("name each device once"));
+        }
+        let too_many = || AdminError::new(Code::Invalid, "too many disks");
+        let number = new.numbers.get(index).copied().ok_or_else(too_many)?;
+        let name = wanted.name.clone().unwrap_or_else(|| free_name(new, number, &taken));
+        if taken.iter().any(|other| other.entry.name == name) {
+            return Err(AdminError::new(Code::Invalid, format!("two disks are named {name}")));
+        }
+        if let Some(first) = taken.first()
+            && first.disk.sectors().logical != disk.sectors().logical
+        {
+            let text = format!(
+                "disk {} has sectors of {} bytes, disk {} of {}",
+                wanted.path,
+                disk.sectors().logical,
+                first.disk.path(),
+                first.disk.sectors().logical
+            );
+            return Err(AdminError::new(Code::DiskMismatch, text)
+                .hint("all disks of a group have one sector size; make two groups"));
+        }
+        let entry = MemberDisk {
+            id: DiskId(new_id(world)),
+            number,
+            state: DiskState::Online,
+            votes: false,
+            quorum: wanted.quorum,
+            copy_whole: false,
+            by_operator: false,
+            absent: false,
+            leaving: false,
+            size: layout.size(),
+            target: None,
+            stamp: 0,
+            since: 0,
+            joined: world.now(),
+            failure_group: wanted.failure_group.clone().unwrap_or_else(|| name.clone()),
+            name,
+        };
+        taken.push(Taken { disk, entry, layout });
+    }
+    for one in &taken {
+        if let Err(error) = one.disk.claim() {
+            let path = one.disk.path();
+            if !is_held(&error) {
+                return Err(unusable(&format!("disk {path}"), &error));
+            }
+            let header = identify::read_header(&**world, &*one.disk).await;
+            let header = header.filter(|header| header.best.status == Status::Member);
+            if let Some(refusal) = header.as_ref().and_then(|header| own_member(new, path, &header.best)) {
+                return Err(refusal);
+            }
+            return Err(match header {
+                Some(header) => {
+                    let group = header.best.group_name;
+                    let text = format!("disk {path} is in use: it belongs to disk group {group}, which is mounted");
+                    AdminError::new(Code::DiskInUse, text)
+                        .hint(format!("use another disk, or drop disk group {group} first ({error})"))
+                }
+                None => AdminError::new(Code::DiskInUse, format!("disk {path} is in use: {error}"))
+                    .hint("end the program that holds it, or use another disk"),
+            });
+        }
+    }
+    Ok(taken)
+}
+
+/// `GROUP_0000`, with a long group name cut.
+pub(crate) fn default_name(group: &str, number: DiskNumber) -> String {
+    let cut = group.len().min(plinth_format::NAME_MAX - 5);
+    format!("{}_{:04}", &group[..cut], number.0)
+}
+
+/// The default name of a disk with the next number, from its own on, that no disk's name has: somebody may have given it to another disk.
+fn free_name(new: &Wanted<'_>, number: DiskNumber, taken: &[Taken]) -> String {
+    let members = new.of.iter().flat_map(|(_, membership)| &membership.disks);
+    let names: BTreeSet<&str> = members
+        .filter(|disk| !new.numbers.contains(&disk.number))
+        .map(|disk| disk.name.as_str())
+        .chain(new.disks.iter().filter_map(|disk| disk.name.as_deref()))
+        .chain(taken.iter().map(|one| one.entry.name.as_str()))
+        .collect();
+    let numbers = (number.0..=u16::MAX).chain(0..number.0).map(DiskNumber);
+    let mut free = numbers.map(|number| default_name(new.group, number)).filter(|name| !names.contains(name.as_str()));
+    free.next().unwrap_or_else(|| default_name(new.group, number))
+}
+
+/// Whether no failure group has both quorum disks and others.
+pub(crate) fn check_mixture<'a>(disks: impl Iterator<Item = &'a MemberDisk> + Clone) -> Result<()> {
+    let mixed = disks.clone().find(|disk| {
+        disks.clone().any(|other| other.failure_group == disk.failure_group && other.quorum != disk.quorum)
+    });
+    let Some(disk) = mixed else { return Ok(()) };
+    let text = format!("failure group {} is both QUORUM and not", disk.failure_group);
+    Err(AdminError::new(Code::Invalid, text))
+}
+
+pub(crate) async fn wipe_system_area(disk: &dyn Disk, layout: Layout) -> Result<()> {
+    let zeros = Buffer::zeroed(MIB as usize).share();
+    let mut writes = vec![(0, zeros.clone())];
+    // Also the copies that an earlier group with another layout left: while the new first copy is damaged, they would be found.
+    let mut places = layout.header_places().to_vec();
+    // A smaller AU than the new one ends in its first AU.
+    places.extend(au_sizes().take_while(|au_size| *au_size < layout.au_size()));
+    places.extend(identify::old_places(disk).await);
+    writes.extend(layout.middle_area().slots().map(|(place, length)| (place, zeros.part(0..length))));
+    writes.extend(places.into_iter().filter(|place| *place != 0).map(|place| (place, zeros.part(0..BLOCK_SIZE))));
+    for (offset, data) in writes {
+        let done = disk.submit(crate::world::Io::Write { offset, data, durably: false }).await;
+        done.result.map_err(|error| {
+            AdminError::new(Code::Io, format!("disk {}: writing at {offset}: {error}", disk.path()))
+                .hint("replace the disk")
+        })?;
+    }
+    let done = disk.submit(crate::world::Io::Flush).await;
+    done.result.map_err(|error| AdminError::new(Code::Io, format!("disk {}: flushing: {error}", disk.path())))
+}
+
+pub(crate) fn new_id(world: &Arc<dyn World>) -> [u8; 16] {
+    let mut id = [0; 16];
+    world.random(&mut id);
+    id
+}
