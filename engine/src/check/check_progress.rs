@@ -14,7 +14,7 @@ use crate::{
     sync::lock::Mutex,
     words::counted,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::atomic::Ordering, time::Duration};
 
 /// The pass of a check in `V$ASM_OPERATION`.
 pub(crate) const CHECKING: &str = "CHECKING";
@@ -87,5 +87,32 @@ impl Group {
         } else {
             self.tell(Severity::Alarm, None, format!("{text}. ALTER DISKGROUP {} CHECK REPAIR", self.name));
         }
+    }
+
+    /// What `V$ASM_OPERATION` shows.
+    pub(crate) fn list_operations(&self) -> Vec<Operation> {
+        let mut operations = Vec::new();
+        let left = self.suspects.left();
+        if left > 0 {
+            let total = self.suspects.total.load(Ordering::Relaxed);
+            operations.push(Operation {
+                pass: "RECOVERY".to_owned(),
+                state: "RUN".to_owned(),
+                power: 1,
+                so_far: total - left.min(total),
+                work: total,
+                rate: 0,
+                bytes: self.suspects.bytes_copied.load(Ordering::Relaxed),
+                error: None,
+            });
+        }
+        let now = self.world.monotonic();
+        operations.extend(self.rebalance.operation(now));
+        for progress in self.resyncs.lock().values() {
+            operations.push(progress.operation("RESYNC", self.resync_power.load(Ordering::Relaxed), now));
+        }
+        operations.extend(self.scrub.operation(now));
+        operations.extend(self.checks.operations(now));
+        operations
     }
 }

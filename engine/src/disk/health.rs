@@ -19,21 +19,11 @@
 //!
 //! The same task compares how fast the disks are (`slow.rs`). What is noted here is rare and slow already, so that a lock is nothing. A read that ends well costs one relaxed load.
 
-use crate::{
-    disk::{counters::IoClient, member::Member, slow::WINDOW},
-    event::Severity,
-    group::Group,
-    space::AuState,
-    sync::lock::Mutex,
-};
-use plinth_format::{BLOCK_SIZE, layout::HEADER_PLACE, membership::DiskState};
+use crate::{disk::counters::IoClient, sync::lock::Mutex};
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     time::Duration,
 };
 
@@ -43,9 +33,6 @@ const IN_A_ROW: u64 = 16;
 const PLACES_MAX: usize = 1024;
 /// The highest limit that an attribute can set: so many times are kept.
 pub const LIMIT_MAX: usize = 1000;
-/// How often the group looks.
-const LOOK: Duration = Duration::from_secs(1);
-
 /// What is counted against a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
@@ -116,7 +103,7 @@ pub struct Health {
     /// Reads that failed since one ended well.
     in_a_row: AtomicU64,
     /// The operator was told that it should go and cannot be spared.
-    has_alarmed: AtomicBool,
+    pub(crate) has_alarmed: AtomicBool,
 }
 
 impl Health {
@@ -210,90 +197,6 @@ impl Health {
             let all_fail = limits.reads > 0 && count >= limits.reads.max(IN_A_ROW as usize);
             all_fail.then_some(TooMany { failure: Failure::Read, count, time: None })
         })
-    }
-}
-
-impl Group {
-    /// Looks at all disks every second.
-    pub(crate) fn spawn_health(self: &Arc<Self>) {
-        let world = Arc::clone(&self.world);
-        self.spawn_while_mounted("health", |group| async move {
-            for round in 1_u64.. {
-                world.sleep(LOOK).await;
-                let group = group.upgrade().filter(|group| !group.voters.is_closing())?;
-                if !group.is_stopping() {
-                    group.judge_disks().await;
-                    if round.is_multiple_of(WINDOW.as_secs() / LOOK.as_secs()) {
-                        group.compare_speeds().await;
-                    }
-                }
-            }
-            None
-        });
-    }
-
-    /// Takes disks offline that fail too often, or says that they cannot be spared.
-    async fn judge_disks(&self) {
-        let limits = self.attributes().limits();
-        for member in self.members.values().filter(|member| member.state() == DiskState::Online) {
-            let Some(many) = member.health.judge(self.world.monotonic(), &limits) else {
-                member.health.has_alarmed.store(false, Relaxed);
-                continue;
-            };
-            let name = member.name();
-            let remedy =
-                format!("It should be replaced: ALTER DISKGROUP {} REPLACE DISK {name} WITH 'path'", self.name);
-            // What is wrong on a disk that has failures of its own may be right on this one only.
-            let failing = self.members.values().find(|other| {
-                other.failure_group != member.failure_group
-                    && other.is_readable()
-                    && other.health.has_failed(self.world.monotonic(), &limits)
-            });
-            let refusal = match failing {
-                Some(other) => format!("disk {} has failures, too", other.name()),
-                None => match self.voters.expel(member.number, &format!("{many}. {remedy}"), false).await {
-                    Ok(()) => continue,
-                    Err(refusal) => refusal.to_string(),
-                },
-            };
-            if self.is_stopping() || member.health.has_alarmed.swap(true, Relaxed) {
-                continue;
-            }
-            let text = format!(
-                "disk {name} ({}) in failure group {}: {many}, and it cannot go offline, because {refusal}. Bring the disks \
-                 with the other mirrors ONLINE, or copy out what can be read. {remedy}",
-                member.path(),
-                member.failure_group
-            );
-            self.tell(Severity::Alarm, Some(member.number), text);
-        }
-    }
-
-    /// Before an operator takes disks offline: whether the others can be read where reads failed. Returns those that cannot.
-    pub(crate) async fn ask_others_than(&self, leaving: &[Arc<Member>]) -> Vec<Arc<str>> {
-        let stays = |member: &&Arc<Member>| {
-            member.state() == DiskState::Online && !leaving.iter().any(|other| other.number == member.number)
-        };
-        let asked = self.members.values().filter(stays).map(|member| async {
-            self.ask_disk(member).await;
-            (member.is_hung() || member.health.has_unread()).then(|| member.name())
-        });
-        futures::future::join_all(asked).await.into_iter().flatten().collect()
-    }
-
-    async fn ask_disk(&self, member: &Member) {
-        let au_size = member.layout().au_size();
-        let header = (HEADER_PLACE, BLOCK_SIZE);
-        for place in member.health.unread().into_iter().chain([header]) {
-            let au = u32::try_from(place.0 / au_size).unwrap_or(u32::MAX);
-            let is_free = self.space().state(member.number, au) == Some(AuState::Free);
-            let is_well = is_free
-                || !member.is_hung() && member.start_read(place.0, place.1).of(IoClient::Checks).settle().await.is_ok();
-            if !is_well {
-                return;
-            }
-            member.health.note_mended(place);
-        }
     }
 }
 

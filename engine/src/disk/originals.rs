@@ -20,9 +20,8 @@ use crate::{
     disk::{
         identify::{self, Header},
         look::{Needs, Seen as Answered, look},
+        members::Members,
     },
-    event::Severity,
-    group::Group,
     planted::{self, Bug},
     sync::lock::Mutex,
     world::{Disk, Found, Identity, Task, World},
@@ -30,6 +29,7 @@ use crate::{
 use plinth_format::{
     DiskId, GroupId, MembershipId,
     header::{DiskHeader, Status},
+    membership::Membership,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -237,43 +237,36 @@ pub(crate) async fn find_disk(world: &dyn World, group: GroupId, id: DiskId) -> 
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Mutex<(Option<MembershipId>, bool)>);
 
-impl Group {
-    /// Notes which devices the group uses, if that may have changed. Once a second.
-    pub(crate) fn note_originals(&self) {
-        let boot = self.world.boot_id();
-        let known = self.voters.current();
-        if self.notes.0.lock().0.replace(known.id) == Some(known.id) {
-            return;
+impl Notes {
+    /// Notes which devices the group uses, if that may have changed. Once a second. Returns what is to be told.
+    pub fn note(&self, world: &dyn World, group: GroupId, known: &Membership, members: &Members) -> Option<String> {
+        let boot = world.boot_id();
+        if self.0.lock().0.replace(known.id) == Some(known.id) {
+            return None;
         }
-        let before = Originals::recall(&*self.world, self.id);
+        let before = Originals::recall(world, group);
         let mut noted = before.clone();
         noted.disks.retain(|disk, _| known.disks.iter().any(|entry| entry.id == *disk));
         if !noted.is_of_this_boot {
             // What was not seen since is believed no more than before.
             noted.disks.retain(|_, noted| !noted.identity.0.starts_with("block:"));
         }
-        for member in self.members.values() {
+        for member in members.values() {
             if let Some(disk) = member.disk() {
                 noted.disks.insert(member.id(), Noted { identity: disk.identity(), path: disk.path().to_owned() });
             }
         }
         noted.is_of_this_boot = true;
         if noted == before {
-            return;
+            return None;
         }
-        if let Err(error) = self.world.memorise(&note_of(self.id), &noted.text(boot))
-            && !std::mem::replace(&mut self.notes.0.lock().1, true)
-        {
-            let text = format!(
-                "which devices the disks are cannot be noted, so copies of them would not be told from them: {error}"
-            );
-            self.tell(Severity::Warning, None, text);
+        let error = world.memorise(&note_of(group), &noted.text(boot)).err()?;
+        if std::mem::replace(&mut self.0.lock().1, true) {
+            return None;
         }
-    }
-
-    /// The group is gone, and the note with it.
-    pub(crate) fn forget_originals(&self) {
-        forget_group(&*self.world, self.id);
+        Some(format!(
+            "which devices the disks are cannot be noted, so copies of them would not be told from them: {error}"
+        ))
     }
 }
 

@@ -13,14 +13,9 @@
 //!
 //! A window with fewer than [`COUNT`] I/Os on the disk, or on all others, says nothing. [`Speeds`] is pure; it is given what counters say.
 
-use crate::{
-    disk::{
-        counters::{IoClass, IoClient},
-        member::Member,
-        troubles::Trouble,
-    },
-    event::Severity,
-    group::Group,
+use crate::disk::{
+    counters::{IoClass, IoClient},
+    member::Member,
 };
 use plinth_format::DiskNumber;
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -153,7 +148,8 @@ impl Speeds {
     }
 }
 
-fn totals(member: &Member) -> Totals {
+/// What the counters of a disk say.
+pub(crate) fn totals(member: &Member) -> Totals {
     let flushes = member.counters.timings(IoClass::Flush);
     let (mut reads, mut writes) = ((0, Duration::ZERO), (0, Duration::ZERO));
     for client in [IoClient::Files, IoClient::Catalog, IoClient::Records] {
@@ -164,43 +160,6 @@ fn totals(member: &Member) -> Totals {
         }
     }
     [reads, writes, (flushes.count(), flushes.total())]
-}
-
-impl Group {
-    /// Says which disks are far slower than the others: each [`WINDOW`].
-    pub(crate) async fn compare_speeds(&self) {
-        let members = self.members.values().filter(|member| member.is_readable() && !member.quorum);
-        let totals = members.map(|member| (member.number, totals(member))).collect();
-        let changes = self.speeds.lock().compare(&totals);
-        for (disk, change) in changes {
-            let Some(member) = self.members.get(&disk) else { continue };
-            let name = member.name();
-            let who = format!("disk {name} ({}) in failure group {}", member.path(), member.failure_group);
-            let slowness = match change {
-                Change::Over => {
-                    self.tell(Severity::Note, Some(disk), format!("{who} is not slower than the others any more"));
-                    continue;
-                }
-                Change::Slow(slowness) => {
-                    let text = format!(
-                        "{who} is slow: {slowness}. Who writes waits for it. ALTER DISKGROUP {} OFFLINE DISK {name} lets the others \
-                         go on without it; attribute disk_slow_time does so by itself",
-                        self.name
-                    );
-                    self.tell(Severity::Warning, Some(disk), text);
-                    slowness
-                }
-                Change::Stays(slowness) => slowness,
-            };
-            member.note(Trouble::Slower, None, slowness.to_string());
-            let limit = self.attributes().disk_slow_time;
-            // Where it cannot be spared it is tried again with the next window, and that it is slow was told.
-            if limit.is_some_and(|limit| slowness.time >= limit) {
-                let reason = format!("it is slow: {slowness} (attribute disk_slow_time)");
-                let _ = self.voters.expel(disk, &reason, false).await;
-            }
-        }
-    }
 }
 
 #[cfg(test)]

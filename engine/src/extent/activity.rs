@@ -42,7 +42,7 @@ mod gate;
 pub use gate::Gate;
 
 use crate::{
-    disk::{counters::IoClient, flight::Settled, member::Member, troubles::Trouble},
+    disk::{counters::IoClient, member::Member},
     error::FileError,
     event::Severity,
     extent::{Extent, Zones, stale},
@@ -694,23 +694,6 @@ impl Group {
             }
             if !again || planted::has(Bug::SumsNotAgain) {
                 return Ok(());
-            }
-        }
-    }
-
-    /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets the error.
-    pub(crate) async fn give_up(&self, member: &Arc<Member>, settled: &Settled) -> Result<(), FileError> {
-        self.give_up_because(member, &settled.reason()).await
-    }
-
-    pub(crate) async fn give_up_because(&self, member: &Arc<Member>, reason: &str) -> Result<(), FileError> {
-        match self.voters.expel(member.number, reason, false).await {
-            Ok(()) => self.wait_settled(member).await,
-            Err(Refusal::Closing) => Err(FileError::Dismounted),
-            Err(refusal) => {
-                let why = refusal.to_string();
-                member.note(Trouble::Refused, None, format!("{reason}: {why}"));
-                Err(FileError::Refused { disk: member.name().to_string(), reason: reason.to_owned(), why })
             }
         }
     }

@@ -42,10 +42,7 @@
 use crate::{
     admin::Problem,
     disk::{
-        counters::IoClient,
-        flight::Settled,
-        headers::{header_of, put_header, write_header},
-        identify::Search,
+        headers::{put_header, write_header},
         member::Member,
         troubles::Trouble,
     },
@@ -60,14 +57,8 @@ use crate::{
     membership::voters::{Refusal, WrongRecord},
     planted::{self, Bug},
     reached::{self, Mark},
-    world::Disk,
 };
-use plinth_format::{
-    BLOCK_SIZE, DiskNumber,
-    header::{DiskHeader, Status},
-    layout::HEADER_PLACE,
-    membership::DiskState,
-};
+use plinth_format::{BLOCK_SIZE, DiskNumber, header::DiskHeader, layout::HEADER_PLACE, membership::DiskState};
 use std::{
     collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
@@ -312,32 +303,6 @@ impl Group {
         })
     }
 
-    /// The header that a disk's copies show, and the places of those that are wrong. `None`: they show no header, or another disk's.
-    ///
-    /// # Errors
-    /// If the disk does not answer in time.
-    pub(crate) async fn own_header(
-        &self,
-        member: &Member,
-        disk: &dyn Disk,
-    ) -> Result<Option<(DiskHeader, Vec<u64>)>, String> {
-        let first = read_copy(member, HEADER_PLACE).await?;
-        let mut search = Search::new(first, member.layout().header_places().to_vec());
-        while let Some(place) = search.next() {
-            let copy = read_copy(member, place).await?;
-            search.found(place, copy);
-        }
-        let (_, found) = search.end(disk.size());
-        let is_own =
-            |header: &DiskHeader| (header.group, header.disk, header.status) == (self.id, member.id(), Status::Member);
-        Ok(found.filter(|header| is_own(&header.best)).map(|header| (header.best, header.wrong)))
-    }
-
-    /// The header that a disk must have, where it has none: there is no sequence to go on from.
-    pub(crate) fn header_from_memory(&self, member: &Member) -> DiskHeader {
-        header_of(self.id, &self.voters.current(), member, self.created, Status::Member, 1)
-    }
-
     async fn look_at_records(&self, part: &Part, look: Look, findings: &mut Findings) {
         let suspects = self.voters.seemingly_wrong(|disk| part.has_disk(disk)).await;
         if suspects.is_empty() {
@@ -453,14 +418,5 @@ impl Group {
             }
         }
         wrong
-    }
-}
-
-/// A header copy, if there is one at a place.
-async fn read_copy(member: &Member, place: u64) -> Result<Option<DiskHeader>, String> {
-    match member.start_read(place, BLOCK_SIZE).of(IoClient::Records).settle().await {
-        Settled::Ok(Some(block)) => Ok(DiskHeader::decode(&block, place).ok()),
-        Settled::Overdue => Err(Settled::Overdue.reason()),
-        _ => Ok(None),
     }
 }

@@ -24,7 +24,6 @@ use crate::{
         members::Members,
         taken::{Taken, Wanted, check_mixture, check_names, new_id, take_disks, wipe_system_area},
     },
-    group::Group,
     membership::{choose, voters::Voters},
     space::{Space, mirror_sets::MirrorSets},
     sync::lock::Mutex,
@@ -240,15 +239,4 @@ pub(crate) fn catalog_trouble(group: &str, error: &CatalogError) -> AdminError {
         ));
     }
     refused.hint("plinth check shows more; if no good mirror is left, restore the group from a backup")
-}
-
-impl Group {
-    /// Marks the headers of all disks as of a former member: they can be taken again.
-    pub(crate) async fn retire_headers(&self) -> std::result::Result<(), String> {
-        for member in self.members.values() {
-            let Some(disk) = member.disk() else { continue };
-            self.retire(member, &*disk).await?;
-        }
-        Ok(())
-    }
 }

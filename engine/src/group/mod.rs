@@ -33,7 +33,7 @@ use crate::{
     disk::{
         member::{Member, TICK_MS},
         members::Members,
-        originals::Notes,
+        originals::{Notes, forget_group},
         slow::Speeds,
     },
     error::FileError,
@@ -59,7 +59,11 @@ use crate::{
     files::{Files, file_stats::FileStats},
     group::{mount::Purpose, volume::Volumes},
     limits::Limit,
-    membership::{arrival::MOUNT_WAIT, choose::Decision, voters::Voters},
+    membership::{
+        arrival::{self, MOUNT_WAIT},
+        choose::Decision,
+        voters::Voters,
+    },
     movement::{
         absent::Absences,
         progress::Progress,
@@ -236,6 +240,20 @@ impl Group {
     /// If whoever looked has ended: what is not seen then may be there.
     pub async fn survey(world: &Arc<dyn World>) -> Result<Vec<Survey>> {
         crate::disk::identify::survey(world).await
+    }
+
+    /// Whether the group could be mounted by what the disks in sight say: whoever is about to dismount it, for another engine to mount it, asks
+    /// before. Nothing is claimed, and nothing written.
+    ///
+    /// # Errors
+    /// Why not.
+    pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<()> {
+        arrival::rehearse(world, name).await
+    }
+
+    /// Waits for disks of the group that are missing, if it could be mounted without them; but no longer than its attribute says.
+    pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
+        arrival::await_disks(world, name).await;
     }
 
     /// Makes a group and leaves it dismounted.
@@ -497,6 +515,14 @@ impl Group {
         );
     }
 
+    /// Notes which devices the group uses, if that may have changed.
+    fn note_originals(&self) {
+        let text = self.notes.note(&*self.world, self.id, &self.voters.current(), &self.members);
+        if let Some(text) = text {
+            self.tell(Severity::Warning, None, text);
+        }
+    }
+
     async fn take_care(&self) {
         let ticks = self.ticks.fetch_add(1, Ordering::Relaxed);
         // Not on a disk that does not answer yet.
@@ -555,42 +581,6 @@ impl Group {
                 extent.drop_sums(&extent.state(), || self.activity.has(extent.id));
             }
         }
-    }
-
-    /// A recorded membership took disks offline: what they miss is put on record (R4).
-    async fn went_offline(&self, disks: &[DiskNumber]) {
-        self.store.free_struck();
-        let data: Vec<_> =
-            disks.iter().copied().filter(|disk| self.members.get(disk).is_some_and(|member| !member.quorum)).collect();
-        let regions = self.activity.regions();
-        let mut members = disks.iter().filter_map(|disk| self.members.get(disk));
-        while let Err(error) = self.mark_stale(&data, &regions).await {
-            if self.is_stopping() || self.catalog.failure().is_some() {
-                // Nothing that depends on it will be acknowledged; who waits hears why.
-                members.for_each(|member| member.abandon());
-                return;
-            }
-            self.tell(Severity::Alarm, None, format!("writes wait: stale marks cannot be stored: {error}"));
-            self.world.sleep(Duration::from_secs(1)).await;
-        }
-        members.by_ref().for_each(|member| member.settle());
-        // What is left has to be right from now on.
-        if !self.is_stopping() {
-            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
-        }
-        // The catalog may have lost a mirror with the disk.
-        self.rebuild_catalog().await;
-    }
-
-    /// Takes a disk offline without waiting: the caller has what it needs from another.
-    pub(crate) fn expel_in_background(&self, member: &Arc<Member>, reason: String) {
-        let (voters, number) = (Arc::clone(&self.voters), member.number);
-        self.world.spawn(
-            "expel",
-            Box::pin(async move {
-                let _ = voters.expel(number, &reason, false).await;
-            }),
-        );
     }
 
     /// Calls `tell` with the reason when the catalog has stopped for good: nothing is made durable any more, and only a
@@ -803,8 +793,17 @@ impl Group {
         self.retire_headers().await.map_err(|error| AdminError::new(Code::Io, error))?;
         self.voters.close();
         self.members.values().for_each(|member| member.release());
-        self.forget_originals();
+        forget_group(&*self.world, self.id);
         self.tell(Severity::Note, None, "disk group dropped".to_owned());
+        Ok(())
+    }
+
+    /// Marks the headers of all disks as of a former member: they can be taken again.
+    async fn retire_headers(&self) -> std::result::Result<(), String> {
+        for member in self.members.values() {
+            let Some(disk) = member.disk() else { continue };
+            self.retire(member, &*disk).await?;
+        }
         Ok(())
     }
 

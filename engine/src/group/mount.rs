@@ -29,7 +29,6 @@ use crate::{
     disk::{
         counters::IoClient,
         flight::Settled,
-        headers::{put_header, repaired_header, replace_header, write_header},
         identify::{self, Sighting},
         look::{self, Seen, Silent},
         member::{self, Member},
@@ -823,51 +822,4 @@ fn build_space(
         }
     }
     slots
-}
-
-impl Group {
-    /// What a header says of its disk that is not so: its name, its size or the group's redundancy. While it is resized both sizes are right.
-    pub(crate) fn outdated(&self, member: &Member, header: &DiskHeader) -> Option<String> {
-        if *header.name != *member.name() {
-            return Some(format!("calls it {}", header.name));
-        }
-        if header.redundancy != self.redundancy() {
-            return Some(format!("says that the group is of {} redundancy", header.redundancy));
-        }
-        if !header.middle_area {
-            return Some("says that its records are in one place only".to_owned());
-        }
-        let size = header.layout.size();
-        let target = self.voters.current().disk(member.number).and_then(|entry| entry.target);
-        let is_right = size == member.layout().size() || Some(size) == target;
-        (!is_right).then(|| format!("says that {size} bytes of it are used"))
-    }
-
-    /// Rewrites the header copies of a disk that are missing, damaged or older; all of them if a crash kept its new name from them, if
-    /// its records are in the first area only, or if no copy is the disk's any more.
-    pub(crate) async fn repair_header(&self, member: &Arc<Member>) -> std::result::Result<(), String> {
-        let Some(disk) = member.disk() else { return Ok(()) };
-        let Some((best, wrong)) = self.own_header(member, &*disk).await? else {
-            let header = self.header_from_memory(member);
-            return put_header(member, &header, &header.layout.header_places()).await;
-        };
-        let is_outdated = self.outdated(member, &best).is_some();
-        if wrong.is_empty() && !is_outdated {
-            return Ok(());
-        }
-        if is_outdated || planted::has(Bug::HeadersTogether) {
-            let mut renewed = best.clone();
-            if is_outdated {
-                (renewed.name, renewed.layout) = (member.name().to_string(), member.layout());
-                renewed.redundancy = self.redundancy();
-                renewed.middle_area = true;
-            }
-            let places = renewed.layout.header_places();
-            return replace_header(member, &best, renewed, &places).await;
-        }
-        write_header(member, &best, &wrong).await?;
-        let text = repaired_header(&member.name(), &member.path(), &wrong);
-        self.tell(Severity::Warning, Some(member.number), text);
-        Ok(())
-    }
 }

@@ -16,7 +16,6 @@ use crate::{
         originals::{self, Originals},
     },
     event::{Event, Severity},
-    group::Group,
     membership::choose::{self, Standing},
     world::{Disk, Found, Task, World},
 };
@@ -96,54 +95,52 @@ fn missing(name: &str, sightings: &[Sighting]) -> Option<(Vec<String>, Duration)
 /// Looks at the disks of a mounted group before it is said that it could not be mounted: their records may be written meanwhile.
 const REHEARSALS: u32 = 5;
 
-impl Group {
-    /// Whether the group could be mounted by what the disks in sight say: whoever is about to dismount it, for another engine to mount it, asks
-    /// before. Nothing is claimed, and nothing written.
-    ///
-    /// # Errors
-    /// Why not.
-    pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<(), AdminError> {
-        for rehearsal in 1.. {
-            let seen = sight(world, name).await.and_then(|sightings| {
-                choose::choose(name, &sightings, false)
-                    .map_err(|refusal| AdminError::new(Code::NoQuorum, &refusal).hint(refusal.remedy()))
-            });
-            match seen {
-                Ok(_) => break,
-                Err(refusal) if rehearsal >= REHEARSALS => return Err(refusal),
-                Err(_) => world.sleep(LOOK).await,
-            }
+/// Whether the group could be mounted by what the disks in sight say: whoever is about to dismount it, for another engine to mount it, asks
+/// before. Nothing is claimed, and nothing written.
+///
+/// # Errors
+/// Why not.
+pub async fn rehearse(world: &Arc<dyn World>, name: &str) -> Result<(), AdminError> {
+    for rehearsal in 1.. {
+        let seen = sight(world, name).await.and_then(|sightings| {
+            choose::choose(name, &sightings, false)
+                .map_err(|refusal| AdminError::new(Code::NoQuorum, &refusal).hint(refusal.remedy()))
+        });
+        match seen {
+            Ok(_) => break,
+            Err(refusal) if rehearsal >= REHEARSALS => return Err(refusal),
+            Err(_) => world.sleep(LOOK).await,
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Waits for disks of the group that are missing, if it could be mounted without them; but no longer than its attribute says.
-    pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
-        let tell = |text: String| {
-            world.event(Event { group: name.to_owned(), severity: Severity::Note, disk: None, text });
-        };
-        let began = world.monotonic();
-        let mut told = false;
-        loop {
-            // Where that cannot be told the mount says why.
-            let Ok(sightings) = sight(world, name).await else { return };
-            let Some((missing, patience)) = missing(name, &sightings) else { return };
-            let waited = world.monotonic().saturating_sub(began);
-            if missing.is_empty() {
-                if told {
-                    tell(format!("all disks are in sight after {} s", waited.as_secs()));
-                }
-                return;
+/// Waits for disks of the group that are missing, if it could be mounted without them; but no longer than its attribute says.
+pub async fn await_disks(world: &Arc<dyn World>, name: &str) {
+    let tell = |text: String| {
+        world.event(Event { group: name.to_owned(), severity: Severity::Note, disk: None, text });
+    };
+    let began = world.monotonic();
+    let mut told = false;
+    loop {
+        // Where that cannot be told the mount says why.
+        let Ok(sightings) = sight(world, name).await else { return };
+        let Some((missing, patience)) = missing(name, &sightings) else { return };
+        let waited = world.monotonic().saturating_sub(began);
+        if missing.is_empty() {
+            if told {
+                tell(format!("all disks are in sight after {} s", waited.as_secs()));
             }
-            if waited >= patience {
-                return;
-            }
-            if !told {
-                told = true;
-                let (seconds, disks) = (patience.as_secs(), missing.join(", "));
-                tell(format!("waits up to {seconds} s for disks that are not in sight: {disks}"));
-            }
-            world.sleep(LOOK.min(patience - waited)).await;
+            return;
         }
+        if waited >= patience {
+            return;
+        }
+        if !told {
+            told = true;
+            let (seconds, disks) = (patience.as_secs(), missing.join(", "));
+            tell(format!("waits up to {seconds} s for disks that are not in sight: {disks}"));
+        }
+        world.sleep(LOOK.min(patience - waited)).await;
     }
 }

@@ -15,7 +15,6 @@
 
 use crate::{
     admin::{AdminError, Code, Conversion, Estimate, Order, PlannedStep},
-    disk::member::Member,
     error::FileError,
     event::Severity,
     extent::{Extent, Mirror},
@@ -230,27 +229,6 @@ impl Group {
             self.tell(Severity::Note, None, text);
         }
         Ok(())
-    }
-
-    /// Writes into headers what the membership says. The next mount does it where it cannot be done now.
-    async fn renew_headers(&self) {
-        for member in self.members.values().filter(|member| member.is_writable()) {
-            self.renew_header(member).await;
-        }
-    }
-
-    /// The same, for a disk that has just become a member: its header was written before, and the group may have changed meanwhile.
-    pub(crate) async fn renew_header_of_new(&self, member: &Arc<Member>) {
-        let _nobody_compares = self.renaming.lock().await;
-        self.renew_header(member).await;
-    }
-
-    /// The same, for one disk.
-    pub(crate) async fn renew_header(&self, member: &Arc<Member>) {
-        if let Err(reason) = self.repair_header(member).await {
-            let text = format!("header of disk {}: {reason}", member.name());
-            self.tell(Severity::Warning, Some(member.number), text);
-        }
     }
 
     /// Why mirrors that are wanted cannot be made.

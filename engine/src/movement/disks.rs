@@ -21,14 +21,14 @@ use crate::{
     catalog::on_disks,
     disk::{
         headers::{header_of, write_header},
-        identify::{self, Sighting},
+        identify::Sighting,
         look::find_paths,
         member::Member,
         taken::{Taken, Wanted, check_mixture, check_names, take_disks, wipe_system_area},
     },
     error::FileError,
     event::Severity,
-    extent::stale,
+    extent::{own_metadata::Look, part::Part, stale},
     group::Group,
     membership::{
         choose::{Case, Decision},
@@ -61,6 +61,77 @@ struct Leaver {
 }
 
 impl Group {
+    /// The disks that a statement names.
+    pub(crate) fn select(&self, selection: &Selection) -> Result<Vec<Arc<Member>>> {
+        let unknown = |what: &str, name: &str| {
+            AdminError::new(Code::NoSuchDisk, format!("disk group {} has no {what} {name}", self.name))
+                .hint("the names are in V$ASM_DISK")
+        };
+        match selection {
+            Selection::All => Ok(self.members.values().cloned().collect()),
+            Selection::Disks(names) => names
+                .iter()
+                .map(|name| {
+                    let member = self.members.values().find(|member| *member.name() == **name);
+                    member.cloned().ok_or_else(|| unknown("disk", name))
+                })
+                .collect(),
+            Selection::Several(all) => {
+                let mut found: Vec<Arc<Member>> = Vec::new();
+                for one in all {
+                    let members = self.select(one)?;
+                    found.extend(members);
+                }
+                found.sort_by_key(|member| member.number);
+                found.dedup_by_key(|member| member.number);
+                Ok(found)
+            }
+            Selection::FailureGroups(names) => {
+                let mut found = Vec::new();
+                for name in names {
+                    let before = found.len();
+                    found.extend(self.members.values().filter(|member| member.failure_group == *name).cloned());
+                    if found.len() == before {
+                        return Err(unknown("failure group", name));
+                    }
+                }
+                Ok(found)
+            }
+        }
+    }
+
+    /// `OFFLINE`: refused, as a whole, where some extent would keep no current mirror.
+    pub(crate) async fn take_offline(&self, selection: &Selection) -> Result<()> {
+        let members = self.select(selection)?;
+        let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
+        // What stays has to be right.
+        if !numbers.is_empty() {
+            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
+        }
+        let unread = self.ask_others_than(&members).await;
+        self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
+            let name = self.members.get(&number).map_or_else(|| Arc::from(""), |member| member.name());
+            let text = format!("disk {name} of disk group {} cannot go offline: {refusal}", self.name);
+            if refusal == Refusal::WouldLoseData && !unread.is_empty() {
+                let names = unread.join(", ");
+                let text = format!("{text}; not everything on {names} can be read");
+                return AdminError::new(Code::WouldLoseData, text).hint(format!(
+                    "ALTER DISKGROUP {} SCRUB REPAIR first; V$ASM_ERROR says what failed on {names}",
+                    self.name
+                ));
+            }
+            AdminError::new(Code::WouldLoseData, text)
+                .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
+        })?;
+        for member in members {
+            if !member.wait_settled().await {
+                let text = format!("disk {} is offline, but what it misses could not be recorded", member.name());
+                return Err(AdminError::new(Code::Io, text).hint("the alert log says why; the next mount recovers"));
+            }
+        }
+        Ok(())
+    }
+
     /// Adds and drops disks, and begins to move what has to move: once, for both.
     ///
     /// # Errors
@@ -367,14 +438,6 @@ impl Group {
         };
         self.tell(Severity::Note, Some(number), text);
         Ok(true)
-    }
-
-    /// Writes a header that says FORMER.
-    pub(crate) async fn retire(&self, member: &Member, disk: &dyn Disk) -> std::result::Result<(), String> {
-        let header = identify::read_header(&*self.world, disk).await;
-        let sequence = header.map_or(1, |header| header.best.sequence + 1);
-        let header = header_of(self.id, &self.voters.current(), member, self.created, Status::Former, sequence);
-        write_header(member, &header, &header.layout.header_places()).await
     }
 
     /// Finishes what a crash cut short: disks in sight whose headers name the group, and which are none of its members, are former ones. Not so

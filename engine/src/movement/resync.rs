@@ -14,7 +14,7 @@
 //! A dismount before 5 leaves it SYNCING.
 
 use crate::{
-    admin::{AdminError, Code, Operation, Selection},
+    admin::{AdminError, Code, Selection},
     disk::{
         identify,
         member::Member,
@@ -25,8 +25,6 @@ use crate::{
     event::Severity,
     extent::{
         self, Extent,
-        own_metadata::Look,
-        part::Part,
         stale::{self, EVERYTHING},
     },
     group::Group,
@@ -64,77 +62,6 @@ fn is_same(member: &Member, losses: u64) -> bool {
 }
 
 impl Group {
-    /// The disks that a statement names.
-    pub(crate) fn select(&self, selection: &Selection) -> Result<Vec<Arc<Member>>, AdminError> {
-        let unknown = |what: &str, name: &str| {
-            AdminError::new(Code::NoSuchDisk, format!("disk group {} has no {what} {name}", self.name))
-                .hint("the names are in V$ASM_DISK")
-        };
-        match selection {
-            Selection::All => Ok(self.members.values().cloned().collect()),
-            Selection::Disks(names) => names
-                .iter()
-                .map(|name| {
-                    let member = self.members.values().find(|member| *member.name() == **name);
-                    member.cloned().ok_or_else(|| unknown("disk", name))
-                })
-                .collect(),
-            Selection::Several(all) => {
-                let mut found: Vec<Arc<Member>> = Vec::new();
-                for one in all {
-                    let members = self.select(one)?;
-                    found.extend(members);
-                }
-                found.sort_by_key(|member| member.number);
-                found.dedup_by_key(|member| member.number);
-                Ok(found)
-            }
-            Selection::FailureGroups(names) => {
-                let mut found = Vec::new();
-                for name in names {
-                    let before = found.len();
-                    found.extend(self.members.values().filter(|member| member.failure_group == *name).cloned());
-                    if found.len() == before {
-                        return Err(unknown("failure group", name));
-                    }
-                }
-                Ok(found)
-            }
-        }
-    }
-
-    /// `OFFLINE`: refused, as a whole, where some extent would keep no current mirror.
-    pub(crate) async fn take_offline(&self, selection: &Selection) -> Result<(), AdminError> {
-        let members = self.select(selection)?;
-        let numbers: Vec<_> = members.iter().map(|member| member.number).collect();
-        // What stays has to be right.
-        if !numbers.is_empty() {
-            self.look_at_own_metadata(&Part::All, Look::PASSING).await;
-        }
-        let unread = self.ask_others_than(&members).await;
-        self.voters.retire(&numbers).await.map_err(|(number, refusal)| {
-            let name = self.members.get(&number).map_or_else(|| Arc::from(""), |member| member.name());
-            let text = format!("disk {name} of disk group {} cannot go offline: {refusal}", self.name);
-            if refusal == Refusal::WouldLoseData && !unread.is_empty() {
-                let names = unread.join(", ");
-                let text = format!("{text}; not everything on {names} can be read");
-                return AdminError::new(Code::WouldLoseData, text).hint(format!(
-                    "ALTER DISKGROUP {} SCRUB REPAIR first; V$ASM_ERROR says what failed on {names}",
-                    self.name
-                ));
-            }
-            AdminError::new(Code::WouldLoseData, text)
-                .hint("bring the other disks ONLINE first, and wait for their resync in V$ASM_OPERATION")
-        })?;
-        for member in members {
-            if !member.wait_settled().await {
-                let text = format!("disk {} is offline, but what it misses could not be recorded", member.name());
-                return Err(AdminError::new(Code::Io, text).hint("the alert log says why; the next mount recovers"));
-            }
-        }
-        Ok(())
-    }
-
     /// `ONLINE`: starts the resync of every selected disk that is offline.
     pub(crate) async fn bring_online(self: &Arc<Self>, selection: &Selection) -> Result<(), AdminError> {
         let mut trouble = None;
@@ -552,32 +479,5 @@ impl Group {
         self.catalog.release(false, job).await?;
         self.sweep_disks([member.number]);
         Ok(())
-    }
-
-    /// What `V$ASM_OPERATION` shows.
-    pub(crate) fn list_operations(&self) -> Vec<Operation> {
-        let mut operations = Vec::new();
-        let left = self.suspects.left();
-        if left > 0 {
-            let total = self.suspects.total.load(Ordering::Relaxed);
-            operations.push(Operation {
-                pass: "RECOVERY".to_owned(),
-                state: "RUN".to_owned(),
-                power: 1,
-                so_far: total - left.min(total),
-                work: total,
-                rate: 0,
-                bytes: self.suspects.bytes_copied.load(Ordering::Relaxed),
-                error: None,
-            });
-        }
-        let now = self.world.monotonic();
-        operations.extend(self.rebalance.operation(now));
-        for progress in self.resyncs.lock().values() {
-            operations.push(progress.operation("RESYNC", self.resync_power.load(Ordering::Relaxed), now));
-        }
-        operations.extend(self.scrub.operation(now));
-        operations.extend(self.checks.operations(now));
-        operations
     }
 }
