@@ -468,6 +468,16 @@ impl Group {
     }
 }
 
+pub(crate) fn blocks_of(bytes: &Range<u64>) -> Range<usize> {
+    let block = BLOCK_SIZE as u64;
+    let index = |offset: u64| usize::try_from(offset).expect("inside an extent");
+    index(bytes.start / block)..index(bytes.end.div_ceil(block))
+}
+
+pub(crate) fn piece_of(offset: u64) -> usize {
+    usize::try_from(offset / PIECE_SIZE).expect("inside an extent")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{cases::Evidence, *};

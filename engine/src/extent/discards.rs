@@ -37,7 +37,7 @@ use crate::{
         member::{Member, TICK_MS},
     },
     error::FileError,
-    extent::{Extent, Mirror, blocks::BLOCKS_PER_PIECE, extents},
+    extent::{Extent, Mirror, blocks::BLOCKS_PER_PIECE, part::find},
     group::Group,
     limits::Limit,
     planted::{self, Bug},
@@ -524,7 +524,7 @@ impl Group {
         let look = move |connection: &Connection| {
             let mut found = VecDeque::new();
             for (id, noted) in noted {
-                let Some(extent) = extents::find(connection, &extents, id)? else { continue };
+                let Some(extent) = find(connection, &extents, id)? else { continue };
                 let (losses, marked) = (extent.losses(), extent.state().marked());
                 let ready = runs(&marked, &noted, pieces).into_iter();
                 found.extend(ready.map(|pieces| Ready { extent: Arc::clone(&extent), losses, pieces }));

@@ -42,7 +42,6 @@ use crate::{
         Extent,
         blocks::{BLOCKS_PER_PIECE, Order},
     },
-    files::File,
     group::Group,
     limits::Limit,
     planted::{self, Bug},
@@ -322,16 +321,16 @@ impl Group {
     /// this was the sync that told it.
     pub(crate) fn doubted(
         &self,
-        file: &File,
+        unsynced: &Unsynced,
         span: Span,
         pending: impl Fn() -> Pending,
         answer: bool,
     ) -> Option<FileError> {
         let failure = self.doubt.failure(span)?;
-        let mut taken = file.data.unsynced.taken();
+        let mut taken = unsynced.taken();
         if answer {
             // Nothing of it is durable yet: it stays for a failure that follows before a good flush.
-            file.data.unsynced.answered(&mut taken, span, self.doubt.era());
+            unsynced.answered(&mut taken, span, self.doubt.era());
         }
         // After that: a write that noted itself before it has its marks in memory.
         for (extent, pieces) in pending() {
@@ -342,8 +341,7 @@ impl Group {
     }
 
     /// A file's sync has told that all is durable.
-    pub(crate) fn answered(&self, file: &File, span: Span) {
-        let unsynced = &file.data.unsynced;
+    pub(crate) fn answered(&self, unsynced: &Unsynced, span: Span) {
         unsynced.answered(&mut unsynced.taken(), span, u64::MAX);
     }
 

@@ -44,7 +44,6 @@ use crate::{
     disk::{
         headers::{put_header, write_header},
         member::Member,
-        troubles::Trouble,
     },
     event::Severity,
     extent::{
@@ -54,13 +53,15 @@ use crate::{
     },
     group::Group,
     limits::Limit,
-    membership::voters::{Refusal, WrongRecord},
+    membership::{
+        voters::Refusal,
+        wrong_metadata::{Finding, Findings, IS_DAMAGED, is_looked_at},
+    },
     planted::{self, Bug},
     reached::{self, Mark},
 };
-use plinth_format::{BLOCK_SIZE, DiskNumber, header::DiskHeader, layout::HEADER_PLACE, membership::DiskState};
+use plinth_format::{DiskNumber, header::DiskHeader, layout::HEADER_PLACE, membership::DiskState};
 use std::{
-    collections::BTreeMap,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -96,75 +97,6 @@ impl Look {
     pub fn thorough(repair: bool) -> Self {
         Self { repair, all_zones: true, at_mount: false }
     }
-}
-
-/// What is wrong on one disk.
-#[derive(Debug, Default)]
-pub(crate) struct Finding {
-    /// In sentences.
-    parts: Vec<String>,
-    /// Records and blocks; 0: what the disk has is what was written, but is not what holds now.
-    count: u64,
-    /// One of them.
-    place: Option<u64>,
-    /// Why it is not written again.
-    failed: Option<String>,
-}
-
-impl Finding {
-    fn add(&mut self, what: &str, places: &[u64], how: &str) {
-        if let Some(first) = places.first() {
-            let list: Vec<_> = places.iter().map(u64::to_string).collect();
-            self.parts.push(format!("the {what} at offset {} {how}", list.join(", ")));
-            self.count += places.len() as u64;
-            self.place = Some(*first);
-        }
-    }
-
-    fn of_disk(&self, member: &Member) -> String {
-        format!("disk {} ({}): {}", member.name(), member.path(), self.parts.join("; "))
-    }
-
-    /// The line about what was wrong before the mount, and is written again. It is not counted.
-    pub fn written_at_mount(&self, member: &Member) -> String {
-        format!("{}. It is written again", self.of_disk(member))
-    }
-
-    /// Counts what was written again. The line about it.
-    pub fn written_again(&self, member: &Member) -> String {
-        let text = self.parts.join("; ");
-        member.counters.metadata_repaired.fetch_add(self.count, Ordering::Relaxed);
-        member.note(Trouble::Metadata, self.place.map(|place| (place, BLOCK_SIZE as u64)), text);
-        format!("{}. It is written again. Find out who writes there: the group owns the disk", self.of_disk(member))
-    }
-}
-
-/// What is wrong, by disk.
-#[derive(Debug, Default)]
-pub(crate) struct Findings(BTreeMap<DiskNumber, Finding>);
-
-const IS_DAMAGED: &str = "is missing or damaged";
-const IS_UNREADABLE: &str = "cannot be read";
-
-impl Findings {
-    fn of(&mut self, disk: DiskNumber) -> &mut Finding {
-        self.0.entry(disk).or_default()
-    }
-
-    pub fn add_record(&mut self, wrong: &WrongRecord) {
-        let (finding, kind) = (self.of(wrong.disk), wrong.kind.to_string());
-        finding.add(&kind, &wrong.places, IS_DAMAGED);
-        finding.add(&kind, &wrong.unreadable, IS_UNREADABLE);
-    }
-
-    pub fn by_disk(self) -> BTreeMap<DiskNumber, Finding> {
-        self.0
-    }
-}
-
-/// Whether a disk has metadata that must be right: one that is offline has not, and one that hangs does not answer.
-pub(crate) fn is_looked_at(member: &Member) -> bool {
-    !member.has_left() && member.is_writable() && !member.is_hung() && member.disk().is_some()
 }
 
 /// What is wrong with the header copies of a disk.

@@ -3,11 +3,17 @@
 //! A part of files is a list of extents, made once, at the beginning: what is made meanwhile is
 //! left out, what is deleted meanwhile is not looked at.
 
-use crate::{error::FileError, extent::Extent, group::Group};
+use crate::{
+    error::FileError,
+    extent::{self, Extent, Extents},
+    group::Group,
+};
 use plinth_format::DiskNumber;
-use rusqlite::params;
+use rusqlite::{Connection, params};
 use std::sync::Arc;
 
+/// Extents that are looked at, one after the other, come from the catalog so many at a time.
+const SOME: i64 = 256;
 /// Extents of a file that are looked at in one go.
 const AT_ONCE: usize = 256;
 
@@ -82,5 +88,42 @@ impl Group {
             Ok(connection.query_row(&some, params![from], |row| row.get::<_, i64>(0))?)
         });
         Ok(count.await?.cast_unsigned())
+    }
+
+    /// Some of the extents that are alive, in the order of their ids, from `from` on; and where the next begin. `None`: there are none.
+    pub(crate) async fn some_alive(&self, from: u64) -> Result<Option<(Vec<Arc<Extent>>, u64)>, FileError> {
+        let ids: Vec<u64> = self
+            .catalog
+            .read(move |connection| {
+                let mut select =
+                    connection.prepare_cached("SELECT id FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2")?;
+                let rows = select.query_map(params![from.cast_signed(), SOME], |row| row.get::<_, i64>(0))?;
+                Ok(rows.map(|id| id.map(i64::cast_unsigned)).collect::<rusqlite::Result<_>>()?)
+            })
+            .await?;
+        let Some(last) = ids.last().copied() else { return Ok(None) };
+        Ok(Some((self.alive(ids).await?, last + 1)))
+    }
+
+    /// The extents with these ids that are alive, in memory. Whoever found the ids in a snapshot comes here: an extent may
+    /// have been deleted since, and its AUs may be another's. Deleting is the writer's, and so is this.
+    pub(crate) async fn alive(&self, ids: Vec<u64>) -> Result<Vec<Arc<Extent>>, FileError> {
+        let extents = Arc::clone(&self.extents);
+        let look = move |connection: &Connection| {
+            let mut alive = Vec::with_capacity(ids.len());
+            for id in ids {
+                alive.extend(find(connection, &extents, id)?);
+            }
+            Ok(alive)
+        };
+        self.catalog.release(false, look).await.map(|(alive, _)| alive)
+    }
+}
+
+/// The extent with an id, in memory, if it is alive. For jobs: on the writer's thread extents begin and end.
+pub(crate) fn find(connection: &Connection, extents: &Extents, id: u64) -> rusqlite::Result<Option<Arc<Extent>>> {
+    match extents.get(id) {
+        Some(extent) => Ok(Some(extent)),
+        None => Ok(extent::load(connection, id)?.map(|extent| extents.intern(extent))),
     }
 }

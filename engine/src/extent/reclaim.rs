@@ -21,7 +21,8 @@ use crate::{
     error::FileError,
     extent::{
         Extent,
-        extents::{self, Freed, FreedSlot},
+        layout::{Freed, FreedSlot},
+        part::find,
     },
     group::Group,
     planted::{self, Bug},
@@ -457,7 +458,7 @@ impl Group {
         let (freed, commit) = self
             .catalog
             .release(false, move |connection| {
-                let extent = extents::find(connection, &extents, id)?;
+                let extent = find(connection, &extents, id)?;
                 connection.prepare_cached("DELETE FROM extent WHERE id = ?1")?.execute([id.cast_signed()])?;
                 if let Some(extent) = &extent {
                     extent.bury();

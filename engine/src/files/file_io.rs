@@ -2,7 +2,7 @@
 //!
 //! A write:
 //!
-//!   1. The layout gets what it lacks (`extents.rs`).
+//!   1. The layout gets what it lacks (`allocation.rs`).
 //!   2. Each part enters its region and holds its blocks. A piece that holds no data yet is
 //!      completed with zeros; a block written in part is read first.
 //!   3. All mirrors are written (`blocks.rs`).
@@ -28,12 +28,16 @@ use crate::{
     extent::{
         self, Extent, State,
         activity::Active,
-        blocks::{BLOCKS_PER_PIECE, Order},
+        blocks::{BLOCKS_PER_PIECE, Order, blocks_of, piece_of},
         doubt::Pending,
-        extents::{Freed, FreedSlot, Layout, Part, must_be_there, set_blocks},
+        layout::{FILE_SIZE_MAX, Freed, FreedSlot, Layout, Part},
         part_blocks::RUN,
     },
-    files::{self, File, types::FileType},
+    files::{
+        self, File,
+        allocation::{must_be_there, set_blocks},
+        types::FileType,
+    },
     group::Group,
     planted::{self, Bug},
     sync::{
@@ -47,9 +51,6 @@ use plinth_format::{BLOCK_SIZE, checksum, layout::PIECE_SIZE};
 use rusqlite::params;
 use smallvec::SmallVec;
 use std::{future::poll_fn, ops::Range, sync::Arc, time::Duration};
-
-/// Largest file, in bytes: offsets are signed 64 bit, and ends are rounded up to AUs.
-pub const FILE_SIZE_MAX: u64 = (1 << 62) - 1;
 
 /// What a sync does about writes that a failed flush left in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,20 +91,10 @@ struct Ready<'a> {
     fresh: Vec<usize>,
 }
 
-pub(crate) fn blocks_of(bytes: &Range<u64>) -> Range<usize> {
-    let block = BLOCK_SIZE as u64;
-    let index = |offset: u64| usize::try_from(offset).expect("inside an extent");
-    index(bytes.start / block)..index(bytes.end.div_ceil(block))
-}
-
 /// Whether they are whole blocks.
 fn is_whole(bytes: &Range<u64>) -> bool {
     let block = BLOCK_SIZE as u64;
     bytes.start.is_multiple_of(block) && bytes.end.is_multiple_of(block)
-}
-
-pub(crate) fn piece_of(offset: u64) -> usize {
-    usize::try_from(offset / PIECE_SIZE).expect("inside an extent")
 }
 
 /// Whether there is data at `at` of a file with `size` bytes, and up to where it is so at least.
@@ -436,7 +427,7 @@ impl Group {
     }
 
     /// Copies a slot's bytes into piece 0 of another extent. False: the slot holds nothing.
-    pub(crate) async fn copy_piece(&self, slot: &crate::extent::extents::Slot, to: &Arc<Extent>) -> Result<bool> {
+    pub(crate) async fn copy_piece(&self, slot: &crate::extent::layout::Slot, to: &Arc<Extent>) -> Result<bool> {
         if !slot.extent.has_piece(slot.piece) {
             return Ok(false);
         }
@@ -467,8 +458,12 @@ impl Group {
         // What was written durably was not noted.
         let has_nothing_to_flush = pending.is_empty() && again.is_empty() && self.doubt.is_settled(&file.data.unsynced);
         let flushed = if early || has_nothing_to_flush { Ok(()) } else { self.flush_disks().await };
-        let doubted =
-            self.doubted(file, span, || pieces_of(&layout, |state| state.pending.clone()), doubts == Doubts::Told);
+        let doubted = self.doubted(
+            &file.data.unsynced,
+            span,
+            || pieces_of(&layout, |state| state.pending.clone()),
+            doubts == Doubts::Told,
+        );
         let in_doubt = doubted.is_some();
         match (flushed, doubted) {
             (Ok(()), None) => {}
@@ -499,7 +494,7 @@ impl Group {
             self.flush_disks().await?;
         }
         if !in_doubt {
-            self.answered(file, span);
+            self.answered(&file.data.unsynced, span);
         }
         Ok(in_doubt)
     }

@@ -12,13 +12,10 @@ use crate::{
     error::FileError,
     extent::{
         Extent,
-        blocks::{Answer, Asked, Order},
-        extents::Part,
+        blocks::{Answer, Asked, Order, blocks_of, piece_of},
+        layout::Part,
     },
-    files::{
-        File,
-        file_io::{blocks_of, piece_of},
-    },
+    files::File,
     group::Group,
     reached::{self, Mark},
     sync::{

@@ -31,6 +31,7 @@
 //!   2. A file is one [`File`]: while somebody holds it, it is not loaded a second time.
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
+pub(crate) mod allocation;
 pub(crate) mod file_io;
 pub(crate) mod file_read;
 pub(crate) mod file_stats;
@@ -54,7 +55,7 @@ use crate::{
     api::{Attributes, ConnectionId, Invalidation, Kind, Node, ROOT, Watcher},
     catalog::{Catalog, CommitNumber},
     error::FileError,
-    extent::extents::FileData,
+    extent::layout::{FileData, SlotOwner},
     files::{file_stats::PlaceOf, types::FileType},
     limits::Limit,
     space::coming::Release,
@@ -115,6 +116,16 @@ pub struct File {
     last_commit: AtomicU64,
     /// All extended attributes, once somebody asked.
     xattrs: Mutex<Option<Xattrs>>,
+}
+
+impl SlotOwner for File {
+    fn node(&self) -> Node {
+        self.node
+    }
+
+    fn data(&self) -> &FileData {
+        &self.data
+    }
 }
 
 type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -23,7 +23,7 @@
 
 use super::{File, Result, Stored};
 use crate::{
-    files::file_io::FILE_SIZE_MAX,
+    extent::layout::FILE_SIZE_MAX,
     planted::{self, Bug},
     reached::{self, Mark},
     sync::lock::Mutex,

@@ -40,12 +40,11 @@ use crate::{
         Extents, Mirrors,
         activity::Activity,
         doubt::{Doubt, LOST_BEFORE, NO_BOOT},
-        extents::Releaser,
         reclaim::Freeing,
         recovery::Suspects,
         stale::{self, EVERYTHING, Runs},
     },
-    files::{Files, file_stats::FileStats, sizes::Sizes},
+    files::{Files, allocation::Releaser, file_stats::FileStats, sizes::Sizes},
     group::{Group, Parts, create::catalog_trouble},
     membership::{
         arrival::look_for_members,

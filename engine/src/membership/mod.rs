@@ -3,3 +3,4 @@
 pub(crate) mod arrival;
 pub mod choose;
 pub(crate) mod voters;
+pub(crate) mod wrong_metadata;

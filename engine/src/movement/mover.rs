@@ -26,7 +26,7 @@ use crate::{
     catalog::CommitNumber,
     disk::member::Member,
     error::FileError,
-    extent::{self, Change, Extent, Mirror, copy::Copied, extents::Freed},
+    extent::{self, Change, Extent, Mirror, copy::Copied, layout::Freed},
     group::Group,
     planted::{self, Bug},
     reached::{self, Mark},

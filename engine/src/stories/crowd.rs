@@ -138,7 +138,7 @@ fn a_new_extent_is_in_memory_once() {
                 let look = move |connection: &rusqlite::Connection| {
                     let mut ids = connection.prepare("SELECT id FROM extent")?;
                     let ids = ids.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()?;
-                    let find = |id: i64| crate::extent::extents::find(connection, &extents, id.cast_unsigned());
+                    let find = |id: i64| crate::extent::part::find(connection, &extents, id.cast_unsigned());
                     Ok(ids.into_iter().map(find).collect::<rusqlite::Result<Vec<_>>>()?)
                 };
                 seen.extend(block_on(group.catalog.release(false, look)).expect("it looks").0);

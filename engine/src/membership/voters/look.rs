@@ -8,7 +8,7 @@ use super::{LogState, Voters};
 use crate::{
     disk::{counters::IoClient, flight::Settled, member::Member},
     event::Severity,
-    extent::own_metadata::{Findings, is_looked_at},
+    membership::wrong_metadata::{Findings, is_looked_at},
     planted::{self, Bug},
     reached::{self, Mark},
 };

@@ -1,4 +1,4 @@
-//! Where a file's bytes are: its extents, or its slot in a shared extent.
+//! Files get places for their bytes: extents, or a slot in a shared extent; and places go when files do.
 //!
 //! A file that fits into a piece (64 KiB) lives in one slot of a shared extent, an
 //! ordinary extent that belongs to file 0. The first write that goes further
@@ -9,155 +9,26 @@
 //!
 //! A commit that fails with the catalog may be on the disks all the same: only the next mount finds out. What it names stays taken until
 //! then (`unallocate_refused`), and a file whose places or marks it changed is neither written nor read where it shows a hole (`note_doubt`).
-//!
-//! The layout is read-locked by reads and writes of the file, and write-locked by what
-//! changes it: allocation, promotion, truncation, holes.
 
 use crate::{
     error::FileError,
     extent::{
-        self, Extent, Extents, Mirror,
-        doubt::{Doubt, Unsynced},
-        habit::Habit,
+        self, Extent, Extents,
+        doubt::Doubt,
+        layout::{Freed, FreedSlot, Layout, Slot, SlotOwner},
+        part::find,
         reclaim::{ALLOCATED_AT_ONCE, Freeing},
     },
-    files::{self, File, file_io::FILE_SIZE_MAX, file_stats::FileStats},
+    files::{self, File, file_stats::FileStats},
     group::Group,
     planted::{self, Bug},
     reached::{self, Mark},
-    space::{coming::Release, stripes::Stripes},
-    sync::{
-        latch::{Latch, ReadGuard},
-        transfer::Source,
-    },
+    space::coming::Release,
+    sync::latch::ReadGuard,
 };
 use plinth_format::layout::PIECE_SIZE;
 use rusqlite::{Connection, OptionalExtension, params};
-use smallvec::SmallVec;
-use std::{
-    borrow::Cow,
-    collections::BTreeMap,
-    ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
-
-/// A slot of a shared extent.
-#[derive(Debug, Clone)]
-pub struct Slot {
-    pub extent: Arc<Extent>,
-    /// Its piece.
-    pub piece: usize,
-}
-
-/// Where a file's bytes are.
-#[derive(Debug, Default)]
-pub struct Layout {
-    pub loaded: bool,
-    pub slot: Option<Slot>,
-    /// By number; what is missing is a hole.
-    pub extents: BTreeMap<u64, Arc<Extent>>,
-    /// In chunks over several extents.
-    pub fine: bool,
-}
-
-/// A file's data, as the data path sees it.
-#[derive(Debug, Default)]
-pub struct FileData {
-    pub layout: Latch<Layout>,
-    /// Between the file's end and the end of its last piece there are zeros. Not so where a write did not come to a good
-    /// end: its bytes may be there, and its size not. Nobody knows after a mount.
-    tail_is_clean: AtomicBool,
-    /// A commit of its marks or places failed with the catalog: the next mount finds what was, or what was to be.
-    in_doubt: AtomicBool,
-    pub unsynced: Unsynced,
-    pub habit: Habit,
-}
-
-impl FileData {
-    /// A write beyond the file's end failed.
-    pub fn soil_tail(&self) {
-        self.tail_is_clean.store(false, Ordering::Release);
-    }
-
-    pub fn has_clean_tail(&self) -> bool {
-        self.tail_is_clean.load(Ordering::Acquire) || planted::has(Bug::TailBelievedClean)
-    }
-
-    /// Whether what is written to it now may be missing after the next mount, and what seems to be a hole may be none. To be asked by who has the
-    /// range of blocks that he writes, or has read: whoever failed had it until he said so here.
-    pub fn is_in_doubt(&self) -> bool {
-        self.in_doubt.load(Ordering::Acquire)
-    }
-}
-
-/// What a commit freed: AUs may be reused when it is durable and their I/O has ended (R8).
-#[derive(Debug, Default)]
-pub struct Freed {
-    pub extents: Vec<Arc<Extent>>,
-    /// Places that mirrors of extents have left.
-    pub left: Vec<(Arc<Extent>, Mirror)>,
-    pub slots: Vec<FreedSlot>,
-}
-
-/// A slot that a commit freed.
-#[derive(Debug)]
-pub struct FreedSlot {
-    /// The shared extent's id.
-    pub extent: u64,
-    pub piece: usize,
-    /// The file that is removed: somebody may still be reading or writing it. `None`: nobody is.
-    pub of: Option<Arc<File>>,
-}
-
-impl FreedSlot {
-    /// Takes it from the file. False: somebody reads or writes the file now.
-    pub fn is_left(&self) -> bool {
-        let Some(file) = &self.of else { return true };
-        let Some(mut layout) = file.data.layout.try_write() else { return false };
-        if let Some(slot) = &mut layout.slot {
-            // Whoever comes later finds what an extent that was deleted has.
-            let grave = Extent::new(slot.extent.id, file.node, 0, &slot.extent.mirrors());
-            grave.bury();
-            slot.extent = Arc::new(grave);
-        }
-        true
-    }
-}
-
-/// A part of a request that lies in one extent.
-#[derive(Debug, Clone)]
-pub struct Part {
-    pub extent: Option<Arc<Extent>>,
-    /// Bytes of the extent.
-    pub inside: Range<u64>,
-    /// Bytes of the request: the first, and where the file is striped those that follow.
-    pub range: Range<usize>,
-    pub more: Vec<Range<usize>>,
-}
-
-impl Part {
-    /// Bytes of the request, in the order in which the extent has them.
-    pub fn ranges(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        std::iter::once(self.range.clone()).chain(self.more.iter().cloned())
-    }
-
-    /// What of a request's bytes goes into the extent.
-    #[must_use]
-    pub fn gather<'a>(&self, bytes: &Source<'a>) -> Source<'a> {
-        if self.more.is_empty() {
-            return bytes.part(self.range.clone());
-        }
-        let mut gathered = Vec::with_capacity(self.ranges().map(|range| range.len()).sum());
-        self.ranges().for_each(|range| gathered.extend_from_slice(&bytes[range]));
-        Source::Bytes(Cow::Owned(gathered))
-    }
-}
-
-/// The parts of a request: hardly ever more than two.
-pub type Parts = SmallVec<[Part; 2]>;
+use std::sync::Arc;
 
 /// What the files ask of the data path.
 pub struct Releaser {
@@ -201,74 +72,6 @@ impl files::Data for Releaser {
     }
 }
 
-impl Layout {
-    /// How the file is cut into extents.
-    #[must_use]
-    pub fn stripes(&self, au_size: u64) -> Stripes {
-        Stripes::new(self.fine, au_size)
-    }
-
-    /// Cuts bytes `offset .. offset + length` of the file along its extents; each extent has one part at most.
-    #[must_use]
-    pub fn parts(&self, offset: u64, length: usize, au_size: u64) -> Parts {
-        let mut parts = Parts::new();
-        let end = offset.saturating_add(length as u64);
-        let mut from = offset;
-        if let Some(slot) = &self.slot
-            && offset < PIECE_SIZE.min(end)
-        {
-            let base = slot.piece as u64 * PIECE_SIZE;
-            from = end.min(PIECE_SIZE);
-            let range = 0..usize::try_from(from - offset).expect("64 KiB at most");
-            let inside = base + offset..base + from;
-            parts.push(Part { extent: Some(Arc::clone(&slot.extent)), inside, range, more: Vec::new() });
-        }
-        let stripes = self.stripes(au_size);
-        for (number, inside) in stripes.touched(from, end) {
-            let index = |at: u64| usize::try_from(at - offset).expect("inside the request");
-            let mut ranges = stripes.in_file(number, inside.clone()).map(|range| index(range.start)..index(range.end));
-            let Some(range) = ranges.next() else { continue };
-            parts.push(Part { extent: self.extents.get(&number).cloned(), inside, range, more: ranges.collect() });
-        }
-        parts
-    }
-
-    /// The extent that has all of a range of the file, and where there; `None`: several have it, or none.
-    #[must_use]
-    pub fn within_one(&self, offset: u64, length: usize, au_size: u64) -> Option<(&Arc<Extent>, Range<u64>)> {
-        let length = length as u64;
-        // Behind the end of a file any offset may be asked for, and nothing is there.
-        let end = offset.checked_add(length).filter(|end| length > 0 && *end <= FILE_SIZE_MAX)?;
-        let (extent, at, most) = match &self.slot {
-            Some(slot) => (&slot.extent, slot.piece as u64 * PIECE_SIZE + offset, PIECE_SIZE),
-            None => {
-                let (number, at, most) = self.stripes(au_size).locate(offset);
-                (self.extents.get(&number)?, at, most)
-            }
-        };
-        (end <= most).then(|| (extent, at..at + length))
-    }
-
-    /// Whether all of `offset .. end` can be written without allocating.
-    #[must_use]
-    pub fn covers(&self, offset: u64, end: u64, au_size: u64) -> bool {
-        if self.slot.is_some() {
-            return end <= PIECE_SIZE;
-        }
-        self.stripes(au_size).touched(offset, end).all(|(number, _)| self.extents.contains_key(&number))
-    }
-
-    /// Space taken, in 512-byte units, before mirroring.
-    #[must_use]
-    pub fn blocks(&self, au_size: u64) -> u64 {
-        let slot = if self.slot.is_some() { PIECE_SIZE } else { 0 };
-        (slot + self.extents.len() as u64 * au_size) / 512
-    }
-}
-
-/// Extents that are looked at, one after the other, come from the catalog so many at a time.
-const AT_ONCE: i64 = 256;
-
 /// Extents deleted in one job: more would hold up the other jobs. Few in tests, whose files are small.
 const RELEASE_MAX: usize = if cfg!(any(test, feature = "testing")) { 3 } else { 512 };
 
@@ -294,7 +97,7 @@ fn release_some(
     let done = freed.extents.len() < RELEASE_MAX;
     if done && let Some((id, piece)) = slot_of(connection, node)? {
         clear_slot(connection, extents, id, piece)?;
-        freed.slots.push(FreedSlot { extent: id, piece, of: file });
+        freed.slots.push(FreedSlot { extent: id, piece, of: file.map(|file| file as Arc<dyn SlotOwner>) });
     }
     for extent in &freed.extents {
         extent.bury();
@@ -321,20 +124,12 @@ fn clear_slot(connection: &Connection, extents: &Extents, id: u64, piece: usize)
     })
 }
 
-/// The extent with an id, in memory, if it is alive. For jobs: on the writer's thread extents begin and end.
-pub(crate) fn find(connection: &Connection, extents: &Extents, id: u64) -> rusqlite::Result<Option<Arc<Extent>>> {
-    match extents.get(id) {
-        Some(extent) => Ok(Some(extent)),
-        None => Ok(extent::load(connection, id)?.map(|extent| extents.intern(extent))),
-    }
-}
-
 impl Group {
     /// A commit of a file's marks or places failed. If it was the catalog that failed, nobody knows whether they are what they were, or what they
     /// were to be, as they are in memory: nothing that is written there is acknowledged any more, and no hole read as zeros.
     pub(crate) fn note_doubt(&self, file: &File) {
         if self.catalog.failure().is_some() {
-            file.data.in_doubt.store(true, Ordering::Release);
+            file.data.set_in_doubt();
         }
     }
 
@@ -407,35 +202,6 @@ impl Group {
         Ok(())
     }
 
-    /// Some of the extents that are alive, in the order of their ids, from `from` on; and where the next begin. `None`: there are none.
-    pub(crate) async fn some_alive(&self, from: u64) -> Result<Option<(Vec<Arc<Extent>>, u64)>, FileError> {
-        let ids: Vec<u64> = self
-            .catalog
-            .read(move |connection| {
-                let mut select =
-                    connection.prepare_cached("SELECT id FROM extent WHERE id >= ?1 ORDER BY id LIMIT ?2")?;
-                let rows = select.query_map(params![from.cast_signed(), AT_ONCE], |row| row.get::<_, i64>(0))?;
-                Ok(rows.map(|id| id.map(i64::cast_unsigned)).collect::<rusqlite::Result<_>>()?)
-            })
-            .await?;
-        let Some(last) = ids.last().copied() else { return Ok(None) };
-        Ok(Some((self.alive(ids).await?, last + 1)))
-    }
-
-    /// The extents with these ids that are alive, in memory. Whoever found the ids in a snapshot comes here: an extent may
-    /// have been deleted since, and its AUs may be another's. Deleting is the writer's, and so is this.
-    pub(crate) async fn alive(&self, ids: Vec<u64>) -> Result<Vec<Arc<Extent>>, FileError> {
-        let extents = Arc::clone(&self.extents);
-        let look = move |connection: &Connection| {
-            let mut alive = Vec::with_capacity(ids.len());
-            for id in ids {
-                alive.extend(find(connection, &extents, id)?);
-            }
-            Ok(alive)
-        };
-        self.catalog.release(false, look).await.map(|(alive, _)| alive)
-    }
-
     /// Gives the file what it needs so that `offset .. end` can be written.
     pub(crate) async fn prepare(
         &self,
@@ -493,7 +259,7 @@ impl Group {
                 break;
             }
         }
-        file.data.tail_is_clean.store(true, Ordering::Release);
+        file.data.clean_tail();
         Ok(())
     }
 
@@ -702,44 +468,4 @@ pub(crate) fn set_blocks(connection: &Connection, file: &File, blocks: u64) -> R
     }
     file.attributes().blocks = blocks;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Who asks for the one extent that has all of a range hears the same as who asks for all parts.
-    #[test]
-    fn what_lies_within_one_extent_is_its_only_part() {
-        const AU: u64 = 1 << 20;
-        let extent = |number| Arc::new(Extent::new(number + 1, 7, number, &[]));
-        let coarse =
-            || Layout { extents: [0, 1, 3].map(|number| (number, extent(number))).into(), ..Layout::default() };
-        let slot = Layout { slot: Some(Slot { extent: extent(9), piece: 3 }), ..Layout::default() };
-        let edges = [0, 4096, PIECE_SIZE, 2 * PIECE_SIZE, AU, 2 * AU, 3 * AU, 8 * AU, 12 * AU];
-        let near = |edge: u64| [edge.saturating_sub(4096), edge.saturating_sub(1), edge, edge + 1, edge + 8192];
-        let (mut within, mut not) = (0, 0);
-        for layout in [coarse(), Layout { fine: true, ..coarse() }, slot] {
-            for offset in edges.into_iter().flat_map(near) {
-                for length in [0, 1, 4096, 8192, 65536, 1 << 20, 1 << 21] {
-                    let found = layout.within_one(offset, length, AU);
-                    match (&layout.parts(offset, length, AU)[..], found) {
-                        ([Part { extent: Some(extent), inside, more, .. }], Some((other, there))) => {
-                            assert!(Arc::ptr_eq(extent, other) && *inside == there && more.is_empty());
-                            within += 1;
-                        }
-                        ([Part { extent: Some(_), more, .. }], None) if more.is_empty() => {
-                            panic!("{length} bytes at {offset} are within one extent")
-                        }
-                        (parts, found) => {
-                            assert!(found.is_none(), "{length} bytes at {offset}: {} parts", parts.len());
-                            not += 1;
-                        }
-                    }
-                }
-            }
-        }
-        assert!(within > 50 && not > 50, "{within}, {not}");
-        assert!(coarse().within_one(u64::MAX - 4, 4, AU).is_none() && coarse().within_one(1, usize::MAX, AU).is_none());
-    }
 }
