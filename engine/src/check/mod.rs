@@ -34,6 +34,7 @@ use crate::{
             BLOCKS_PER_PIECE, Known, Patience,
             cases::{Case, Reason},
         },
+        data::Data,
         disputes::Image,
         own_metadata::Look,
         part::Part,
@@ -378,7 +379,7 @@ impl Group {
         // What zones have counts where nothing newer is in memory, before they are read and after.
         let mut is_settled = !self.activity.has(extent.id) && !extent.is_dirty();
         for (mirror, member) in self.mirrors(extent).filter(|(_, member)| member.is_readable()) {
-            let offset = Self::offset(member, mirror, blocks.start);
+            let offset = Data::offset(member, mirror, blocks.start);
             match member.start_read(offset, blocks.len() * BLOCK_SIZE).of(IoClient::Checks).settle().await {
                 Settled::Ok(Some(buffer)) => {
                     report.bytes_read += buffer.len() as u64;
@@ -400,7 +401,7 @@ impl Group {
             return Ok((wrong, unsettled));
         }
         unsettled |= candidates.iter().any(|(mirror, member)| {
-            member.is_mend_in_doubt(Self::offset(member, *mirror, blocks.start), (blocks.len() * BLOCK_SIZE) as u64)
+            member.is_mend_in_doubt(Data::offset(member, *mirror, blocks.start), (blocks.len() * BLOCK_SIZE) as u64)
         });
         let (mut bad_zones, mut disputed) = (vec![0; candidates.len()], Vec::new());
         for index in 0..blocks.len() {
@@ -411,7 +412,7 @@ impl Group {
             let mut differing = |what: &str, right: Option<&[u8]>| {
                 let others = candidates.iter().zip(&evidence.mirrors).filter(|(_, image)| **image != right);
                 for ((mirror, member), _) in others {
-                    let at = Self::offset(member, *mirror, blocks.start + index);
+                    let at = Data::offset(member, *mirror, blocks.start + index);
                     wrong.push(Wrong::of(format!("{}, offset {at}: 4 KiB {what}; {owner}", place_of(*mirror, member))));
                 }
             };

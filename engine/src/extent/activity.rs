@@ -45,8 +45,8 @@ use crate::{
     disk::{counters::IoClient, member::Member},
     error::FileError,
     event::Severity,
+    extent::data::Data,
     extent::{Extent, Zones, stale},
-    group::Group,
     limits::Limit,
     membership::voters::Refusal,
     planted::{self, Bug},
@@ -371,7 +371,7 @@ impl Drop for Active<'_> {
     }
 }
 
-impl Group {
+impl Data {
     /// Enters the region of an extent for a write (invariant 1).
     pub(crate) async fn activate(&self, extent: &Extent) -> Result<Active<'_>, FileError> {
         match self.enter_open(self.world.monotonic(), extent) {

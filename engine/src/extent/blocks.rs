@@ -34,9 +34,9 @@ pub(crate) use seen::{Known, Patience};
 use crate::{
     disk::{counters::IoClient, flight::Settled, member::Member, troubles::Trouble},
     error::FileError,
-    event::{Event, Severity},
+    event::Severity,
+    extent::data::Data,
     extent::{Extent, Mirror, Mirrors, activity::Active, disputes::Image},
-    group::Group,
     planted::{self, Bug},
     reached::{self, Mark},
     sync::buffer::{Buffer, Slice},
@@ -90,7 +90,7 @@ fn bytes_of(blocks: usize) -> usize {
     blocks * BLOCK_SIZE
 }
 
-impl Group {
+impl Data {
     /// An extent's mirrors with their disks, in order. What a damaged catalog puts where no data lies is none.
     pub(crate) fn mirrors<'a>(&'a self, extent: &Extent) -> impl Iterator<Item = (Mirror, &'a Arc<Member>)> + use<'a> {
         self.members_of(extent.mirrors())
@@ -461,10 +461,6 @@ impl Group {
 
     pub(crate) fn lost(&self, extent: &Extent, tried: usize) -> FileError {
         FileError::ExtentLost { file: extent.file, extent: extent.number, tried }
-    }
-
-    pub(crate) fn tell(&self, severity: Severity, disk: Option<plinth_format::DiskNumber>, text: String) {
-        self.world.event(Event { group: self.name.clone(), severity, disk, text });
     }
 }
 

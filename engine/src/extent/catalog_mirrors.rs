@@ -6,7 +6,7 @@
 
 use crate::{
     event::Severity,
-    group::Group,
+    extent::data::Data,
     planted::{self, Bug},
     sync::lock::Mutex,
 };
@@ -31,7 +31,7 @@ struct Attempts {
     trouble: Option<String>,
 }
 
-impl Group {
+impl Data {
     /// Gives the catalog the mirrors that it should have and for which there are disks now.
     pub(crate) async fn rebuild_catalog(&self) {
         // What is copied is mended first.
@@ -75,14 +75,14 @@ impl Group {
     }
 
     /// Builds mirrors that are missing, in a task of its own. Once a second.
-    pub(crate) fn tend_catalog_mirrors(&self) {
+    pub(crate) fn tend_catalog_mirrors(self: &Arc<Self>) {
         let now = self.world.monotonic();
         if !self.lacks_catalog_mirror() {
             let mut attempts = self.catalog_mirrors.0.lock();
             (attempts.pause, attempts.not_before) = (Duration::ZERO, Duration::ZERO);
             return;
         }
-        let Some(group) = self.myself() else { return };
+        let group = Arc::clone(self);
         {
             let mut attempts = self.catalog_mirrors.0.lock();
             if attempts.is_running || now < attempts.not_before {

@@ -7,12 +7,12 @@ use crate::{
     disk::{counters::IoClient, flight::Settled, member::Member},
     error::FileError,
     event::Severity,
+    extent::data::Data,
     extent::{
         Extent, Mirror,
         activity::Active,
         blocks::{BLOCKS_PER_PIECE, Order, Patience},
     },
-    group::Group,
     planted::{self, Bug},
     reached::{self, Mark},
     sync::buffer::Slice,
@@ -37,7 +37,7 @@ pub(crate) struct Copied {
 /// Pieces copied at once: 1 MiB.
 const STEP: usize = 16;
 
-impl Group {
+impl Data {
     /// Copies every piece of an extent that holds data to its AU on a disk, while `goes_on`, a step for each permit of `gate`.
     pub(crate) async fn copy_marked(
         &self,

@@ -37,8 +37,8 @@ use crate::{
         member::{Member, TICK_MS},
     },
     error::FileError,
+    extent::data::Data,
     extent::{Extent, Mirror, blocks::BLOCKS_PER_PIECE, part::find},
-    group::Group,
     limits::Limit,
     planted::{self, Bug},
     reached::{self, Mark},
@@ -145,10 +145,10 @@ impl State {
 }
 
 /// Something was taken out.
-struct InHand(Arc<Group>);
+struct InHand(Arc<Data>);
 
 impl InHand {
-    fn new(group: &Arc<Group>) -> Self {
+    fn new(group: &Arc<Data>) -> Self {
         group.discards.state().in_hand += 1;
         Self(Arc::clone(group))
     }
@@ -329,7 +329,7 @@ fn add_unmarked(runs: &mut Vec<Range<usize>>, pieces: Range<usize>, marked: &Bit
     }
 }
 
-impl Group {
+impl Data {
     /// From now on what is free is discarded. `is_all_discarded`: the engine before this one left nothing. `trusts`: what seems to be free
     /// is so.
     pub(crate) fn begin_discards(self: &Arc<Self>, is_all_discarded: bool, trusts: bool) {
@@ -584,7 +584,7 @@ impl Group {
 }
 
 /// The task.
-async fn discard_while_mounted(group: Weak<Group>) -> Option<()> {
+async fn discard_while_mounted(group: Weak<Data>) -> Option<()> {
     let mut flying: FuturesUnordered<Task<'static, ()>> = FuturesUnordered::new();
     let mut pace = Pace::new(group.upgrade()?.au_size);
     let (mut rest, mut used) = (LOOK, 0);
@@ -623,10 +623,10 @@ async fn discard_while_mounted(group: Weak<Group>) -> Option<()> {
 
 /// Rests, while what is under way goes on. Shorter if nobody uses the disks. `None`: the group is gone, or dismounted.
 async fn rest_beside(
-    group: &Weak<Group>,
+    group: &Weak<Data>,
     flying: &mut FuturesUnordered<Task<'static, ()>>,
     rest: Duration,
-) -> Option<Arc<Group>> {
+) -> Option<Arc<Data>> {
     let (mut left, mut unused) = (rest, Duration::ZERO);
     loop {
         let nap = left.min(LOOK);
@@ -667,7 +667,7 @@ impl Drop for Late<'_> {
 /// Waits for the end of a discard, and calls `be_late` when that takes longer than a disk may be silent. Whether it went well; if not, it has
 /// failed, or the disk was let go meanwhile.
 async fn wait_for_end(
-    group: &Group,
+    group: &Data,
     member: &Member,
     losses: u64,
     mut flight: Flight<'_>,
@@ -694,7 +694,7 @@ async fn wait_for_end(
     }
 }
 
-async fn discard_units(group: Arc<Group>, member: Arc<Member>, (first, count): (u32, u32)) {
+async fn discard_units(group: Arc<Data>, member: Arc<Member>, (first, count): (u32, u32)) {
     let _busy = group.discards.begin(member.number);
     let losses = member.losses();
     let flight = member.start_discard(member.layout().au_offset(first), u64::from(count) * group.au_size);
@@ -761,7 +761,7 @@ async fn discard_pieces(in_hand: InHand, Ready { extent, losses, pieces }: Ready
 }
 
 #[cfg(test)]
-impl Group {
+impl Data {
     /// Discards pieces of an extent that were found to be without data when it had lost marks so often.
     pub(crate) async fn discard_found(self: &Arc<Self>, extent: &Arc<Extent>, losses: u64, pieces: Range<usize>) {
         discard_pieces(InHand::new(self), Ready { extent: Arc::clone(extent), losses, pieces }).await;
@@ -779,7 +779,7 @@ impl Group {
 }
 
 /// On one mirror.
-async fn discard_piece(group: &Group, member: &Member, offset: u64, length: u64) {
+async fn discard_piece(group: &Data, member: &Member, offset: u64, length: u64) {
     let _busy = group.discards.begin(member.number);
     let losses = member.losses();
     let flight = member.start_discard(offset, length);

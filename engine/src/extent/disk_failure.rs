@@ -15,14 +15,14 @@ use crate::{
     disk::{flight::Settled, member::Member, troubles::Trouble},
     error::FileError,
     event::Severity,
+    extent::data::Data,
     extent::{own_metadata::Look, part::Part},
-    group::Group,
     membership::voters::Refusal,
 };
 use plinth_format::DiskNumber;
 use std::{sync::Arc, time::Duration};
 
-impl Group {
+impl Data {
     /// A disk failed an I/O that the group cannot do without: it goes offline, or the caller gets the error.
     pub(crate) async fn give_up(&self, member: &Arc<Member>, settled: &Settled) -> Result<(), FileError> {
         self.give_up_because(member, &settled.reason()).await

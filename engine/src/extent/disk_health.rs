@@ -11,7 +11,7 @@ use crate::{
         troubles::Trouble,
     },
     event::Severity,
-    group::Group,
+    extent::data::Data,
     space::AuState,
 };
 use plinth_format::{BLOCK_SIZE, layout::HEADER_PLACE, membership::DiskState};
@@ -23,7 +23,7 @@ use std::{
 /// How often the group looks.
 const LOOK: Duration = Duration::from_secs(1);
 
-impl Group {
+impl Data {
     /// Looks at all disks every second.
     pub(crate) fn spawn_health(self: &Arc<Self>) {
         let world = Arc::clone(&self.world);

@@ -20,8 +20,8 @@ use crate::{
     disk::member::Member,
     error::FileError,
     event::Severity,
+    extent::data::Data,
     extent::{Extent, Mirror, Sums, blocks::Patience},
-    group::Group,
     limits::Limit,
     reached::{self, Mark},
     sync::lock::Mutex,
@@ -127,7 +127,7 @@ fn runs(blocks: &[usize]) -> Vec<Range<usize>> {
     runs
 }
 
-impl Group {
+impl Data {
     pub(crate) fn is_disputed(&self, extent: &Extent, blocks: &Range<usize>) -> bool {
         self.disputes.has(extent.id, blocks)
     }

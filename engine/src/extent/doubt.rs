@@ -38,11 +38,11 @@ use crate::{
     disk::{counters::IoClient, member::Member},
     error::FileError,
     event::Severity,
+    extent::data::Data,
     extent::{
         Extent,
         blocks::{BLOCKS_PER_PIECE, Order},
     },
-    group::Group,
     limits::Limit,
     planted::{self, Bug},
     reached::{self, Mark},
@@ -303,7 +303,7 @@ fn error_of(failure: &Failure) -> FileError {
     }
 }
 
-impl Group {
+impl Data {
     /// A flush of a disk that stays has failed. Two who find that note it once.
     pub(crate) fn note_failed_flush(&self, member: &Member, reason: &str) {
         if !self.doubt.note(member, reason) {

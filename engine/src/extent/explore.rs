@@ -13,7 +13,7 @@ use crate::{
         member::Member,
         read_policy::{ReadGauge, ReadReason},
     },
-    group::Group,
+    extent::data::Data,
     world::World,
 };
 use event_listener::Event;
@@ -39,7 +39,7 @@ impl Explorer {
     }
 }
 
-impl Group {
+impl Data {
     pub(crate) fn spawn_explorer(self: &Arc<Self>) {
         let (explorer, world) = (Arc::clone(&self.explorer), Arc::clone(&self.world));
         self.spawn_while_mounted("explorer", |group| async move {

@@ -27,6 +27,7 @@ pub mod activity;
 pub(crate) mod blocks;
 pub(crate) mod catalog_mirrors;
 pub(crate) mod copy;
+pub mod data;
 pub(crate) mod discards;
 mod disk_failure;
 mod disk_health;

@@ -4,7 +4,7 @@
 //! that waits. It is counted in powers of two of microseconds, as `v$event_histogram_micro` counts; who need not wait is not counted,
 //! and costs nothing.
 
-use crate::{extent::Extent, group::Group, sync::ranges::RangeGuard};
+use crate::{extent::Extent, extent::data::Data, sync::ranges::RangeGuard};
 use std::{
     ops::Range,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -38,7 +38,7 @@ impl MoveWaits {
     }
 }
 
-impl Group {
+impl Data {
     /// Holds blocks of an extent for a front end.
     pub(crate) async fn hold<'a>(&self, extent: &'a Extent, blocks: Range<usize>, exclusive: bool) -> RangeGuard<'a> {
         if let Some(guard) = extent.ranges.try_hold(blocks.clone(), exclusive) {

@@ -12,7 +12,7 @@ use crate::{
         member::Member,
     },
     event::Severity,
-    group::Group,
+    extent::data::Data,
     planted::{self, Bug},
     world::Disk,
 };
@@ -23,7 +23,7 @@ use plinth_format::{
 };
 use std::sync::Arc;
 
-impl Group {
+impl Data {
     /// The header that a disk's copies show, and the places of those that are wrong. `None`: they show no header, or another disk's.
     ///
     /// # Errors

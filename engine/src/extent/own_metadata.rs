@@ -14,7 +14,7 @@
 //!
 //! ```text
 //!   what                      on                          compared with                       held while it is written
-//!   header copies             every disk that is written  each other, and the membership      `Group::renaming`
+//!   header copies             every disk that is written  each other, and the membership      `Data::renaming`
 //!   stamps                    the same                    the newest counter                  the voters' turn
 //!   memberships               voters                      the one in force                    the voters' turn
 //!   activity log              voters                      the newest log                      the log's writer, the voters' turn
@@ -46,12 +46,12 @@ use crate::{
         member::Member,
     },
     event::Severity,
+    extent::data::Data,
     extent::{
         Extent,
         blocks::{BLOCKS_PER_PIECE, Patience},
         part::Part,
     },
-    group::Group,
     limits::Limit,
     membership::{
         voters::Refusal,
@@ -110,7 +110,7 @@ enum WrongHeader {
     Outdated(String),
 }
 
-impl Group {
+impl Data {
     /// Looks at what the engine wrote on the disks of a part. What is wrong, disk by disk; with [`Look::repair`] it is written again, or
     /// the disk is offline, unless the problem says otherwise.
     pub(crate) async fn look_at_own_metadata(&self, part: &Part, look: Look) -> Vec<Problem> {

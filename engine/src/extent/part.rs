@@ -5,8 +5,8 @@
 
 use crate::{
     error::FileError,
+    extent::data::Data,
     extent::{self, Extent, Extents},
-    group::Group,
 };
 use plinth_format::DiskNumber;
 use rusqlite::{Connection, params};
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-impl Group {
+impl Data {
     /// The next extents of a part; `None`: there are no more.
     pub(crate) async fn some_of(&self, part: &Part, from: u64) -> Result<Option<Batch>, FileError> {
         if let Part::Extents(ids) = part {

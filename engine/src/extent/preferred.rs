@@ -5,11 +5,11 @@
 
 use crate::{
     admin::{AdminError, Code},
-    group::Group,
+    extent::data::Data,
 };
 use std::collections::BTreeSet;
 
-impl Group {
+impl Data {
     /// From now on reads go to disks of these failure groups where they can; no names: nothing is preferred.
     pub fn prefer_reads(&self, failure_groups: &BTreeSet<String>) {
         self.members.prefer(failure_groups.clone());

@@ -19,22 +19,21 @@ use crate::{
     catalog::CommitNumber,
     disk::member::TICK_MS,
     error::FileError,
+    extent::data::Data,
     extent::{
         Extent,
         layout::{Freed, FreedSlot},
         part::find,
     },
-    group::Group,
     planted::{self, Bug},
     reached::{self, Mark},
     space::{
         InHand, Space,
         coming::{Coming, Release},
         mirror_sets::{MirrorSets, mirrors_wanted},
-        placement::{Mirror, Placement},
-        slots::Slots,
+        placement::Mirror,
     },
-    sync::lock::{Mutex, MutexGuard},
+    sync::lock::Mutex,
 };
 use futures::{
     channel::oneshot,
@@ -42,7 +41,7 @@ use futures::{
 };
 use plinth_format::DiskNumber;
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeSet, VecDeque},
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -181,43 +180,7 @@ const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 /// How many extents are given to a file in one commit: all, or none.
 pub const ALLOCATED_AT_ONCE: usize = 256;
 
-impl Group {
-    pub(crate) fn slots(&self) -> MutexGuard<'_, Slots> {
-        self.slots.lock()
-    }
-
-    pub(crate) fn space(&self) -> MutexGuard<'_, Space> {
-        self.space.lock()
-    }
-
-    /// The placement for the membership in force, of extents that have as many mirrors as the group.
-    pub(crate) fn placement(&self) -> Arc<Placement> {
-        self.placement_for(0)
-    }
-
-    /// The same, of extents of files that ask for `own` mirrors.
-    pub(crate) fn placement_for(&self, own: u8) -> Arc<Placement> {
-        let membership = self.voters.current();
-        let mirrors = mirrors_wanted(own, &membership);
-        let mut cached = self.placement.lock();
-        let known = match &mut *cached {
-            Some((id, known)) if *id == membership.id => known,
-            other => &mut other.insert((membership.id, BTreeMap::new())).1,
-        };
-        let make = || Arc::new(Placement::of(&membership, mirrors, &self.space.lock()));
-        Arc::clone(known.entry(mirrors).or_insert_with(make))
-    }
-
-    /// How many mirrors an extent should have.
-    pub(crate) fn wanted_for(&self, extent: &Extent) -> usize {
-        mirrors_wanted(extent.own, &self.voters.current())
-    }
-
-    /// The placement is another one although the membership is the same.
-    pub(crate) fn forget_placement(&self) {
-        *self.placement.lock() = None;
-    }
-
+impl Data {
     /// Before AUs are taken, until a commit names them or they are given back.
     pub(crate) fn take_in_hand(&self) -> InHand {
         self.space.lock().take_in_hand()
@@ -302,7 +265,7 @@ impl Group {
                 // Since then.
             } else if self.is_discarding() {
                 changed.await;
-            } else if let Some(rest) = self.files.parting() {
+            } else if let Some(rest) = self.parting.parting() {
                 future::select(changed, self.world.sleep(rest)).await;
             } else {
                 return Ok(coming.freed() != seen);
@@ -338,7 +301,7 @@ impl Group {
     pub(crate) async fn make_room_for_catalog(self: Arc<Self>) -> bool {
         let coming = self.freeing.coming();
         let seen = coming.freed();
-        if !coming.is_under_way() && !self.has_pending() && !self.is_discarding() && self.files.parting().is_none() {
+        if !coming.is_under_way() && !self.has_pending() && !self.is_discarding() && self.parting.parting().is_none() {
             return false;
         }
         // Whoever asks may hold what reclaiming waits for: a range of an extent that was deleted under it. So a task waits, and not for ever.

@@ -9,7 +9,7 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::Extent,
-    group::Group,
+    extent::data::Data,
     planted::{self, Bug},
     reached::{self, Mark},
     sync::lock::{Mutex, MutexGuard},
@@ -71,7 +71,7 @@ impl Suspects {
     }
 }
 
-impl Group {
+impl Data {
     pub(crate) fn is_suspect_extent(&self, id: u64) -> bool {
         self.suspects.any.load(Ordering::Acquire) && self.suspects.lock().contains(&id)
     }

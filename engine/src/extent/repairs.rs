@@ -3,7 +3,7 @@
 //! The reader has its bytes already. The list is bounded: what does not fit is found
 //! again by the next read. Where a disk that cannot be spared does not take the right bytes, they are given to it again a second later.
 
-use crate::{error::FileError, event::Severity, extent::Extent, group::Group, limits::Limit, sync::lock::Mutex};
+use crate::{error::FileError, event::Severity, extent::Extent, extent::data::Data, limits::Limit, sync::lock::Mutex};
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Range,
@@ -64,7 +64,7 @@ impl Repairs {
     }
 }
 
-impl Group {
+impl Data {
     pub(crate) async fn make_repairs(&self) {
         while let Some((extent, blocks)) = self.repairs.next() {
             if self.is_stopping() {

@@ -38,7 +38,7 @@ pub struct Releaser {
     pub stats: Arc<FileStats>,
 }
 
-impl files::Data for Releaser {
+impl files::Releasing for Releaser {
     fn release(
         &self,
         connection: &Connection,

@@ -58,7 +58,7 @@ use crate::{
     extent::layout::{FileData, SlotOwner},
     files::{file_stats::PlaceOf, types::FileType},
     limits::Limit,
-    space::coming::Release,
+    space::coming::{Parting, Release},
     sync::lock::{Mutex, MutexGuard},
     world::{Timestamp, World},
 };
@@ -303,7 +303,7 @@ pub struct Released {
 }
 
 /// What the data path knows of files.
-pub trait Data: Send + Sync {
+pub trait Releasing: Send + Sync {
     /// Deletes a file's extents, or a good part of them, inside a job. `file`: if it is in memory, where somebody may be reading or
     /// writing it.
     ///
@@ -355,7 +355,7 @@ struct Cache {
 pub struct Files {
     world: Arc<dyn World>,
     catalog: Arc<Catalog>,
-    data: Arc<dyn Data>,
+    data: Arc<dyn Releasing>,
     sizes: Arc<Sizes>,
     cache: Mutex<Cache>,
     watchers: ArcSwap<BTreeMap<Origin, Arc<dyn Watcher>>>,
@@ -466,7 +466,7 @@ impl Files {
     pub async fn open(
         world: Arc<dyn World>,
         catalog: Arc<Catalog>,
-        data: Arc<dyn Data>,
+        data: Arc<dyn Releasing>,
         sizes: Arc<Sizes>,
     ) -> Result<Arc<Self>> {
         let orphans = catalog
@@ -719,14 +719,6 @@ impl Files {
         Ok(orphans.len())
     }
 
-    /// For how much longer whoever finds no space waits for front ends to let go of files that have lost their last names just now.
-    #[must_use]
-    pub fn parting(&self) -> Option<Duration> {
-        let cache = self.cache.lock();
-        let parted = cache.parted.filter(|_| !cache.orphans.is_empty())?;
-        PARTING.checked_sub(self.world.monotonic().saturating_sub(parted)).filter(|left| !left.is_zero())
-    }
-
     /// Releases an orphan, job by job, unless somebody remembers it.
     async fn reap(&self, node: Node) -> Result<()> {
         let _release = self.data.begin_release();
@@ -822,5 +814,14 @@ impl Cache {
                 }
             }
         }
+    }
+}
+
+impl Parting for Files {
+    /// For how much longer whoever finds no space waits for front ends to let go of files that have lost their last names just now.
+    fn parting(&self) -> Option<Duration> {
+        let cache = self.cache.lock();
+        let parted = cache.parted.filter(|_| !cache.orphans.is_empty())?;
+        PARTING.checked_sub(self.world.monotonic().saturating_sub(parted)).filter(|left| !left.is_zero())
     }
 }

@@ -20,7 +20,7 @@ struct Counting {
     released: Arc<AtomicU64>,
 }
 
-impl Data for Counting {
+impl Releasing for Counting {
     fn release(&self, _connection: &Connection, node: Node, _file: Option<Arc<File>>) -> Result<Released> {
         let mut asked = self.asked.lock();
         let count = asked.entry(node).or_default();

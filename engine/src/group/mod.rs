@@ -24,37 +24,18 @@ pub(crate) mod volume;
 use crate::{
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
     api::ConnectionId,
-    catalog::{
-        Catalog,
-        attributes::{self, Attributes, DropAfter},
-        on_disks::DiskStore,
-    },
+    catalog::attributes::{self, Attributes, DropAfter},
     check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
     disk::{
         member::{Member, TICK_MS},
-        members::Members,
         originals::{Notes, forget_group},
-        slow::Speeds,
     },
     error::FileError,
     event::Severity,
     extent::{
-        Extents,
-        activity::Activity,
-        catalog_mirrors::CatalogMirrors,
-        discards::Discards,
-        disputes::Disputes,
-        doubt::Doubt,
-        explore::Explorer,
-        move_waits::MoveWaits,
+        data::Data,
         own_metadata::{LOOK, Look},
-        pace::Pace,
         part::Part,
-        part_blocks::PartBlocks,
-        reclaim::Freeing,
-        recovery::Suspects,
-        repairs::Repairs,
-        stale::Stale,
     },
     files::{Files, file_stats::FileStats},
     group::{mount::Purpose, volume::Volumes},
@@ -62,7 +43,6 @@ use crate::{
     membership::{
         arrival::{self, MOUNT_WAIT},
         choose::Decision,
-        voters::Voters,
     },
     movement::{
         absent::Absences,
@@ -70,19 +50,19 @@ use crate::{
         rebalance::{self, Rebalance},
     },
     planted::{self, Bug},
-    space::{Space, mirror_sets::MirrorSets, placement::Placements, slots::Slots},
     sync::lock::{AsyncMutex, Mutex},
     views::live_stats::Clients,
     words::counted,
-    world::{Timestamp, World},
+    world::World,
 };
 use plinth_format::{
-    BLOCK_SIZE, DiskNumber, GroupId, MembershipId,
+    BLOCK_SIZE, DiskNumber,
     layout::PIECE_SIZE,
     membership::{DiskState, Membership},
 };
 use std::{
     collections::BTreeMap,
+    ops::Deref,
     sync::{
         Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -115,69 +95,25 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A mounted disk group. See the module's description.
 pub struct Group {
-    pub(crate) world: Arc<dyn World>,
-    pub(crate) id: GroupId,
-    pub(crate) name: String,
-    pub(crate) au_size: u64,
-    /// When the group was created, and mounted: nanoseconds since 1970.
-    pub(crate) created: Timestamp,
-    pub(crate) mounted: Timestamp,
-    pub(crate) members: Arc<Members>,
-    pub(crate) mirror_sets: Arc<MirrorSets>,
-    pub(crate) voters: Arc<Voters>,
-    pub(crate) store: Arc<DiskStore>,
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) activity: Activity,
-    pub(crate) extents: Arc<Extents>,
+    pub(crate) data: Arc<Data>,
     pub(crate) files: Arc<Files>,
-    pub(crate) stale: Arc<Mutex<Stale>>,
-    pub(crate) speeds: Mutex<Speeds>,
-    pub(crate) suspects: Arc<Suspects>,
-    pub(crate) doubt: Arc<Doubt>,
-    pub(crate) space: Arc<Mutex<Space>>,
-    pub(crate) placement: Mutex<Option<(MembershipId, Placements)>>,
-    pub(crate) slots: Mutex<Slots>,
-    pub(crate) freeing: Arc<Freeing>,
-    pub(crate) reclaiming: AsyncMutex<()>,
-    pub(crate) discards: Discards,
     pub(crate) onlining: AsyncMutex<()>,
     /// Extents that each resync copies at once.
     pub(crate) resync_power: AtomicU32,
     /// Held by who adds or drops disks.
     pub(crate) exchanging: AsyncMutex<()>,
-    /// Held while headers may have other names than the record, and by who writes FORMER into one.
-    pub(crate) renaming: AsyncMutex<()>,
-    /// Held by who looks at the engine's own metadata; taken before `renaming`.
-    pub(crate) looking: AsyncMutex<()>,
-    /// The extent whose checksum blocks are looked at next.
-    pub(crate) next_zone: AtomicU64,
-    /// Read-held while a file moves from its slot to an extent that no row names yet.
-    pub(crate) promoting: tokio::sync::RwLock<()>,
-    pub(crate) next_extent: AtomicU64,
     pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
-    /// Counts the caretaker's rounds: what `Extent::last_used` is in.
-    pub(crate) ticks: AtomicU64,
-    pub(crate) repairs: Repairs,
-    pub(crate) part_blocks: PartBlocks,
-    pub(crate) catalog_mirrors: CatalogMirrors,
     pub(crate) absences: Absences,
     pub(crate) notes: Notes,
     pub(crate) rebalance: Arc<Rebalance>,
     pub(crate) scrub: Scrub,
     pub(crate) checks: Checks,
-    pub(crate) disputes: Disputes,
     pub(crate) reminders: Reminders,
     pub(crate) volumes: Volumes,
     /// No front end may serve directories.
     pub(crate) restricted: AtomicBool,
-    /// Extents whose checksums no disk could read.
-    pub(crate) zones_lost: AtomicU64,
-    pub(crate) pace: Pace,
-    pub(crate) move_waits: MoveWaits,
     pub(crate) file_stats: Arc<FileStats>,
     pub(crate) clients: Clients,
-    pub(crate) explorer: Arc<Explorer>,
-    pub(crate) attributes: Mutex<Attributes>,
     /// Held by who sets one, or says how long a disk is waited for: what there is is read, changed, stored and put
     /// back.
     pub(crate) setting: AsyncMutex<()>,
@@ -185,39 +121,15 @@ pub struct Group {
     pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
     /// The disk timeout, where the watchdog reads it: ticks.
     pub(crate) deadline: Arc<AtomicU64>,
-    /// Reads are taken as they come: [`Self::take_reads_unchecked`].
-    pub(crate) unchecked: AtomicBool,
-    stopping: AtomicBool,
     weak: OnceLock<Weak<Self>>,
 }
 
-/// What a mount puts together.
-pub(crate) struct Parts {
-    pub world: Arc<dyn World>,
-    pub id: GroupId,
-    pub name: String,
-    pub au_size: u64,
-    pub created: Timestamp,
-    pub mounted: Timestamp,
-    pub members: Arc<Members>,
-    pub mirror_sets: Arc<MirrorSets>,
-    pub voters: Arc<Voters>,
-    pub store: Arc<DiskStore>,
-    pub catalog: Arc<Catalog>,
-    pub activity: Activity,
-    pub extents: Arc<Extents>,
-    pub files: Arc<Files>,
-    pub stale: Arc<Mutex<Stale>>,
-    pub suspects: Arc<Suspects>,
-    pub doubt: Arc<Doubt>,
-    pub space: Arc<Mutex<Space>>,
-    pub freeing: Arc<Freeing>,
-    pub slots: Slots,
-    pub next_extent: u64,
-    pub attributes: Attributes,
-    pub drop_after: BTreeMap<DiskNumber, DropAfter>,
-    pub deadline: Arc<AtomicU64>,
-    pub file_stats: Arc<FileStats>,
+impl Deref for Group {
+    type Target = Arc<Data>;
+
+    fn deref(&self) -> &Arc<Data> {
+        &self.data
+    }
 }
 
 /// Sleeps without holding the group, or it would never end. `None` when it has ended.
@@ -300,71 +212,34 @@ impl Group {
         self.files.end_mount(connection).await.map_err(|error| AdminError::new(Code::Io, error))
     }
 
-    pub(crate) fn assemble(parts: Parts) -> Arc<Self> {
-        parts.world.set_poll_time(parts.attributes.poll_time.unwrap_or_default());
+    /// What the last step of a mount begins with.
+    pub(crate) fn new(
+        data: Arc<Data>,
+        files: Arc<Files>,
+        file_stats: Arc<FileStats>,
+        drop_after: BTreeMap<DiskNumber, DropAfter>,
+        deadline: Arc<AtomicU64>,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            world: parts.world,
-            id: parts.id,
-            name: parts.name,
-            au_size: parts.au_size,
-            created: parts.created,
-            mounted: parts.mounted,
-            members: parts.members,
-            mirror_sets: parts.mirror_sets,
-            voters: parts.voters,
-            store: parts.store,
-            catalog: parts.catalog,
-            activity: parts.activity,
-            extents: parts.extents,
-            files: parts.files,
-            stale: parts.stale,
-            speeds: Mutex::default(),
-            suspects: parts.suspects,
-            doubt: parts.doubt,
-            space: parts.space,
-            placement: Mutex::new(None),
-            slots: Mutex::new(parts.slots),
-            freeing: parts.freeing,
-            reclaiming: AsyncMutex::new(()),
-            discards: Discards::default(),
+            data,
+            files,
             onlining: AsyncMutex::new(()),
             resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
             exchanging: AsyncMutex::new(()),
-            renaming: AsyncMutex::new(()),
-            looking: AsyncMutex::new(()),
-            next_zone: AtomicU64::new(0),
-            promoting: tokio::sync::RwLock::new(()),
-            next_extent: AtomicU64::new(parts.next_extent),
             resyncs: Mutex::default(),
-            ticks: AtomicU64::new(1),
-            repairs: Repairs::default(),
-            part_blocks: PartBlocks::default(),
-            catalog_mirrors: CatalogMirrors::default(),
             absences: Absences::default(),
             notes: Notes::default(),
             rebalance: Arc::default(),
             scrub: Scrub::default(),
             checks: Checks::default(),
-            disputes: Disputes::default(),
             reminders: Reminders::default(),
             volumes: Volumes::default(),
             restricted: AtomicBool::new(false),
-            zones_lost: AtomicU64::new(0),
-            move_waits: MoveWaits::default(),
-            file_stats: parts.file_stats,
+            file_stats,
             clients: Clients::default(),
-            explorer: Arc::default(),
-            pace: {
-                let pace = Pace::default();
-                pace.promise(parts.attributes.latency_target);
-                pace
-            },
-            attributes: Mutex::new(parts.attributes),
             setting: AsyncMutex::new(()),
-            drop_after: Mutex::new(parts.drop_after),
-            deadline: parts.deadline,
-            unchecked: AtomicBool::new(false),
-            stopping: AtomicBool::new(false),
+            drop_after: Mutex::new(drop_after),
+            deadline,
             weak: OnceLock::new(),
         })
     }
@@ -381,20 +256,20 @@ impl Group {
         connections: &[ConnectionId],
     ) -> std::result::Result<(), FileError> {
         let _ = self.weak.set(Arc::downgrade(self));
-        let weak = Arc::downgrade(self);
+        let weak = Arc::downgrade(&self.data);
         self.voters.on_offline(Box::new(move |disks| {
-            if let Some(group) = weak.upgrade() {
+            if let Some(data) = weak.upgrade() {
                 let disks = disks.to_vec();
-                let world = Arc::clone(&group.world);
-                world.spawn("offline", Box::pin(async move { group.went_offline(&disks).await }));
+                let world = Arc::clone(&data.world);
+                world.spawn("offline", Box::pin(async move { data.went_offline(&disks).await }));
             }
         }));
-        let weak = Arc::downgrade(self);
+        let weak = Arc::downgrade(&self.data);
         self.catalog.when_tight(Box::new(move || {
-            let group = weak.upgrade();
+            let data = weak.upgrade();
             Box::pin(async move {
-                match group {
-                    Some(group) => group.make_room_for_catalog().await,
+                match data {
+                    Some(data) => data.make_room_for_catalog().await,
                     None => false,
                 }
             })
@@ -461,8 +336,8 @@ impl Group {
             self.spawn_health();
         }
         if self.suspects.left() > 0 {
-            let group = Arc::clone(self);
-            self.world.spawn("recovery", Box::pin(group.recover_all()));
+            let data = Arc::clone(&self.data);
+            self.world.spawn("recovery", Box::pin(data.recover_all()));
         }
         let syncing = |member: &&Arc<Member>| purpose == Purpose::Serve && member.state() == DiskState::Syncing;
         for member in self.members.values().filter(syncing) {
@@ -501,8 +376,8 @@ impl Group {
         Ok(())
     }
 
-    /// Runs a task that ends when the group is gone or dismounted.
-    pub(crate) fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
+    /// As [`Data::spawn_while_mounted`], for tasks that need all of the group.
+    fn spawn_while_mounted<F>(self: &Arc<Self>, name: &str, task: impl FnOnce(Weak<Self>) -> F)
     where
         F: Future<Output = Option<()>> + Send + 'static,
     {
@@ -616,34 +491,6 @@ impl Group {
     /// For tasks that outlast a call.
     pub(crate) fn myself(&self) -> Option<Arc<Self>> {
         self.weak.get().and_then(Weak::upgrade)
-    }
-
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Whether the group is being dismounted.
-    #[must_use]
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    pub(crate) fn attributes(&self) -> Attributes {
-        *self.attributes.lock()
-    }
-
-    pub(crate) fn boot(&self) -> [u8; 16] {
-        self.voters.current().boot
-    }
-
-    pub(crate) fn blocks_per_au(&self) -> usize {
-        usize::try_from(self.au_size).expect("64 MiB at most") / BLOCK_SIZE
-    }
-
-    /// Bytes of one AU's checksums in the zone.
-    pub(crate) fn sums_length(&self) -> usize {
-        (self.blocks_per_au() * 4).max(BLOCK_SIZE)
     }
 
     /// Ends the use of the group in good order and lets the disks go. `force`: without

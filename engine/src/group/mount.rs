@@ -39,21 +39,29 @@ use crate::{
     extent::{
         Extents, Mirrors,
         activity::Activity,
+        catalog_mirrors::CatalogMirrors,
+        data::Data,
+        discards::Discards,
+        disputes::Disputes,
         doubt::{Doubt, LOST_BEFORE, NO_BOOT},
+        move_waits::MoveWaits,
+        pace::Pace,
+        part_blocks::PartBlocks,
         reclaim::Freeing,
         recovery::Suspects,
+        repairs::Repairs,
         stale::{self, EVERYTHING, Runs},
     },
     files::{Files, allocation::Releaser, file_stats::FileStats, sizes::Sizes},
-    group::{Group, Parts, create::catalog_trouble},
+    group::{Group, create::catalog_trouble},
     membership::{
         arrival::look_for_members,
         choose::{self, Decision, Standing},
         voters::{Refusal, Voters, find},
     },
     planted::{self, Bug},
-    space::{Space, mirror_sets::MirrorSets, slots::Slots},
-    sync::lock::Mutex,
+    space::{Space, coming::Parting, mirror_sets::MirrorSets, slots::Slots},
+    sync::lock::{AsyncMutex, Mutex},
     words::counted,
     world::{Disk, Identity, World, is_held},
 };
@@ -69,7 +77,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -512,33 +520,54 @@ async fn mount_disks(
     let files = Files::open(Arc::clone(&world), Arc::clone(&catalog), Arc::new(releaser), sizes)
         .await
         .map_err(|error| failed(&error))?;
-    let group = Group::assemble(Parts {
+    let mounted = world.now();
+    world.set_poll_time(attributes.poll_time.unwrap_or_default());
+    let pace = Pace::default();
+    pace.promise(attributes.latency_target);
+    let data = Arc::new(Data {
         id: decision.group,
         name: name.to_owned(),
         au_size: found.au_size,
         created: found.created,
-        mounted: world.now(),
+        mounted,
         members,
         mirror_sets,
         voters,
         store,
         catalog: Arc::clone(&catalog),
-        space,
-        slots,
         activity,
         extents,
-        files,
-        freeing,
         stale: Arc::new(Mutex::new(stale)),
+        speeds: Mutex::default(),
         suspects,
         doubt,
-        next_extent,
-        attributes,
-        drop_after,
-        deadline,
-        file_stats,
+        space,
+        placement: Mutex::new(None),
+        slots: Mutex::new(slots),
+        freeing,
+        parting: Arc::clone(&files) as Arc<dyn Parting>,
+        reclaiming: AsyncMutex::new(()),
+        discards: Discards::default(),
+        renaming: AsyncMutex::new(()),
+        looking: AsyncMutex::new(()),
+        next_zone: AtomicU64::new(0),
+        promoting: tokio::sync::RwLock::new(()),
+        next_extent: AtomicU64::new(next_extent),
+        ticks: AtomicU64::new(1),
+        repairs: Repairs::default(),
+        part_blocks: PartBlocks::default(),
+        catalog_mirrors: CatalogMirrors::default(),
+        disputes: Disputes::default(),
+        zones_lost: AtomicU64::new(0),
+        pace,
+        move_waits: MoveWaits::default(),
+        explorer: Arc::default(),
+        attributes: Mutex::new(attributes),
+        unchecked: AtomicBool::new(false),
+        stopping: AtomicBool::new(false),
         world,
     });
+    let group = Group::new(data, files, file_stats, drop_after, deadline);
     group.start(&decision, purpose, rebalance, connections).await.map_err(|error| failed(&error))?;
     if purpose == Purpose::Serve {
         if let Err(error) = group.catalog.make_indexes().await {

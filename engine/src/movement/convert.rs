@@ -35,12 +35,6 @@ use std::{
 type Result<T> = std::result::Result<T, AdminError>;
 
 impl Group {
-    /// How many mirrors each extent has, at least.
-    #[must_use]
-    pub fn redundancy(&self) -> Redundancy {
-        self.voters.current().redundancy
-    }
-
     /// Gives the group another redundancy, and begins to make mirrors or to take them.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ use crate::{
     catalog::CommitNumber,
     disk::member::Member,
     error::FileError,
-    extent::{self, Change, Extent, Mirror, copy::Copied, layout::Freed},
+    extent::{self, Change, Extent, Mirror, copy::Copied, data::Data, layout::Freed},
     group::Group,
     planted::{self, Bug},
     reached::{self, Mark},
@@ -142,7 +142,7 @@ impl Group {
                 let mut data = extent.data_in(&(0..self.blocks_per_au())).into_iter();
                 data.all(|run| {
                     let length = (run.len() * BLOCK_SIZE) as u64;
-                    !member.is_mend_in_doubt(Self::offset(member, here, run.start), length)
+                    !member.is_mend_in_doubt(Data::offset(member, here, run.start), length)
                 })
             })
         };

@@ -11,10 +11,19 @@
 //! Invariant: what a job frees is always either under way here, or pending in `reclaim.rs`, or free.
 
 use event_listener::{Event, EventListener};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::SeqCst},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
 };
+
+/// Who has let go of something that goes back soon, as soon as others let go of it too.
+pub trait Parting: Send + Sync {
+    /// For how much longer that is waited for. `None`: for nothing.
+    fn parting(&self) -> Option<Duration>;
+}
 
 /// What is about to become free.
 #[derive(Debug, Default)]

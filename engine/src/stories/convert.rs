@@ -1,7 +1,10 @@
 //! Groups that get another redundancy while they are used.
 
 use super::*;
-use crate::admin::{AdminError, Conversion, Work};
+use crate::{
+    admin::{AdminError, Conversion, Work},
+    extent::data::Data,
+};
 use plinth_format::header::DiskHeader;
 
 const KINDS: [Redundancy; 3] = [Redundancy::External, Redundancy::Normal, Redundancy::High];
@@ -154,7 +157,7 @@ fn what_stays_is_mended_before_a_mirror_is_taken() {
         for extent in block_on(lab.group().some_alive(0)).expect("read").expect("some").0 {
             let mirror = extent.mirrors()[damaged];
             let member = lab.group().members.get(&mirror.disk).expect("it is there");
-            let offset = Group::offset(member, mirror, 17);
+            let offset = Data::offset(member, mirror, 17);
             lab.disks[usize::from(mirror.disk.0)].corrupt(offset, &[0xbd; 4096]);
         }
         lab.convert(Redundancy::External).expect("it can be");

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     admin::{Exchange, Report, ScrubOrder, ScrubPower},
     disk::member::Member,
-    extent::Mirror,
+    extent::{Mirror, data::Data},
 };
 use plinth_format::BLOCK_SIZE;
 
@@ -65,7 +65,7 @@ impl Court {
 
     fn place(member: &Member, mirror: Mirror) -> (u64, u64) {
         let block = usize::try_from(PLACE % MIB).expect("small") / BLOCK_SIZE;
-        (Group::offset(member, mirror, block), member.layout().sums_of(mirror.au).0)
+        (Data::offset(member, mirror, block), member.layout().sums_of(mirror.au).0)
     }
 
     fn found(&self) -> Vec<Vec<u8>> {

@@ -5,7 +5,7 @@ use crate::{
     admin::{Departure, Exchange, NewDisk, Renaming, Replacement, Resize, Work},
     catalog::attributes,
     disk::identify,
-    extent::{Extent, Mirror},
+    extent::{Extent, Mirror, data::Data},
     space::balance::Plan,
     world::Task,
 };
@@ -1042,7 +1042,7 @@ fn a_disk_stays_while_it_fails_to_read_a_block() {
     lab.close_regions();
     let extent = lab.extents_on(&[0]).remove(0);
     let member = lab.member(0);
-    let bad = Group::offset(&member, extent.mirrors().into_iter().next().expect("one"), 5);
+    let bad = Data::offset(&member, extent.mirrors().into_iter().next().expect("one"), 5);
     drop((member, extent));
     lab.disks[0].faults(|faults| faults.bad.push(bad..bad + 512));
     lab.exchange(&[], &["DATA_0000"], false).expect("it begins");
@@ -1076,7 +1076,7 @@ fn a_mark_of_what_was_lost_moves() {
     lab.close_regions();
     let extent = lab.extents_on(&[0]).remove(0);
     let (at, member) = (extent.number * MIB, lab.member(0));
-    let place = Group::offset(&member, extent.mirrors().into_iter().next().expect("one"), 5);
+    let place = Data::offset(&member, extent.mirrors().into_iter().next().expect("one"), 5);
     let mark = lab.group().lost_block(&member, place);
     drop((member, extent));
     lab.disks[0].corrupt(place, &mark);
@@ -1123,7 +1123,7 @@ fn what_can_be_read_a_moment_later_is_not_lost() {
     lab.write(node, 0, &pattern(1, 8 << 20));
     lab.sync(node);
     let extent = lab.extents_on(&[0]).remove(0);
-    let place = Group::offset(&lab.member(0), extent.mirrors()[0], 5);
+    let place = Data::offset(&lab.member(0), extent.mirrors()[0], 5);
     let may_be_right = || block_on(lab.group().is_unread(&extent, 5)).expect("it is looked at");
     lab.disks[0].faults(|faults| faults.bad.push(place..place + 512));
     assert!(may_be_right());

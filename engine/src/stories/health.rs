@@ -1,7 +1,10 @@
 //! Disks that fail too often, and disks that are far slower than the others.
 
 use super::*;
-use crate::admin::{ScrubOrder, Selection};
+use crate::{
+    admin::{ScrubOrder, Selection},
+    extent::data::Data,
+};
 use std::sync::atomic::Ordering;
 
 const LENGTH: usize = 6 << 20;
@@ -12,7 +15,7 @@ impl Lab {
         let extents = block_on(self.group().some_alive(0)).expect("the catalog is read").expect("there are some").0;
         let mirrors = extents.iter().filter(|extent| extent.file != 0).flat_map(|extent| extent.mirrors());
         let here = mirrors.filter(|mirror| usize::from(mirror.disk.0) == disk);
-        here.map(|mirror| Group::offset(&self.group().members[&mirror.disk], mirror, 0)).collect()
+        here.map(|mirror| Data::offset(&self.group().members[&mirror.disk], mirror, 0)).collect()
     }
 
     /// From now on no block of a file can be read on a disk, whatever is written there; all else can.

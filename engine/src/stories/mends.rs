@@ -2,6 +2,7 @@
 //! lands on what is written next.
 
 use super::{silence::Healed, *};
+use crate::extent::data::Data;
 use plinth_format::BLOCK_SIZE;
 use std::sync::mpsc;
 
@@ -69,7 +70,7 @@ impl Case {
         let (away, needed) = lab.leave_one_that_is_needed();
         let others = (0..5).filter(|disk| ![away, needed].contains(disk));
         let mut extents = others.flat_map(|other| lab.extents_on(&[needed, other]));
-        let zone_of = |extent: &Extent| extent.mirrors()[Group::first_zone(extent, 2)].disk.0;
+        let zone_of = |extent: &Extent| extent.mirrors()[Data::first_zone(extent, 2)].disk.0;
         let extent = extents.find(|extent| zone_of(extent) != needed).expect("there is one");
         let case = Self::of(lab, &extent);
         let needed = case.place(usize::from(needed));

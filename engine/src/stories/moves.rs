@@ -1,7 +1,11 @@
 //! A mirror moves, is made or is taken (`mover.rs`), and something else comes between two of the steps.
 
 use super::*;
-use crate::{disk::troubles::Trouble, extent, space::AuState};
+use crate::{
+    disk::troubles::Trouble,
+    extent::{self, data::Data},
+    space::AuState,
+};
 use futures::FutureExt;
 use plinth_format::{DiskNumber, layout::MEMBERSHIP_SLOT};
 use std::{
@@ -73,7 +77,7 @@ fn compact_leaves_an_extent_of_which_a_block_cannot_be_read() {
     let extent = lab.extent_alone_on(plain, node);
     let (member, mirror) = (lab.member(plain), extent.mirrors()[0]);
     let bytes = lab.read(node, extent.number * MIB, 1 << 20);
-    let bad = Group::offset(&member, mirror, 40);
+    let bad = Data::offset(&member, mirror, 40);
     lab.disks[plain].faults(|faults| faults.bad.push(bad..bad + 4096));
     let moved = block_on(lab.group().move_mirror(&extent, mirror.disk, &member, Some(u32::MAX)));
     lab.disks[plain].heal();

@@ -1,6 +1,7 @@
 //! Writes of less than blocks: what their blocks hold besides is read once in a while, not each time.
 
 use super::*;
+use crate::extent::data::Data;
 
 const PART: usize = 2048;
 
@@ -62,7 +63,7 @@ fn what_is_read_along_is_checked() {
             let mirrors = extent.mirrors();
             let mirror = mirrors.into_iter().find(|mirror| usize::from(mirror.disk.0) == rotten).expect("a mirror");
             for block in 0..16 {
-                let offset = Group::offset(&lab.group().members[&mirror.disk], mirror, block);
+                let offset = Data::offset(&lab.group().members[&mirror.disk], mirror, block);
                 lab.disks[rotten].corrupt(offset, &[0xbd; 4096]);
             }
         }

@@ -1,7 +1,7 @@
 //! Disks that come back, and what they bring with them.
 
 use super::*;
-use crate::{catalog::Store, movement::absent::Question, testing::Faults};
+use crate::{catalog::Store, extent::data::Data, movement::absent::Question, testing::Faults};
 use futures::FutureExt;
 use plinth_format::membership::{MemberDisk, Membership};
 use std::{collections::BTreeSet, pin::pin, sync::atomic::Ordering};
@@ -167,7 +167,7 @@ fn what_a_disk_misses_stays_marked_when_it_goes_after_a_batch_was_copied() {
     let extent = lab.extents_on(&[0, 1]).into_iter().find(|extent| extent.file == node).expect("it has some");
     let (group, member) = (lab.group(), lab.member(1));
     let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has one there");
-    let place = Group::offset(&member, mirror, 0);
+    let place = Data::offset(&member, mirror, 0);
     lab.offline(1);
     lab.write(node, 0, &pattern(2, 3 << 20));
     lab.sync(node);
@@ -209,7 +209,7 @@ fn what_somebody_elses_flush_has_lost_of_a_batch_is_copied_again() {
     let extent = lab.extents_on(&[0, 1]).into_iter().find(|extent| extent.file == node).expect("it has some");
     let member = lab.member(1);
     let mirror = extent.mirrors().into_iter().find(|mirror| mirror.disk == member.number).expect("it has one there");
-    let place = Group::offset(&member, mirror, 0);
+    let place = Data::offset(&member, mirror, 0);
     lab.offline(1);
     lab.write(node, 0, &pattern(2, 200_000));
     lab.sync(node);

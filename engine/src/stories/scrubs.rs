@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     admin::{Operation, Report, Scope, ScrubOrder, ScrubPower, Selection},
     check::{findings::KEPT_MAX, scrub::TOLD_MAX},
+    extent::data::Data,
 };
 use plinth_format::BLOCK_SIZE;
 
@@ -28,7 +29,7 @@ impl Lab {
         for (index, extent) in extents.iter().take(count).enumerate() {
             let mirrors = extent.mirrors();
             let mirror = *mirrors.get(index % mirrors.len()).expect("it has mirrors");
-            let offset = Group::offset(&self.group().members[&mirror.disk], mirror, index % 16);
+            let offset = Data::offset(&self.group().members[&mirror.disk], mirror, index % 16);
             places.push((usize::from(mirror.disk.0), offset));
         }
         self.dismount();
@@ -86,7 +87,7 @@ fn a_check_of_a_disk_that_lost_much_counts_it_all_and_names_some() {
     let mut places = Vec::new();
     for extent in extents.iter().filter(|extent| extent.file != 0) {
         let mirror = *extent.mirrors().iter().find(|mirror| mirror.disk.0 == 1).expect("it has one there");
-        places.push(Group::offset(&lab.group().members[&mirror.disk], mirror, 0));
+        places.push(Data::offset(&lab.group().members[&mirror.disk], mirror, 0));
     }
     lab.dismount();
     places.iter().for_each(|place| lab.disks[1].corrupt(*place, &vec![0; MIB as usize]));

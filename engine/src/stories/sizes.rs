@@ -4,7 +4,7 @@ use super::{
     kills::{End, cut_short_by},
     *,
 };
-use crate::{api::RenameMode, files::store_times_of};
+use crate::{api::RenameMode, extent::data::Data, files::store_times_of};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGE: usize = 8 << 10;
@@ -66,7 +66,7 @@ fn what_a_failed_write_left_behind_a_files_end_is_not_shown() {
     let end = extent.number * MIB + 4096;
     block_on(lab.session().change(node, Changes { size: Some(end), ..Changes::default() })).expect("cut");
     let disk = usize::from(needed);
-    let place = Group::offset(&lab.member(disk), extent.mirrors()[1], 1);
+    let place = Data::offset(&lab.member(disk), extent.mirrors()[1], 1);
     lab.disks[disk].faults(|faults| faults.worn.push(place..place + 8192));
     block_on(lab.session().write(node, end, &pattern(2, 8192), false)).expect_err("one mirror does not take it");
     lab.disks[disk].heal();

@@ -22,7 +22,7 @@ impl Lab {
         let extent = block_on(extents).expect("the extent's row");
         let zone = |mirror: &crate::extent::Mirror| group.members[&mirror.disk].layout().sums_of(mirror.au).0;
         let mut mirrors = extent.mirrors().to_vec();
-        let first = mirrors[crate::group::Group::first_zone(&extent, mirrors.len())].disk;
+        let first = mirrors[crate::extent::data::Data::first_zone(&extent, mirrors.len())].disk;
         mirrors.sort_by_key(|mirror| mirror.disk);
         (bytes, mirrors.iter().map(zone).collect(), usize::from(first.0))
     }

@@ -14,8 +14,8 @@ use crate::{
         read_policy::{self, ReadGauge, Reading},
     },
     error::FileError,
+    extent::data::Data,
     extent::{Extent, MIRRORS_MAX, Mirror},
-    group::Group,
     planted::{self, Bug},
     sync::buffer::Buffer,
 };
@@ -115,12 +115,12 @@ impl Candidates<'_> {
 
 impl Asked<'_> {
     /// What the first mirror says, or that it is silent.
-    pub(crate) fn poll_answer(&mut self, group: &Group, context: &mut Context<'_>) -> Poll<Answer> {
+    pub(crate) fn poll_answer(&mut self, group: &Data, context: &mut Context<'_>) -> Poll<Answer> {
         self.attempt.flight.poll_settle(context).map(|settled| group.answer(&self.wanted, &mut self.attempt, settled))
     }
 }
 
-impl Group {
+impl Data {
     /// Reads blocks, checked. `None`: no mirror has them right as they are; [`Self::repair`] must look.
     pub(crate) async fn try_read(
         &self,

@@ -19,8 +19,8 @@ use crate::{
         member::Member,
     },
     error::FileError,
+    extent::data::Data,
     extent::{Extent, Mirror, Mirrors},
-    group::Group,
     planted::{self, Bug},
 };
 use plinth_format::{
@@ -126,7 +126,7 @@ impl Known {
     }
 }
 
-impl Group {
+impl Data {
     /// What mirrors on ONLINE disks have of blocks, and what their zones say of them.
     pub(super) async fn see(
         &self,

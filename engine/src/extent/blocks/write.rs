@@ -16,8 +16,8 @@ use crate::{
         troubles::Trouble,
     },
     error::FileError,
+    extent::data::Data,
     extent::{Extent, MIRRORS_MAX, Mirror, activity::Active},
-    group::Group,
     membership::voters::Refusal,
     planted::{self, Bug},
     sync::buffer::Slice,
@@ -95,7 +95,7 @@ impl Sent<'_> {
     }
 }
 
-impl Group {
+impl Data {
     /// Writes blocks to every mirror and remembers their checksums. The blocks' range is held exclusively. `durably`: they need no flush.
     pub(crate) async fn write_blocks(
         &self,

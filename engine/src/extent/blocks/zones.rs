@@ -12,13 +12,13 @@ use crate::{
     },
     error::FileError,
     event::Severity,
+    extent::data::Data,
     extent::{Extent, MIRRORS_MAX, Mirror, Sums},
-    group::Group,
 };
 use smallvec::SmallVec;
 use std::sync::{Arc, atomic::Ordering};
 
-impl Group {
+impl Data {
     /// Loads the checksums from the zone of a mirror, unless they are in memory.
     pub(crate) async fn load_sums(&self, extent: &Extent) -> Result<(), FileError> {
         extent.last_used.store(self.ticks.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -152,7 +152,7 @@ mod tests {
             for step in 1..=3 {
                 let mut read = vec![0; mirrors];
                 for id in (0..3000).map(|id| id * step) {
-                    read[Group::first_zone(&Extent::new(id, 1, 0, &[]), mirrors)] += 1;
+                    read[Data::first_zone(&Extent::new(id, 1, 0, &[]), mirrors)] += 1;
                 }
                 let most = 3000 / mirrors + 150;
                 assert!(read.iter().all(|reads| *reads <= most), "{mirrors} mirrors, step {step}: {read:?}");
