@@ -8,10 +8,8 @@
 
 use crate::{
     admin::{AdminError, Code, Scope},
-    api::{Attributes, Kind},
-    error::FileError,
+    api::Kind,
     extent::part::Part,
-    files::paths,
     group::Group,
 };
 use std::collections::BTreeSet;
@@ -44,29 +42,5 @@ impl Group {
                 Ok(Part::Extents(ids.into_iter().collect()))
             }
         }
-    }
-
-    /// The file that a statement names.
-    ///
-    /// # Errors
-    /// If there is none of this name.
-    pub async fn file_named(&self, name: &str) -> Result<Attributes, AdminError> {
-        let form = if name.starts_with('+') { paths::parse(name, &self.name) } else { paths::behind_group(name, name) };
-        let refused = |error: FileError| match error {
-            FileError::Order(refusal) => *refusal,
-            error => AdminError::new(Code::Io, format!("{name}: {error}")),
-        };
-        let node = self.files.resolve(form?).await.map_err(refused)?;
-        let Some(node) = node else { return Err(self.no_file(name, "there is nothing of this name")) };
-        match self.files.attributes(node).await {
-            Ok(found) => Ok(found),
-            Err(FileError::Stale(_) | FileError::NotFound) => Err(self.no_file(name, "it was removed just now")),
-            Err(error) => Err(refused(error)),
-        }
-    }
-
-    fn no_file(&self, name: &str, why: impl std::fmt::Display) -> AdminError {
-        AdminError::new(Code::NoSuchFile, format!("disk group {} has no file '{name}': {why}", self.name))
-            .hint("v$asm_alias has the names, v$asm_file the numbers")
     }
 }

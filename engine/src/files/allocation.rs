@@ -19,8 +19,7 @@ use crate::{
         part::find,
         reclaim::{ALLOCATED_AT_ONCE, Freeing},
     },
-    files::{self, File, file_stats::FileStats},
-    group::Group,
+    files::{self, File, file_stats::FileStats, file_system::FileSystem},
     planted::{self, Bug},
     reached::{self, Mark},
     space::coming::Release,
@@ -124,7 +123,7 @@ fn clear_slot(connection: &Connection, extents: &Extents, id: u64, piece: usize)
     })
 }
 
-impl Group {
+impl FileSystem {
     /// A commit of a file's marks or places failed. If it was the catalog that failed, nobody knows whether they are what they were, or what they
     /// were to be, as they are in memory: nothing that is written there is acknowledged any more, and no hole read as zeros.
     pub(crate) fn note_doubt(&self, file: &File) {

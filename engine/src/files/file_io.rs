@@ -36,9 +36,9 @@ use crate::{
     files::{
         self, File,
         allocation::{must_be_there, set_blocks},
+        file_system::FileSystem,
         types::FileType,
     },
-    group::Group,
     planted::{self, Bug},
     sync::{
         bits::Bits,
@@ -116,7 +116,7 @@ fn has_data(layout: &Layout, at: u64, size: u64, au_size: u64) -> (bool, u64) {
     }
 }
 
-impl Group {
+impl FileSystem {
     /// Writes all of `bytes` at `offset`, `now` by the monotonic clock. `durably`: a sync follows at once.
     pub(crate) async fn write_file(
         &self,

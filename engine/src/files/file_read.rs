@@ -15,8 +15,7 @@ use crate::{
         blocks::{Answer, Asked, Order, blocks_of, piece_of},
         layout::Part,
     },
-    files::File,
-    group::Group,
+    files::{File, file_system::FileSystem},
     reached::{self, Mark},
     sync::{
         buffer::{Buffer, Slice},
@@ -59,7 +58,7 @@ fn length_to_end(file: &File, offset: u64, length: usize) -> usize {
     usize::try_from(file.size().saturating_sub(offset)).unwrap_or(usize::MAX).min(length)
 }
 
-impl Group {
+impl FileSystem {
     /// Bytes from `offset` of a file; fewer than `length` only at its end. `now` by the monotonic clock, which is not looked at more often than needed.
     pub(crate) async fn read_file(&self, now: Duration, file: &Arc<File>, offset: u64, length: usize) -> Result<Found> {
         'steady: {

@@ -17,7 +17,7 @@
 use crate::{
     api::Node,
     disk::timings::{Bucket, Timings},
-    group::Group,
+    files::file_system::FileSystem,
     sync::lock::{Mutex, MutexGuard},
 };
 use std::{
@@ -267,7 +267,7 @@ impl FileStats {
     }
 }
 
-impl Group {
+impl FileSystem {
     /// A front end's request has ended well: counts it, and how long it took.
     pub(crate) fn note_request(&self, file: &crate::files::File, class: FileClass, bytes: u64, began: Duration) {
         let now = self.world.monotonic();

@@ -32,10 +32,13 @@
 //!   3. A row of a file is deleted only after `Data::release` says that nothing of it is left.
 
 pub(crate) mod allocation;
+pub(crate) mod clients;
 pub(crate) mod file_io;
 pub(crate) mod file_read;
 pub(crate) mod file_stats;
+pub mod file_system;
 pub mod session;
+pub(crate) mod volumes;
 
 pub mod aliases;
 mod holders;

@@ -13,11 +13,11 @@ use crate::{
         File, Origin,
         aliases::Place as Names,
         file_stats::FileClass,
+        file_system::{FileSystem, Mounted},
         orders::{NameOrder, NewSystemFile},
         paths,
         replies::{Asked, Request, Row},
     },
-    group::Group,
     space::mirror_sets::failure_groups,
     sync::transfer::{Found, Source},
 };
@@ -34,7 +34,9 @@ pub struct Session {
 }
 
 struct Place {
-    group: Arc<Group>,
+    file_system: Arc<FileSystem>,
+    /// As long as somebody uses it.
+    _mounted: Arc<dyn Mounted>,
     origin: Origin,
     /// Of a mount.
     connection: Option<ConnectionId>,
@@ -42,30 +44,33 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.group.files.detach(self.origin);
+        self.file_system.files.detach(self.origin);
     }
 }
 
 impl Session {
     /// A new front end; `watcher` hears what others change.
     #[must_use]
-    pub fn new(group: Arc<Group>, watcher: Option<Arc<dyn Watcher>>) -> Self {
-        let origin = group.files.attach(watcher);
-        Self { place: Arc::new(Place { group, origin, connection: None }), row: None }
+    pub fn new(group: Arc<impl Mounted + 'static>, watcher: Option<Arc<dyn Watcher>>) -> Self {
+        let file_system = Arc::clone(group.file_system());
+        let origin = file_system.files.attach(watcher);
+        Self { place: Arc::new(Place { file_system, _mounted: group, origin, connection: None }), row: None }
     }
 
-    /// The front end of a mount: of a new one, or of one that the group was mounted to take over ([`Group::resume`]).
+    /// The front end of a mount: of a new one, or of one that the group was mounted to take over (`Group::resume`).
     #[must_use]
-    pub fn of_mount(group: Arc<Group>, watcher: Arc<dyn Watcher>, connection: ConnectionId) -> Self {
-        let origin = group.files.attach_mount(watcher, connection);
-        Self { place: Arc::new(Place { group, origin, connection: Some(connection) }), row: None }
+    pub fn of_mount(group: Arc<impl Mounted + 'static>, watcher: Arc<dyn Watcher>, connection: ConnectionId) -> Self {
+        let file_system = Arc::clone(group.file_system());
+        let origin = file_system.files.attach_mount(watcher, connection);
+        let connection = Some(connection);
+        Self { place: Arc::new(Place { file_system, _mounted: group, origin, connection }), row: None }
     }
 
     /// Begins a request of the mount's that must not be carried out twice (R12), to be kept until it was answered. `number`: the
     /// kernel's for it; `resent`: an engine before this one may have carried it out.
     #[must_use]
     pub fn begin(&self, number: u64, resent: bool) -> Option<Request> {
-        self.group().files.begin(self.place.connection?, number, resent)
+        self.file_system().files.begin(self.place.connection?, number, resent)
     }
 
     /// This session, on behalf of a request: what it changes first leaves the request's row.
@@ -77,7 +82,7 @@ impl Session {
     /// The kernel does not have a file that it was asked for ([`Watcher::still_holds`]).
     pub fn does_not_hold(&self, node: Node) {
         if let Some(connection) = self.place.connection {
-            self.group().files.does_not_hold(connection, node);
+            self.file_system().files.does_not_hold(connection, node);
         }
     }
 
@@ -85,7 +90,7 @@ impl Session {
     pub async fn end(&self) {
         if let Some(connection) = self.place.connection {
             // What is left is deleted by the next mount of the group.
-            let _ = self.group().files.end_mount(connection).await;
+            let _ = self.file_system().files.end_mount(connection).await;
         }
     }
 
@@ -96,20 +101,20 @@ impl Session {
     /// The group's name, upper case.
     #[must_use]
     pub fn group_name(&self) -> &str {
-        &self.place.group.name
+        &self.place.file_system.name
     }
 
     pub(crate) fn origin(&self) -> Origin {
         self.place.origin
     }
 
-    fn group(&self) -> &Group {
-        &self.place.group
+    fn file_system(&self) -> &FileSystem {
+        &self.place.file_system
     }
 
     /// The file, if it has bytes.
     async fn regular(&self, node: Node) -> Result<Arc<File>> {
-        let file = self.group().files.get(node).await?;
+        let file = self.file_system().files.get(node).await?;
         match file.kind {
             Kind::Regular => Ok(file),
             Kind::Directory => Err(FileError::IsADirectory),
@@ -119,7 +124,7 @@ impl Session {
 
     /// A volume has the size that statements gave it.
     fn check_size(&self, file: &File, end: u64) -> Result<()> {
-        let is_larger = self.group().volumes.has(file.node) && end > file.size();
+        let is_larger = self.file_system().volumes.has(file.node) && end > file.size();
         if is_larger { Err(FileError::NoSpace) } else { Ok(()) }
     }
 
@@ -130,7 +135,7 @@ impl Session {
 
     /// Others must not go on showing what they cached of a file.
     fn changed(&self, node: Node) {
-        self.group().files.invalidate(self.place.origin, &Invalidation::Node(node));
+        self.file_system().files.invalidate(self.place.origin, &Invalidation::Node(node));
     }
 
     /// Resolves one name. Handles neither `.` nor `..`.
@@ -138,7 +143,7 @@ impl Session {
     /// # Errors
     /// `NotFound`, `NotADirectory`.
     pub async fn lookup(&self, parent: Node, name: &[u8]) -> Result<Attributes> {
-        self.group().files.lookup(parent, name).await
+        self.file_system().files.lookup(parent, name).await
     }
 
     /// The directory that holds directory `node`; the root's is the root.
@@ -146,13 +151,13 @@ impl Session {
     /// # Errors
     /// `Stale`, `NotADirectory`.
     pub async fn parent(&self, node: Node) -> Result<Node> {
-        self.group().files.parent(node).await
+        self.file_system().files.parent(node).await
     }
 
     /// # Errors
     /// `Stale`.
     pub async fn attributes(&self, node: Node) -> Result<Attributes> {
-        self.group().files.attributes(node).await
+        self.file_system().files.attributes(node).await
     }
 
     /// Changes mode, owner, size and times.
@@ -162,17 +167,17 @@ impl Session {
     pub async fn change(&self, node: Node, mut changes: Changes) -> Result<Attributes> {
         if changes.size.is_some() {
             let file = self.regular(node).await?;
-            if self.group().volumes.has(node) {
+            if self.file_system().volumes.has(node) {
                 return Err(FileError::NotPermitted);
             }
-            self.group().resize(&file, &changes).await?;
+            self.file_system().resize(&file, &changes).await?;
             self.changed(node);
             changes.size = None;
             if changes == Changes::default() {
                 return self.attributes(node).await;
             }
         }
-        self.group().files.change(self.place.origin, node, &changes).await
+        self.file_system().files.change(self.place.origin, node, &changes).await
     }
 
     /// Makes a file. `mode` has the permission bits after the umask; group and
@@ -188,13 +193,13 @@ impl Session {
         mode: u32,
         caller: Caller,
     ) -> Result<Attributes> {
-        self.group().files.create(self.asked(), parent, name, new, mode, caller).await
+        self.file_system().files.create(self.asked(), parent, name, new, mode, caller).await
     }
 
     /// # Errors
     /// `Exists`, `TooManyLinks`, `NotPermitted` for a directory.
     pub async fn link(&self, node: Node, parent: Node, name: &[u8]) -> Result<Attributes> {
-        self.group().files.link(self.asked(), node, parent, name).await
+        self.file_system().files.link(self.asked(), node, parent, name).await
     }
 
     /// Removes a name that is not a directory's. The file stays while it is
@@ -203,25 +208,25 @@ impl Session {
     /// # Errors
     /// `NotFound`, `IsADirectory`.
     pub async fn unlink(&self, parent: Node, name: &[u8]) -> Result<()> {
-        self.group().files.unlink(self.asked(), parent, name).await
+        self.file_system().files.unlink(self.asked(), parent, name).await
     }
 
     /// # Errors
     /// `NotFound`, `NotADirectory`, `NotEmpty`.
     pub async fn remove_directory(&self, parent: Node, name: &[u8]) -> Result<()> {
-        self.group().files.remove_directory(self.asked(), parent, name).await
+        self.file_system().files.remove_directory(self.asked(), parent, name).await
     }
 
     /// # Errors
     /// As `rename(2)`.
     pub async fn rename(&self, from: (Node, &[u8]), to: (Node, &[u8]), mode: RenameMode) -> Result<()> {
-        self.group().files.rename(self.asked(), from, to, mode).await
+        self.file_system().files.rename(self.asked(), from, to, mode).await
     }
 
     /// # Errors
     /// `Invalid` if it is no symbolic link.
     pub async fn read_link(&self, node: Node) -> Result<Vec<u8>> {
-        self.group().files.read_link(node).await
+        self.file_system().files.read_link(node).await
     }
 
     /// Up to `count` entries after `cookie` (0: from the start), in a stable order.
@@ -229,7 +234,7 @@ impl Session {
     /// # Errors
     /// `NotADirectory`.
     pub async fn read_directory(&self, node: Node, cookie: u64, count: usize) -> Result<Vec<Entry>> {
-        self.group().files.read_directory(node, cookie, count).await
+        self.file_system().files.read_directory(node, cookie, count).await
     }
 
     /// Fills `into` from `offset`; fewer bytes only at the end of the file.
@@ -248,11 +253,11 @@ impl Session {
     /// As [`Self::read`].
     pub async fn find(&self, node: Node, offset: u64, length: usize) -> Result<Found> {
         let file = self.regular(node).await?;
-        let group = self.group();
-        let began = group.world.monotonic();
-        let found = pin!(group.read_file(began, &file, offset, length)).await?;
+        let file_system = self.file_system();
+        let began = file_system.world.monotonic();
+        let found = pin!(file_system.read_file(began, &file, offset, length)).await?;
         let length = found.len() as u64;
-        group.note_request(&file, FileClass::read(length), length, began);
+        file_system.note_request(&file, FileClass::read(length), length, began);
         Ok(found)
     }
 
@@ -288,15 +293,15 @@ impl Session {
     ) -> Result<()> {
         let file = self.regular(node).await?;
         self.check_size(&file, offset.saturating_add(bytes.len() as u64))?;
-        let group = self.group();
+        let file_system = self.file_system();
         // Linux sees to that where the write comes through its page cache only.
         if file.is_program() {
-            Box::pin(group.files.drop_capability(self.place.origin, node)).await?;
+            Box::pin(file_system.files.drop_capability(self.place.origin, node)).await?;
         }
-        let began = group.world.monotonic();
-        let result = pin!(group.write_file(began, &file, offset, &bytes, kill_set_id, durably)).await;
+        let began = file_system.world.monotonic();
+        let result = pin!(file_system.write_file(began, &file, offset, &bytes, kill_set_id, durably)).await;
         if result.is_ok() {
-            group.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
+            file_system.note_request(&file, FileClass::write(bytes.len() as u64), bytes.len() as u64, began);
         }
         self.changed(node);
         result
@@ -323,12 +328,12 @@ impl Session {
     /// # Errors
     /// If a disk that cannot be spared does not flush.
     pub async fn sync(&self, node: Node, data_only: bool) -> Result<()> {
-        let file = self.group().files.get(node).await?;
-        let group = self.group();
-        let began = group.world.monotonic();
+        let file = self.file_system().files.get(node).await?;
+        let file_system = self.file_system();
+        let began = file_system.world.monotonic();
         // In memory of its own: a front end's request is as large as the largest that it may be, and most are none of these.
-        Box::pin(group.sync_file(&file, data_only)).await?;
-        group.note_request(&file, FileClass::Sync, 0, began);
+        Box::pin(file_system.sync_file(&file, data_only)).await?;
+        file_system.note_request(&file, FileClass::Sync, 0, began);
         Ok(())
     }
 
@@ -337,7 +342,7 @@ impl Session {
     /// # Errors
     /// If the catalog cannot be flushed.
     pub async fn sync_directory(&self, node: Node) -> Result<()> {
-        self.group().files.sync_directory(node).await
+        self.file_system().files.sync_directory(node).await
     }
 
     /// Makes everything acknowledged durable.
@@ -345,7 +350,7 @@ impl Session {
     /// # Errors
     /// As [`Self::sync`].
     pub async fn sync_all(&self) -> Result<()> {
-        self.group().sync_everything().await
+        self.file_system().sync_everything().await
     }
 
     /// `fallocate`, all or nothing where space is missing. `kill_set_id`: on behalf of a program that is not privileged.
@@ -362,7 +367,7 @@ impl Session {
     ) -> Result<()> {
         let file = self.regular(node).await?;
         self.check_size(&file, offset.saturating_add(length))?;
-        let result = self.group().allocate_file(&file, offset, length, mode, kill_set_id).await;
+        let result = self.file_system().allocate_file(&file, offset, length, mode, kill_set_id).await;
         self.changed(node);
         result
     }
@@ -373,7 +378,7 @@ impl Session {
     /// `NoData` past the end.
     pub async fn seek(&self, node: Node, offset: u64, what: Seek) -> Result<u64> {
         let file = self.regular(node).await?;
-        self.group().seek_file(&file, offset, what).await
+        self.file_system().seek_file(&file, offset, what).await
     }
 
     /// Where a part of a file has data and where holes, in one look: lengths from `offset` on, `most` at most, to the end of the part or of
@@ -383,38 +388,38 @@ impl Session {
     /// As [`Self::read`].
     pub async fn map(&self, node: Node, offset: u64, length: u64, most: usize) -> Result<Vec<(u64, bool)>> {
         let file = self.regular(node).await?;
-        self.group().map_file(&file, offset, length, most).await
+        self.file_system().map_file(&file, offset, length, most).await
     }
 
     /// # Errors
     /// `NoAttribute`.
     pub async fn xattr(&self, node: Node, name: &[u8]) -> Result<Vec<u8>> {
-        self.group().files.xattr(node, name).await
+        self.file_system().files.xattr(node, name).await
     }
 
     /// # Errors
     /// `Stale`.
     pub async fn xattrs(&self, node: Node) -> Result<Vec<Vec<u8>>> {
-        self.group().files.xattrs(node).await
+        self.file_system().files.xattrs(node).await
     }
 
     /// # Errors
     /// `Exists`, `NoAttribute`, `Range`.
     pub async fn set_xattr(&self, node: Node, name: &[u8], value: &[u8], mode: SetXattr) -> Result<()> {
-        self.group().files.set_xattr(self.asked(), node, name, value, mode).await
+        self.file_system().files.set_xattr(self.asked(), node, name, value, mode).await
     }
 
     /// # Errors
     /// `NoAttribute`.
     pub async fn remove_xattr(&self, node: Node, name: &[u8]) -> Result<()> {
-        self.group().files.remove_xattr(self.asked(), node, name).await
+        self.file_system().files.remove_xattr(self.asked(), node, name).await
     }
 
     fn names(&self, caller: Caller) -> Names {
-        let group = self.group();
-        let membership = group.voters.current();
+        let file_system = self.file_system();
+        let membership = file_system.voters.current();
         let failure_groups = failure_groups(&membership);
-        let (redundancy, group) = (membership.wanted, group.name.clone());
+        let (redundancy, group) = (membership.wanted, file_system.name.clone());
         Names { origin: self.place.origin, group, redundancy, failure_groups, caller }
     }
 
@@ -423,7 +428,7 @@ impl Session {
     /// # Errors
     /// What is wrong with it.
     pub async fn order(&self, order: NameOrder, caller: Caller) -> Result<()> {
-        self.group().files.order(self.names(caller), order).await
+        self.file_system().files.order(self.names(caller), order).await
     }
 
     /// Makes a file under a system name; returns it and its path. `head`: what will be written first, if that is known.
@@ -437,7 +442,7 @@ impl Session {
         mode: u32,
         caller: Caller,
     ) -> Result<(Attributes, String)> {
-        self.group().files.create_system(self.names(caller), new, head, mode).await
+        self.file_system().files.create_system(self.names(caller), new, head, mode).await
     }
 
     /// What a DBA's name means, in any case: `dir/file`, or `.number.incarnation`, behind the group's name. `None`: there is nothing.
@@ -446,7 +451,7 @@ impl Session {
     /// If it is ambiguous, or no name of a file that there is.
     pub async fn resolve(&self, path: &str) -> Result<Option<Attributes>> {
         let form = paths::behind_group(path, path)?;
-        match self.group().files.resolve(form).await? {
+        match self.file_system().files.resolve(form).await? {
             Some(node) => self.attributes(node).await.map(Some),
             None => Ok(None),
         }
@@ -457,23 +462,23 @@ impl Session {
     /// # Errors
     /// What the catalog says.
     pub async fn path_of(&self, node: Node) -> Result<Option<String>> {
-        let parts = self.group().files.path_of(node).await?;
+        let parts = self.file_system().files.path_of(node).await?;
         Ok(parts.map(|parts| paths::written(self.group_name(), &parts)))
     }
 
     /// # Errors
     /// None today.
     pub async fn space(&self) -> Result<FileSystemSpace> {
-        Ok(self.group().file_system_space())
+        Ok(self.file_system().file_system_space())
     }
 
     /// The front end holds `count` more references to the file: it outlives its last name.
     pub fn remember(&self, node: Node, count: u64) {
-        self.group().files.remember(node, count);
+        self.file_system().files.remember(node, count);
     }
 
     /// The front end gives references back; a file without names and references is freed.
     pub async fn forget(&self, node: Node, count: u64) {
-        self.group().files.forget(node, count).await;
+        self.file_system().files.forget(node, count).await;
     }
 }

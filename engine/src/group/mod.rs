@@ -33,12 +33,11 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::{
-        data::Data,
         own_metadata::{LOOK, Look},
         part::Part,
     },
-    files::{Files, file_stats::FileStats},
-    group::{mount::Purpose, volume::Volumes},
+    files::file_system::{FileSystem, Mounted},
+    group::mount::Purpose,
     limits::Limit,
     membership::{
         arrival::{self, MOUNT_WAIT},
@@ -51,13 +50,11 @@ use crate::{
     },
     planted::{self, Bug},
     sync::lock::{AsyncMutex, Mutex},
-    views::live_stats::Clients,
     words::counted,
     world::World,
 };
 use plinth_format::{
-    BLOCK_SIZE, DiskNumber,
-    layout::PIECE_SIZE,
+    DiskNumber,
     membership::{DiskState, Membership},
 };
 use std::{
@@ -65,7 +62,7 @@ use std::{
     ops::Deref,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -95,8 +92,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A mounted disk group. See the module's description.
 pub struct Group {
-    pub(crate) data: Arc<Data>,
-    pub(crate) files: Arc<Files>,
+    pub(crate) file_system: Arc<FileSystem>,
     pub(crate) onlining: AsyncMutex<()>,
     /// Extents that each resync copies at once.
     pub(crate) resync_power: AtomicU32,
@@ -109,11 +105,6 @@ pub struct Group {
     pub(crate) scrub: Scrub,
     pub(crate) checks: Checks,
     pub(crate) reminders: Reminders,
-    pub(crate) volumes: Volumes,
-    /// No front end may serve directories.
-    pub(crate) restricted: AtomicBool,
-    pub(crate) file_stats: Arc<FileStats>,
-    pub(crate) clients: Clients,
     /// Held by who sets one, or says how long a disk is waited for: what there is is read, changed, stored and put
     /// back.
     pub(crate) setting: AsyncMutex<()>,
@@ -125,10 +116,16 @@ pub struct Group {
 }
 
 impl Deref for Group {
-    type Target = Arc<Data>;
+    type Target = Arc<FileSystem>;
 
-    fn deref(&self) -> &Arc<Data> {
-        &self.data
+    fn deref(&self) -> &Arc<FileSystem> {
+        &self.file_system
+    }
+}
+
+impl Mounted for Group {
+    fn file_system(&self) -> &Arc<FileSystem> {
+        &self.file_system
     }
 }
 
@@ -214,15 +211,12 @@ impl Group {
 
     /// What the last step of a mount begins with.
     pub(crate) fn new(
-        data: Arc<Data>,
-        files: Arc<Files>,
-        file_stats: Arc<FileStats>,
+        file_system: Arc<FileSystem>,
         drop_after: BTreeMap<DiskNumber, DropAfter>,
         deadline: Arc<AtomicU64>,
     ) -> Arc<Self> {
         Arc::new(Self {
-            data,
-            files,
+            file_system,
             onlining: AsyncMutex::new(()),
             resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
             exchanging: AsyncMutex::new(()),
@@ -233,10 +227,6 @@ impl Group {
             scrub: Scrub::default(),
             checks: Checks::default(),
             reminders: Reminders::default(),
-            volumes: Volumes::default(),
-            restricted: AtomicBool::new(false),
-            file_stats,
-            clients: Clients::default(),
             setting: AsyncMutex::new(()),
             drop_after: Mutex::new(drop_after),
             deadline,
@@ -736,32 +726,8 @@ impl Group {
     }
 
     #[must_use]
-    pub fn is_restricted(&self) -> bool {
-        self.restricted.load(Ordering::Acquire)
-    }
-
-    #[must_use]
     pub fn operations(&self) -> Vec<Operation> {
         self.list_operations()
-    }
-
-    /// Space as `statfs` tells it.
-    pub(crate) fn file_system_space(&self) -> crate::api::FileSystemSpace {
-        let placement = self.placement();
-        let (free, total) = {
-            let space = self.space();
-            (placement.allocatable(&space), placement.usable(&space).total)
-        };
-        let units = self.au_size / BLOCK_SIZE as u64;
-        let slots = self.slots().free() as u64 * (PIECE_SIZE / BLOCK_SIZE as u64);
-        let mirrors = placement.mirrors() as u64;
-        crate::api::FileSystemSpace {
-            block_size: BLOCK_SIZE as u32,
-            blocks: total * units / mirrors,
-            blocks_free: free * units,
-            files: u64::from(u32::MAX),
-            files_free: u64::from(u32::MAX) - slots.min(1),
-        }
     }
 
     /// Compares what is read with no checksum from now on, or again with each: only for measuring what that costs.

@@ -52,7 +52,7 @@ use crate::{
         repairs::Repairs,
         stale::{self, EVERYTHING, Runs},
     },
-    files::{Files, allocation::Releaser, file_stats::FileStats, sizes::Sizes},
+    files::{Files, allocation::Releaser, file_stats::FileStats, file_system::FileSystem, sizes::Sizes},
     group::{Group, create::catalog_trouble},
     membership::{
         arrival::look_for_members,
@@ -567,7 +567,8 @@ async fn mount_disks(
         stopping: AtomicBool::new(false),
         world,
     });
-    let group = Group::new(data, files, file_stats, drop_after, deadline);
+    let file_system = FileSystem::new(data, files, file_stats);
+    let group = Group::new(file_system, drop_after, deadline);
     group.start(&decision, purpose, rebalance, connections).await.map_err(|error| failed(&error))?;
     if purpose == Purpose::Serve {
         if let Err(error) = group.catalog.make_indexes().await {

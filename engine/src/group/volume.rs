@@ -28,41 +28,14 @@ use crate::{
     event::Severity,
     files::session::Session,
     group::Group,
-    sync::lock::{AsyncMutex, RwLock},
 };
 use rusqlite::{Connection, OptionalExtension, params};
-use std::{
-    collections::BTreeSet,
-    sync::atomic::{AtomicBool, Ordering},
-};
+use std::collections::BTreeSet;
 
 type Result<T> = std::result::Result<T, AdminError>;
 
 const DIRECTORY: &[u8] = b".volumes";
 const OWNER: Caller = Caller { uid: 0, gid: 0 };
-
-/// What a mounted group knows of its volumes.
-#[derive(Debug, Default)]
-pub(crate) struct Volumes {
-    /// Held by who makes or drops one.
-    turn: AsyncMutex<()>,
-    any: AtomicBool,
-    files: RwLock<BTreeSet<Node>>,
-}
-
-impl Volumes {
-    /// Whether a file is a volume's.
-    pub fn has(&self, node: Node) -> bool {
-        // Mostly there are none, and then nobody waits for anybody.
-        self.any.load(Ordering::Acquire) && self.files.read().contains(&node)
-    }
-
-    fn are(&self, files: BTreeSet<Node>) {
-        let any = !files.is_empty();
-        *self.files.write() = files;
-        self.any.store(any, Ordering::Release);
-    }
-}
 
 /// A volume's row.
 struct Row {

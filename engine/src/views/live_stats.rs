@@ -2,8 +2,8 @@
 
 use crate::{
     catalog::live_stats::{
-        LiveClient, LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime, LiveTrouble,
-        LiveUnit, Wanted,
+        LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime, LiveTrouble, LiveUnit,
+        Wanted,
     },
     disk::{
         counters::{IoClass, IoClient, Tally},
@@ -14,7 +14,6 @@ use crate::{
     files::file_stats::FileClass,
     group::Group,
     space::{mirror_sets::mirrors_wanted, placement::Placement, safe_space},
-    sync::lock::Mutex,
     world::Timestamp,
 };
 use plinth_format::{
@@ -30,18 +29,6 @@ use std::{
     },
     time::Duration,
 };
-
-type Ask = dyn Fn() -> Vec<LiveClient> + Send + Sync;
-
-/// Who knows who uses the group: the process that has its front ends.
-#[derive(Default)]
-pub struct Clients(Mutex<Option<Box<Ask>>>);
-
-impl fmt::Debug for Clients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clients")
-    }
-}
 
 /// In whole microseconds.
 pub fn micros(duration: Duration) -> u64 {
@@ -66,11 +53,6 @@ impl Clocks {
 }
 
 impl Group {
-    /// From now on `ask` says who uses the group. It is asked for each statement that wants to know, and may take its time.
-    pub fn set_clients(&self, ask: impl Fn() -> Vec<LiveClient> + Send + Sync + 'static) {
-        *self.clients.0.lock() = Some(Box::new(ask));
-    }
-
     /// What a statement wants.
     pub(crate) fn live_stats(&self, sql: &str) -> LiveStats {
         let wanted = Wanted::by(sql);
@@ -101,8 +83,7 @@ impl Group {
             stats.space = Some(self.safe_space());
         }
         if wanted.clients {
-            let clients = self.clients.0.lock();
-            stats.clients = clients.as_ref().map_or_else(Vec::new, |ask| ask());
+            stats.clients = self.clients.all();
         }
         stats
     }

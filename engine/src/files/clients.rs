@@ -1,0 +1,29 @@
+//! Who uses a group: the process that has its front ends is asked.
+
+use crate::{catalog::live_stats::LiveClient, sync::lock::Mutex};
+use std::fmt;
+
+type Ask = dyn Fn() -> Vec<LiveClient> + Send + Sync;
+
+/// Who knows who uses the group: the process that has its front ends.
+#[derive(Default)]
+pub struct Clients(Mutex<Option<Box<Ask>>>);
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clients")
+    }
+}
+
+impl Clients {
+    /// From now on `ask` says who uses the group.
+    pub fn set(&self, ask: impl Fn() -> Vec<LiveClient> + Send + Sync + 'static) {
+        *self.0.lock() = Some(Box::new(ask));
+    }
+
+    /// Those who use it now, if anybody knows them.
+    pub fn all(&self) -> Vec<LiveClient> {
+        let clients = self.0.lock();
+        clients.as_ref().map_or_else(Vec::new, |ask| ask())
+    }
+}
