@@ -1,6 +1,8 @@
 //! The words in which operators and the engine talk about disk groups.
 
-use crate::check::findings::Findings;
+pub mod findings;
+
+use findings::Findings;
 use plinth_format::Redundancy;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -412,6 +414,18 @@ pub struct Report {
     pub missing: Vec<String>,
     pub extents_checked: u64,
     pub bytes_read: u64,
+}
+
+impl Report {
+    pub(crate) fn bad(&mut self, text: String) {
+        self.problems.push(Problem { text, repaired: false });
+    }
+
+    /// Whether nothing is wrong any more.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.problems.left() == 0
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

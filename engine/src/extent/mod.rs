@@ -26,6 +26,7 @@
 pub mod activity;
 pub(crate) mod blocks;
 pub(crate) mod catalog_mirrors;
+mod check_data;
 pub(crate) mod copy;
 pub mod data;
 pub(crate) mod discards;

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::{
-    admin::{Operation, Report, Scope, ScrubOrder, ScrubPower, Selection},
-    check::{findings::KEPT_MAX, scrub::TOLD_MAX},
+    admin::{Operation, Report, Scope, ScrubOrder, ScrubPower, Selection, findings::KEPT_MAX},
+    check::scrub::TOLD_MAX,
     extent::data::Data,
 };
 use plinth_format::BLOCK_SIZE;
