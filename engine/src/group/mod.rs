@@ -24,7 +24,7 @@ pub(crate) mod volume;
 use crate::{
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
     api::ConnectionId,
-    catalog::attributes::{self, Attributes, DropAfter},
+    catalog::attributes::{self, Attributes},
     check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
     disk::{
         member::{Member, TICK_MS},
@@ -44,25 +44,19 @@ use crate::{
         choose::Decision,
     },
     movement::{
-        absent::Absences,
-        progress::Progress,
-        rebalance::{self, Rebalance},
+        Movement,
+        rebalance::{self},
     },
     planted::{self, Bug},
-    sync::lock::{AsyncMutex, Mutex},
     words::counted,
     world::World,
 };
-use plinth_format::{
-    DiskNumber,
-    membership::{DiskState, Membership},
-};
+use plinth_format::membership::{DiskState, Membership};
 use std::{
-    collections::BTreeMap,
     ops::Deref,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -92,34 +86,21 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A mounted disk group. See the module's description.
 pub struct Group {
-    pub(crate) file_system: Arc<FileSystem>,
-    pub(crate) onlining: AsyncMutex<()>,
-    /// Extents that each resync copies at once.
-    pub(crate) resync_power: AtomicU32,
-    /// Held by who adds or drops disks.
-    pub(crate) exchanging: AsyncMutex<()>,
-    pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
-    pub(crate) absences: Absences,
+    pub(crate) movement: Arc<Movement>,
     pub(crate) notes: Notes,
-    pub(crate) rebalance: Arc<Rebalance>,
     pub(crate) scrub: Scrub,
     pub(crate) checks: Checks,
     pub(crate) reminders: Reminders,
-    /// Held by who sets one, or says how long a disk is waited for: what there is is read, changed, stored and put
-    /// back.
-    pub(crate) setting: AsyncMutex<()>,
-    /// What was said of disks that went offline.
-    pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
     /// The disk timeout, where the watchdog reads it: ticks.
     pub(crate) deadline: Arc<AtomicU64>,
     weak: OnceLock<Weak<Self>>,
 }
 
 impl Deref for Group {
-    type Target = Arc<FileSystem>;
+    type Target = Arc<Movement>;
 
-    fn deref(&self) -> &Arc<FileSystem> {
-        &self.file_system
+    fn deref(&self) -> &Arc<Movement> {
+        &self.movement
     }
 }
 
@@ -209,26 +190,13 @@ impl Group {
         self.files.end_mount(connection).await.map_err(|error| AdminError::new(Code::Io, error))
     }
 
-    /// What the last step of a mount begins with.
-    pub(crate) fn new(
-        file_system: Arc<FileSystem>,
-        drop_after: BTreeMap<DiskNumber, DropAfter>,
-        deadline: Arc<AtomicU64>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(movement: Arc<Movement>, deadline: Arc<AtomicU64>) -> Arc<Self> {
         Arc::new(Self {
-            file_system,
-            onlining: AsyncMutex::new(()),
-            resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
-            exchanging: AsyncMutex::new(()),
-            resyncs: Mutex::default(),
-            absences: Absences::default(),
+            movement,
             notes: Notes::default(),
-            rebalance: Arc::default(),
             scrub: Scrub::default(),
             checks: Checks::default(),
             reminders: Reminders::default(),
-            setting: AsyncMutex::new(()),
-            drop_after: Mutex::new(drop_after),
             deadline,
             weak: OnceLock::new(),
         })

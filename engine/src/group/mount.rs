@@ -59,6 +59,7 @@ use crate::{
         choose::{self, Decision, Standing},
         voters::{Refusal, Voters, find},
     },
+    movement::Movement,
     planted::{self, Bug},
     space::{Space, coming::Parting, mirror_sets::MirrorSets, slots::Slots},
     sync::lock::{AsyncMutex, Mutex},
@@ -568,7 +569,7 @@ async fn mount_disks(
         world,
     });
     let file_system = FileSystem::new(data, files, file_stats);
-    let group = Group::new(file_system, drop_after, deadline);
+    let group = Group::new(Movement::new(file_system, drop_after), deadline);
     group.start(&decision, purpose, rebalance, connections).await.map_err(|error| failed(&error))?;
     if purpose == Purpose::Serve {
         if let Err(error) = group.catalog.make_indexes().await {

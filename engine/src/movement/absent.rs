@@ -22,9 +22,8 @@ use crate::{
         member::Member,
     },
     event::Severity,
-    group::Group,
     membership::voters::find,
-    movement::resync::Return,
+    movement::{Movement, resync::Return},
     sync::lock::Mutex,
     world::{Disk, Found, Task},
 };
@@ -132,14 +131,14 @@ pub(crate) enum Question {
     GoesOn,
 }
 
-impl Group {
+impl Movement {
     /// Looks after disks that are away, in a task of its own. Once a second.
-    pub(crate) fn tend_absent(&self) {
+    pub(crate) fn tend_absent(self: &Arc<Self>) {
         let asked = self.questions();
         if asked.is_empty() {
             return;
         }
-        let Some(group) = self.myself() else { return };
+        let group = Arc::clone(self);
         {
             let now = self.world.monotonic();
             let mut watch = self.absences.0.lock();

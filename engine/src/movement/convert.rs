@@ -18,8 +18,8 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::{Extent, Mirror},
-    group::Group,
     membership::voters::Refusal,
+    movement::Movement,
     planted::{self, Bug},
     space::mirror_sets::mirrors_wanted,
 };
@@ -34,7 +34,7 @@ use std::{
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-impl Group {
+impl Movement {
     /// Gives the group another redundancy, and begins to make mirrors or to take them.
     ///
     /// # Errors

@@ -29,12 +29,11 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::{own_metadata::Look, part::Part, stale},
-    group::Group,
     membership::{
         choose::{Case, Decision},
         voters::{Refusal, find},
     },
-    movement::explain,
+    movement::{Movement, explain},
     planted::{self, Bug},
     space::{
         Space,
@@ -60,7 +59,7 @@ struct Leaver {
     force: bool,
 }
 
-impl Group {
+impl Movement {
     /// The disks that a statement names.
     pub(crate) fn select(&self, selection: &Selection) -> Result<Vec<Arc<Member>>> {
         let unknown = |what: &str, name: &str| {

@@ -9,7 +9,7 @@
 
 use crate::{
     admin::{Estimate, PlannedStep, Rate},
-    group::Group,
+    movement::Movement,
     space::balance::Plan,
 };
 use plinth_format::{
@@ -29,7 +29,7 @@ pub(crate) struct Changes<'a> {
     pub resized: BTreeMap<DiskNumber, u64>,
 }
 
-impl Group {
+impl Movement {
     /// The rows of a plan, and their sum.
     pub(crate) fn explain(&self, plan: &Plan, changes: &Changes<'_>) -> Estimate {
         let membership = self.voters.current();

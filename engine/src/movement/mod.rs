@@ -1,4 +1,4 @@
-//! Mirrors that move: rebalances, conversions, resizes, disks that come, go and return; scrubs.
+//! Mirrors that move: rebalances, conversions, resizes, disks that come, go and return.
 
 pub(crate) mod absent;
 pub(crate) mod convert;
@@ -12,3 +12,64 @@ pub(crate) mod repair_time;
 pub(crate) mod replace;
 pub(crate) mod resize;
 pub(crate) mod resync;
+
+use crate::{
+    catalog::attributes::DropAfter,
+    files::file_system::FileSystem,
+    movement::{absent::Absences, progress::Progress, rebalance::Rebalance},
+    sync::lock::{AsyncMutex, Mutex},
+};
+use plinth_format::DiskNumber;
+use std::{
+    collections::BTreeMap,
+    ops::Deref,
+    sync::{Arc, atomic::AtomicU32},
+};
+
+/// A group whose disks come, go and return, and whose mirrors move. It knows of no front ends, and of no checks.
+pub struct Movement {
+    pub(crate) file_system: Arc<FileSystem>,
+    pub(crate) onlining: AsyncMutex<()>,
+    /// Extents that each resync copies at once.
+    pub(crate) resync_power: AtomicU32,
+    /// Held by who adds or drops disks.
+    pub(crate) exchanging: AsyncMutex<()>,
+    pub(crate) resyncs: Mutex<BTreeMap<DiskNumber, Progress>>,
+    pub(crate) absences: Absences,
+    pub(crate) rebalance: Arc<Rebalance>,
+    /// Held by who sets an attribute, or says how long a disk is waited for: what there is is read, changed, stored and put
+    /// back.
+    pub(crate) setting: AsyncMutex<()>,
+    /// What was said of disks that went offline.
+    pub(crate) drop_after: Mutex<BTreeMap<DiskNumber, DropAfter>>,
+}
+
+impl Deref for Movement {
+    type Target = Arc<FileSystem>;
+
+    fn deref(&self) -> &Arc<FileSystem> {
+        &self.file_system
+    }
+}
+
+impl std::fmt::Debug for Movement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Movement of {}", self.name)
+    }
+}
+
+impl Movement {
+    pub(crate) fn new(file_system: Arc<FileSystem>, drop_after: BTreeMap<DiskNumber, DropAfter>) -> Arc<Self> {
+        Arc::new(Self {
+            file_system,
+            onlining: AsyncMutex::new(()),
+            resync_power: AtomicU32::new(rebalance::POWER_DEFAULT),
+            exchanging: AsyncMutex::new(()),
+            resyncs: Mutex::default(),
+            absences: Absences::default(),
+            rebalance: Arc::default(),
+            setting: AsyncMutex::new(()),
+            drop_after: Mutex::new(drop_after),
+        })
+    }
+}

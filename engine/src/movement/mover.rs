@@ -27,7 +27,7 @@ use crate::{
     disk::member::Member,
     error::FileError,
     extent::{self, Change, Extent, Mirror, copy::Copied, data::Data, layout::Freed},
-    group::Group,
+    movement::Movement,
     planted::{self, Bug},
     reached::{self, Mark},
     space::Space,
@@ -72,7 +72,7 @@ impl Arrival {
 /// What must be so, still, when the row changes.
 type Proviso = Box<dyn FnOnce() -> bool + Send>;
 
-impl Group {
+impl Movement {
     /// Moves the mirror of an extent that is on disk `from`, to an AU before `before` if that is given. Returns bytes copied. `None`: it is still where it was, or is not there; the
     /// extent was deleted, the disk has no room, or was lost.
     ///

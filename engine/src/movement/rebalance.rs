@@ -28,8 +28,7 @@ use crate::{
     error::FileError,
     event::Severity,
     extent::Extent,
-    group::Group,
-    movement::{progress::Progress, resize::Resized},
+    movement::{Movement, progress::Progress, resize::Resized},
     planted::{self, Bug},
     reached::{self, Mark},
     space::{
@@ -281,7 +280,7 @@ impl From<TooSmall> for Stuck {
     }
 }
 
-impl Group {
+impl Movement {
     /// Begins a rebalance, or gives the one under way another goal or power. Without a power it keeps the one it has; one that is paused goes on
     /// with the default.
     ///

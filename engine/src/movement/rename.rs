@@ -10,7 +10,7 @@ use crate::{
         taken::{check_name, default_name},
     },
     event::Severity,
-    group::Group,
+    movement::Movement,
 };
 use plinth_format::membership::DiskState;
 use std::{
@@ -20,7 +20,7 @@ use std::{
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-impl Group {
+impl Movement {
     /// Gives disks other names. Reads and writes go on.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::{
     disk::member::Member,
     error::FileError,
     event::Severity,
-    group::Group,
+    movement::Movement,
     planted::{self, Bug},
     sync::lock::MutexGuard,
 };
@@ -20,7 +20,7 @@ use std::{collections::BTreeMap, sync::Arc};
 /// Seconds after which a disk is tried again that could not be dropped.
 const OVERDUE_AGAIN: u64 = 3600;
 
-impl Group {
+impl Movement {
     /// Takes disks offline, and says how many seconds they are waited for; the repair time of the group if it is not said. Of
     /// those that are offline already the time begins again.
     ///
@@ -107,7 +107,7 @@ impl Group {
     }
 
     /// Drops disks that were waited for long enough: what they had gets other mirrors. Once a second.
-    pub(crate) fn drop_overdue(&self) {
+    pub(crate) fn drop_overdue(self: &Arc<Self>) {
         let away: Vec<_> = self.members.values().filter(|member| member.state() == DiskState::Offline).collect();
         away.iter().for_each(|member| member.note_away());
         let membership = self.voters.current();
@@ -117,13 +117,17 @@ impl Group {
         };
         let known = self.drop_after().clone();
         let past: BTreeMap<_, _> = known.into_iter().filter(|(disk, _)| self.said_of(*disk).is_none()).collect();
-        if let Some(group) = self.myself().filter(|_| !past.is_empty()) {
+        if !past.is_empty() {
+            let group = Arc::clone(self);
             // What was said of an absence that has ended. It holds no more in any case.
             self.world.spawn("repair time", Box::pin(async move { drop(group.forget_drop_after(past).await) }));
         }
         let overdue: Vec<_> =
             away.iter().filter(is_overdue).map(|member| (Arc::clone(member), member.losses())).collect();
-        let Some(group) = self.myself().filter(|_| !overdue.is_empty()) else { return };
+        if overdue.is_empty() {
+            return;
+        }
+        let group = Arc::clone(self);
         self.world.spawn("repair time", Box::pin(async move { group.drop_by_force(overdue).await }));
     }
 

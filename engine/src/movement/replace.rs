@@ -19,7 +19,7 @@ use crate::{
         taken::{Taken, Wanted, take_disks, wipe_system_area},
     },
     event::Severity,
-    group::Group,
+    movement::Movement,
     planted::{self, Bug},
 };
 use plinth_format::{Redundancy, header::Status, membership::DiskState};
@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, AdminError>;
 
-impl Group {
+impl Movement {
     /// Puts other devices in the place of disks that are offline, and begins to copy what those had.
     ///
     /// # Errors

@@ -21,9 +21,8 @@ use crate::{
     },
     error::FileError,
     event::Severity,
-    group::Group,
     membership::voters::{Refusal, find},
-    movement::explain,
+    movement::{Movement, explain},
     planted::{self, Bug},
     reached::{self, Mark},
     space::balance::{Plan, TooSmall},
@@ -57,7 +56,7 @@ fn is_resizing(disk: &MemberDisk) -> bool {
     disk.target.is_some() && !disk.leaving && disk.state == DiskState::Online
 }
 
-impl Group {
+impl Movement {
     /// Gives disks other sizes, and begins to move what is in their way.
     ///
     /// # Errors

@@ -27,12 +27,11 @@ use crate::{
         self, Extent,
         stale::{self, EVERYTHING},
     },
-    group::Group,
     membership::{
         choose::{self, Standing},
         voters::{Refusal, find},
     },
-    movement::{progress::Progress, rebalance::POWER_MAX},
+    movement::{Movement, progress::Progress, rebalance::POWER_MAX},
     planted::{self, Bug},
     reached::{self, Mark},
     sync::lock::Mutex,
@@ -61,7 +60,7 @@ fn is_same(member: &Member, losses: u64) -> bool {
     member.state() == DiskState::Syncing && member.losses() == losses
 }
 
-impl Group {
+impl Movement {
     /// `ONLINE`: starts the resync of every selected disk that is offline.
     pub(crate) async fn bring_online(self: &Arc<Self>, selection: &Selection) -> Result<(), AdminError> {
         let mut trouble = None;

@@ -18,8 +18,8 @@ use crate::{
     catalog::attributes::{load_goals, store_goal},
     disk::member::Member,
     error::FileError,
-    group::Group,
     membership::voters::find,
+    movement::Movement,
     reached::{self, Mark},
     space::balance::TooSmall,
 };
@@ -41,7 +41,7 @@ fn grown_in_place(now: Layout, target: Layout) -> Option<Layout> {
     (keeps_all && grown.data_units().count() > now.data_units().count()).then_some(grown)
 }
 
-impl Group {
+impl Movement {
     /// Disks are to grow, and there is no room for what is in the way. As far as they can, they have more when this returns.
     ///
     /// # Errors
