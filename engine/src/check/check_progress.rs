@@ -5,11 +5,10 @@
 
 use crate::{
     admin::{AdminError, Operation, Report, Scope},
-    check::scrub::TOLD_MAX,
+    check::{Upkeep, scrub::TOLD_MAX},
     error::FileError,
     event::Severity,
     extent::part::Part,
-    group::Group,
     movement::progress::Progress,
     sync::lock::Mutex,
     words::counted,
@@ -51,7 +50,7 @@ impl Drop for Checking<'_> {
     }
 }
 
-impl Group {
+impl Upkeep {
     /// Shows a check of a part from now on.
     pub(crate) async fn begin_check(&self, part: &Part) -> Result<Checking<'_>, FileError> {
         let work = self.count_of(part, 0).await?;

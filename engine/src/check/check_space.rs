@@ -4,7 +4,7 @@
 //! back after a commit has let go of it. So both are counted while nothing is in between, and a difference counts only
 //! if it is still there after a while in which no AU was taken or given back.
 
-use crate::{admin::Report, catalog::on_disks, error::FileError, group::Group};
+use crate::{admin::Report, catalog::on_disks, check::Upkeep, error::FileError};
 use plinth_format::DiskNumber;
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// What differs, and at which count of changes.
 type Difference = (u64, Vec<String>);
 
-impl Group {
+impl Upkeep {
     pub(crate) async fn check_space(&self, report: &mut Report) -> Result<(), FileError> {
         let mut last: Option<Difference> = None;
         for _ in 0..TRIES {

@@ -25,14 +25,16 @@ pub mod scrub;
 use crate::{
     admin::{AdminError, Code, Report, Scope},
     catalog::on_disks,
+    check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
     error::FileError,
     extent::{Extent, Mirror, own_metadata::Look, part::Part},
-    group::Group,
+    movement::Movement,
     space::mirror_sets::mirrors_wanted,
 };
 use plinth_format::{DiskNumber, layout::PIECE_SIZE, membership::DiskState};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Deref,
     sync::Arc,
 };
 
@@ -108,6 +110,28 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
+/// A group that is looked after: checked, scrubbed, and reminded of. It knows of no statements but its own.
+pub struct Upkeep {
+    pub(crate) movement: Arc<Movement>,
+    pub(crate) scrub: Scrub,
+    pub(crate) checks: Checks,
+    pub(crate) reminders: Reminders,
+}
+
+impl Deref for Upkeep {
+    type Target = Arc<Movement>;
+
+    fn deref(&self) -> &Arc<Movement> {
+        &self.movement
+    }
+}
+
+impl std::fmt::Debug for Upkeep {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Upkeep of {}", self.name)
+    }
+}
+
 /// Who has an AU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
@@ -120,7 +144,11 @@ type Owners = BTreeMap<(DiskNumber, u32), Owner>;
 /// An AU and two that seemed to have it.
 type Double = ((DiskNumber, u32), Owner, Owner);
 
-impl Group {
+impl Upkeep {
+    pub(crate) fn new(movement: Arc<Movement>) -> Arc<Self> {
+        Arc::new(Self { movement, scrub: Scrub::default(), checks: Checks::default(), reminders: Reminders::default() })
+    }
+
     /// A check of which the alert log hears nothing.
     ///
     /// # Errors

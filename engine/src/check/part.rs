@@ -9,12 +9,12 @@
 use crate::{
     admin::{AdminError, Code, Scope},
     api::Kind,
+    check::Upkeep,
     extent::part::Part,
-    group::Group,
 };
 use std::collections::BTreeSet;
 
-impl Group {
+impl Upkeep {
     /// # Errors
     /// If a disk, a failure group or a file is not there.
     pub(crate) async fn part(&self, scope: &Scope) -> Result<Part, AdminError> {

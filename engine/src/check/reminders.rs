@@ -5,7 +5,7 @@
 //! `scrub_reminder`.
 
 use crate::{
-    catalog::attributes, error::FileError, event::Severity, group::Group, sync::lock::Mutex, world::Timestamp,
+    catalog::attributes, check::Upkeep, error::FileError, event::Severity, sync::lock::Mutex, world::Timestamp,
 };
 
 /// How many percent the group must be below a limit until passing it is told again: a file more or less is no news.
@@ -62,7 +62,7 @@ fn percent(free: u64, all: u64) -> u64 {
     ((all - free.min(all)) * 100).checked_div(all).unwrap_or(0)
 }
 
-impl Group {
+impl Upkeep {
     /// A round of the caretaker.
     pub(crate) async fn remind(&self) -> Result<(), FileError> {
         self.remind_of_space();

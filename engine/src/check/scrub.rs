@@ -26,14 +26,13 @@
 
 use crate::{
     admin::{AdminError, Code, Operation, Report, ScrubOrder, ScrubPower},
-    check::check_progress::CHECKING,
+    check::{Upkeep, check_progress::CHECKING},
     error::FileError,
     event::Severity,
     extent::{
         Extent,
         part::{Batch, Part},
     },
-    group::Group,
     movement::progress::Progress,
     planted::{self, Bug},
     sync::lock::{Mutex, MutexGuard},
@@ -136,7 +135,7 @@ impl Rests {
     }
 }
 
-impl Group {
+impl Upkeep {
     /// Begins a scrub and returns; `operations` shows it.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use crate::{
     admin::{AdminError, Code, NewGroup, Operation, Phases, Report, Scope, Selection, Survey},
     api::ConnectionId,
     catalog::attributes::{self, Attributes},
-    check::{check_progress::Checks, reminders::Reminders, scrub::Scrub},
+    check::Upkeep,
     disk::{
         member::{Member, TICK_MS},
         originals::{Notes, forget_group},
@@ -43,10 +43,7 @@ use crate::{
         arrival::{self, MOUNT_WAIT},
         choose::Decision,
     },
-    movement::{
-        Movement,
-        rebalance::{self},
-    },
+    movement::rebalance,
     planted::{self, Bug},
     words::counted,
     world::World,
@@ -86,21 +83,18 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A mounted disk group. See the module's description.
 pub struct Group {
-    pub(crate) movement: Arc<Movement>,
+    pub(crate) upkeep: Arc<Upkeep>,
     pub(crate) notes: Notes,
-    pub(crate) scrub: Scrub,
-    pub(crate) checks: Checks,
-    pub(crate) reminders: Reminders,
     /// The disk timeout, where the watchdog reads it: ticks.
     pub(crate) deadline: Arc<AtomicU64>,
     weak: OnceLock<Weak<Self>>,
 }
 
 impl Deref for Group {
-    type Target = Arc<Movement>;
+    type Target = Arc<Upkeep>;
 
-    fn deref(&self) -> &Arc<Movement> {
-        &self.movement
+    fn deref(&self) -> &Arc<Upkeep> {
+        &self.upkeep
     }
 }
 
@@ -190,16 +184,8 @@ impl Group {
         self.files.end_mount(connection).await.map_err(|error| AdminError::new(Code::Io, error))
     }
 
-    pub(crate) fn new(movement: Arc<Movement>, deadline: Arc<AtomicU64>) -> Arc<Self> {
-        Arc::new(Self {
-            movement,
-            notes: Notes::default(),
-            scrub: Scrub::default(),
-            checks: Checks::default(),
-            reminders: Reminders::default(),
-            deadline,
-            weak: OnceLock::new(),
-        })
+    pub(crate) fn new(upkeep: Arc<Upkeep>, deadline: Arc<AtomicU64>) -> Arc<Self> {
+        Arc::new(Self { upkeep, notes: Notes::default(), deadline, weak: OnceLock::new() })
     }
 
     /// Begins to serve: the last step of a mount. `rebalance`: the power of the one that was under way.

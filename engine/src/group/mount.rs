@@ -26,6 +26,7 @@ use crate::{
         attributes::{self, Attributes},
         on_disks::{self, DiskStore},
     },
+    check::Upkeep,
     disk::{
         counters::IoClient,
         flight::Settled,
@@ -569,7 +570,7 @@ async fn mount_disks(
         world,
     });
     let file_system = FileSystem::new(data, files, file_stats);
-    let group = Group::new(Movement::new(file_system, drop_after), deadline);
+    let group = Group::new(Upkeep::new(Movement::new(file_system, drop_after)), deadline);
     group.start(&decision, purpose, rebalance, connections).await.map_err(|error| failed(&error))?;
     if purpose == Purpose::Serve {
         if let Err(error) = group.catalog.make_indexes().await {

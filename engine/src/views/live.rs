@@ -2,8 +2,8 @@
 
 use crate::{
     catalog::{Live, LiveDisk, LiveGroup},
+    check::Upkeep,
     disk::counters::IoClass,
-    group::Group,
     views::live_stats::micros,
 };
 use plinth_format::{DiskId, membership::DiskState};
@@ -14,7 +14,7 @@ fn hash_of(id: DiskId) -> u32 {
     id.0.chunks_exact(4).fold(0, |hash, word| hash ^ u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
 }
 
-impl Group {
+impl Upkeep {
     pub(crate) fn live(&self) -> Live {
         let membership = self.voters.current();
         let placement = self.placement();

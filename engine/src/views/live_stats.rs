@@ -5,6 +5,7 @@ use crate::{
         LiveDiskClient, LiveFile, LivePartner, LiveReadPolicy, LiveSpace, LiveStats, LiveTime, LiveTrouble, LiveUnit,
         Wanted,
     },
+    check::Upkeep,
     disk::{
         counters::{IoClass, IoClient, Tally},
         member::Member,
@@ -12,7 +13,6 @@ use crate::{
         timings::Bucket,
     },
     files::file_stats::FileClass,
-    group::Group,
     space::{mirror_sets::mirrors_wanted, placement::Placement, safe_space},
     world::Timestamp,
 };
@@ -52,7 +52,7 @@ impl Clocks {
     }
 }
 
-impl Group {
+impl Upkeep {
     /// What a statement wants.
     pub(crate) fn live_stats(&self, sql: &str) -> LiveStats {
         let wanted = Wanted::by(sql);

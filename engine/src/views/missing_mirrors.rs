@@ -4,8 +4,8 @@
 
 use crate::{
     admin::{AdminError, Report, Value},
+    check::Upkeep,
     disk::member::Member,
-    group::Group,
 };
 use plinth_format::{Redundancy, membership::DiskState};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const FILES_NAMED: usize = 50;
 
 impl Report {
-    /// Adds what [`Group::missing_mirrors`] says. That it cannot say it spoils no check.
+    /// Adds what [`Upkeep::missing_mirrors`] says. That it cannot say it spoils no check.
     pub fn name_missing(&mut self, missing: Result<Vec<String>, AdminError>) {
         match missing {
             Ok(missing) => self.missing.extend(missing),
@@ -23,7 +23,7 @@ impl Report {
     }
 }
 
-impl Group {
+impl Upkeep {
     /// Sentences on files of which mirrors are missing, the most exposed first, and how many more there are.
     ///
     /// # Errors

@@ -6,7 +6,7 @@
 use crate::{
     admin::{AdminError, Rows},
     catalog::{QueryLimits, rows::Receiver},
-    group::Group,
+    check::Upkeep,
 };
 use futures::future::select;
 use std::{pin::pin, time::Duration};
@@ -14,7 +14,7 @@ use std::{pin::pin, time::Duration};
 /// How long a query waits at most until the catalog has the sizes of files that grow. Where it cannot be written, the query shows what it says.
 const SIZES_WAIT: Duration = Duration::from_millis(500);
 
-impl Group {
+impl Upkeep {
     /// Runs a SELECT over the views on a snapshot. `GROUP_NUMBER` is 0 there: the instance numbers groups.
     ///
     /// # Errors
