@@ -1,6 +1,8 @@
 //! The words in which front ends and the engine talk about files.
 
-use crate::{files::types::FileType, world::Timestamp};
+pub mod types;
+
+use crate::{api::types::FileType, world::Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A file's number in its group: the inode number. Never reused with the same generation.

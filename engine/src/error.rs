@@ -1,11 +1,13 @@
 //! What can go wrong, in the words of who has to act on it.
 
-use crate::{
-    admin::AdminError,
-    catalog::{LOG_MAX, READS_MAX},
-};
+use crate::admin::AdminError;
 use plinth_format::DiskId;
 use std::io;
+
+/// How often a read is begun before it is given up: the log cannot run full so often in the time that a short one takes.
+pub(crate) const READS_MAX: usize = 5;
+/// To how much the log may grow, in bytes, where statements keep it from being restarted. All of it is in memory.
+pub(crate) const LOG_MAX: u64 = 64 << 20;
 
 /// Why an operation on a file failed: what a front end turns into an `errno`.
 #[derive(Debug, thiserror::Error)]

@@ -19,6 +19,7 @@ pub mod admin;
 pub mod api;
 pub mod catalog;
 pub mod check;
+pub mod completion;
 pub mod disk;
 pub mod error;
 pub mod event;

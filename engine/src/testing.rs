@@ -14,7 +14,7 @@
 
 use crate::{
     admin::{NewDisk, NewGroup},
-    disk::completion::{Completer, Completion, Done, completion},
+    completion::{Completer, Completion, Done, completion},
     event::Event,
     world::{Disk, Found, Identity, Io, Keepsake, Sectors, Stage, Task, Timestamp, World},
 };

@@ -15,7 +15,7 @@
 //!      clone is dropped *and* its last I/O has landed (R1).
 
 use crate::{
-    disk::completion::Completion,
+    completion::Completion,
     event::Event,
     sync::{
         buffer::{Buffer, Slice},

@@ -11,7 +11,7 @@
 
 use crate::executor::{Core, ProcessId, Touch, lock};
 use plinth_engine::{
-    disk::completion::{Completer, Completion, Done, completion},
+    completion::{Completer, Completion, Done, completion},
     testing::{Image, Numbers, failed, fits},
     world::{Disk, Identity, Io, Sectors},
 };

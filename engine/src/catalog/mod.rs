@@ -48,7 +48,7 @@ mod writer;
 
 use crate::{
     admin::{AdminError, Code, Problem},
-    error::FileError,
+    error::{FileError, READS_MAX},
     world::{Task, World},
 };
 use futures::channel::oneshot;
@@ -66,7 +66,6 @@ use std::sync::{
 pub use store::{CatalogFile, Store, StoreError};
 use vfs::{Link, Vfs};
 pub use wal::Recovery;
-pub(crate) use writer::LOG_MAX;
 use writer::{Progress, Request, Writer};
 
 const SCHEMA: &str = include_str!("schema.sql");
@@ -81,9 +80,6 @@ pub(crate) const READERS: usize = 2;
 const QUERIES: usize = 4;
 /// The name of the threads that serve statements of people: they may step back behind all others.
 pub const STATEMENTS: &str = "catalog-query";
-/// How often a read is begun before it is given up: the log cannot run full so often in the time that a short one takes.
-pub(crate) const READS_MAX: usize = 5;
-
 /// A commit's place in the order of commits since the catalog was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct CommitNumber(pub u64);

@@ -21,7 +21,6 @@ use super::{
     queue::Queue,
     store::StoreError,
     vfs::{Link, Vfs},
-    writer::LOG_MAX,
 };
 use crate::{
     admin::{AdminError, Code},
@@ -29,7 +28,7 @@ use crate::{
         attributes,
         rows::{self, Piece},
     },
-    error::FileError,
+    error::{FileError, LOG_MAX},
     sync::lock::{Mutex, MutexGuard},
     world::{Stage, World, wait_for},
 };

@@ -37,7 +37,7 @@ use super::{
     wal,
 };
 use crate::{
-    error::FileError,
+    error::{FileError, LOG_MAX},
     limits::Limit,
     sync::lock::Mutex,
     world::{World, wait_for},
@@ -81,8 +81,6 @@ const JOBS_MAX: Limit = Limit::new(256, 3);
 const CHECKPOINT_BYTES: Limit = Limit::new(8 << 20, 64 << 10);
 /// How long a reader may hold its snapshot while the log is more than half full.
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(10);
-/// To how much the log may grow, in bytes, where statements keep it from being restarted. All of it is in memory.
-pub(crate) const LOG_MAX: u64 = 64 << 20;
 /// How long readers may still go on when the log is full.
 const GRACE: Duration = Duration::from_millis(500);
 /// Free pages below which only releases run: more than a batch can take.

@@ -5,8 +5,8 @@
 //! and whose it was, what was written, and a flush that failed, also where nobody waits any more (R9).
 
 use crate::{
+    completion::{Completion, Done, Took},
     disk::{
-        completion::{Completion, Done, Took},
         counters::{IoClass, IoClient, Tally},
         member::{LOOK_AGAIN, Member, PROBE_TICKS, TICK_MS},
         troubles::Trouble,

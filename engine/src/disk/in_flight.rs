@@ -6,7 +6,7 @@
 //!
 //! What somebody has in his hands, to look at it, another one does not see at that moment. The watchdog sees it the next time.
 
-use crate::{disk::completion::Expiry, limits::Limit, sync::lock::Mutex};
+use crate::{completion::Expiry, limits::Limit, sync::lock::Mutex};
 use crossbeam_queue::ArrayQueue;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -90,7 +90,7 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::disk::completion::{Completer, Completion, Done, completion};
+    use crate::completion::{Completer, Completion, Done, completion};
 
     fn begin(all: &InFlight, tick: u64) -> (Completion, Completer) {
         let (completion, completer) = completion();

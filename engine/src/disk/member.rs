@@ -17,8 +17,8 @@
 //!      when its last I/O has landed (R1).
 
 use crate::{
+    completion::{Completion, Done, Expiry},
     disk::{
-        completion::{Completion, Done, Expiry},
         counters::{Counters, IoClass, IoClient},
         flight::{Flight, Settled},
         health::Health,

@@ -1,6 +1,5 @@
 //! One disk: its I/O and deadlines, its counters and errors, where it is found, and what its header says.
 
-pub mod completion;
 pub(crate) mod counters;
 pub(crate) mod flight;
 pub(crate) mod headers;

@@ -21,7 +21,7 @@
 //! A disk that cannot be claimed because it is read-only is used all the same, with a remark.
 
 use crate::{
-    disk::completion::{Completion, Done},
+    completion::{Completion, Done},
     event::Event,
     sync::lock::Mutex,
     world::{Disk, Found, Identity, Io, Sectors, Sign, Signs, Task, Timestamp, World},

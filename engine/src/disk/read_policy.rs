@@ -40,11 +40,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{
-    disk::{completion::Took, flight::Settled},
-    extent::MIRRORS_MAX,
-    world::World,
-};
+use crate::{completion::Took, disk::flight::Settled, extent::MIRRORS_MAX, world::World};
 use std::{
     fmt,
     sync::atomic::{

@@ -16,11 +16,10 @@ use super::{
     orders::{NameOrder, NewSystemFile},
     paths::{Form, Spelled, exactly, number_pair, parse, written},
     templates,
-    types::FileType,
 };
 use crate::{
     admin::{AdminError, Code},
-    api::{Attributes, Caller, Invalidation, Kind, LINK_MAX, NewFile, Node, ROOT},
+    api::{Attributes, Caller, Invalidation, Kind, LINK_MAX, NewFile, Node, ROOT, types::FileType},
     error::FileError,
     world::Timestamp,
 };

@@ -22,7 +22,7 @@
 //! was written durably (`habit.rs`), there is no flush: only the catalog is asked to be durable.
 
 use crate::{
-    api::{Allocate, Attributes, Changes, Seek},
+    api::{Allocate, Attributes, Changes, Seek, types::FileType},
     disk::counters::IoClient,
     error::FileError,
     extent::{
@@ -37,7 +37,6 @@ use crate::{
         self, File,
         allocation::{must_be_there, set_blocks},
         file_system::FileSystem,
-        types::FileType,
     },
     planted::{self, Bug},
     sync::{

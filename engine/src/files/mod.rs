@@ -50,16 +50,15 @@ pub mod sizes;
 mod templates;
 #[cfg(test)]
 mod tests;
-pub mod types;
 mod xattrs;
 
 use self::sizes::Sizes;
 use crate::{
-    api::{Attributes, ConnectionId, Invalidation, Kind, Node, ROOT, Watcher},
+    api::{Attributes, ConnectionId, Invalidation, Kind, Node, ROOT, Watcher, types::FileType},
     catalog::{Catalog, CommitNumber},
     error::FileError,
     extent::layout::{FileData, SlotOwner},
-    files::{file_stats::PlaceOf, types::FileType},
+    files::file_stats::PlaceOf,
     limits::Limit,
     space::coming::{Parting, Release},
     sync::lock::{Mutex, MutexGuard},

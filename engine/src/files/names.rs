@@ -14,10 +14,10 @@ use crate::{
     api::{
         Attributes, Caller, Changes, Entry, Invalidation, Kind, LINK_MAX, NAME_MAX, NewFile, Node, ROOT, RenameMode,
         SYMLINK_MAX, SetTime,
+        types::{FileType, LEVELS},
     },
     catalog::CommitNumber,
     error::FileError,
-    files::types::{FileType, LEVELS},
     planted::{self, Bug},
     world::Timestamp,
 };

@@ -1,6 +1,6 @@
 //! The words in which operators speak of names: templates, directories, aliases, files under system names.
 
-use super::types::FileType;
+use crate::api::types::FileType;
 use serde::{Deserialize, Serialize};
 
 /// What a statement asks of names and templates. Paths are as written, `+DATA/dir/file`.

@@ -35,7 +35,7 @@ use super::{
     sys,
 };
 use plinth_engine::{
-    disk::completion::{Completer, Completion, Done, completion},
+    completion::{Completer, Completion, Done, completion},
     sync::buffer::Buffer,
     world::{Disk, Identity, Io, Sectors},
 };

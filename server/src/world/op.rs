@@ -12,7 +12,7 @@
 
 use super::{patience::Handle, sys};
 use plinth_engine::{
-    disk::completion::{Completer, Done},
+    completion::{Completer, Done},
     sync::buffer::{Buffer, Slice},
 };
 use std::{

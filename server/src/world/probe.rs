@@ -26,7 +26,7 @@ use super::{
 };
 use crate::frames::{Frames, TooLong};
 use plinth_engine::{
-    disk::completion::{Completer, Done},
+    completion::{Completer, Done},
     sync::buffer::Buffer,
 };
 use rustix::fd::{AsFd, OwnedFd};

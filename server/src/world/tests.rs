@@ -3,7 +3,7 @@
 use super::*;
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use plinth_engine::{
-    disk::completion::Done,
+    completion::Done,
     sync::buffer::Buffer,
     world::{Io, Sectors, wait_for},
 };
@@ -524,7 +524,7 @@ fn a_wake_up_reaches_a_thread_whose_io_hangs() {
     polling.set(Duration::from_millis(1));
     let waiter = thread::spawn(move || {
         executor::look_first(&polling);
-        let (completion, completer) = plinth_engine::disk::completion::completion();
+        let (completion, completer) = plinth_engine::completion::completion();
         let expiry = completion.expiry();
         let work = op::Work::Read { offset: u64::MAX, buffer: Buffer::zeroed(8), done: 0 };
         assert!(executor::submit(op::Op { file: Some(share), work, completer }).is_ok());

@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     admin::Code,
+    api::types::{FileType, TYPES},
     files::{
         aliases::Place,
         orders::{NameOrder, NewSystemFile, Template},
-        types::{FileType, TYPES},
     },
 };
 use plinth_format::Redundancy;
