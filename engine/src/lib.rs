@@ -40,6 +40,8 @@ mod planted;
 pub mod reached;
 #[cfg(not(feature = "testing"))]
 mod reached;
+#[cfg(test)]
+mod rooms;
 pub mod space;
 #[cfg(test)]
 mod stories;

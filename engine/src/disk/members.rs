@@ -17,6 +17,9 @@ use std::{
     },
 };
 
+/// Mirrors of an extent, at most.
+pub const MIRRORS_MAX: usize = 3;
+
 /// Places made at once.
 const SHELF: usize = 64;
 const SHELVES: usize = (u16::MAX as usize + 1) / SHELF;

@@ -40,7 +40,11 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{completion::Took, disk::flight::Settled, extent::MIRRORS_MAX, world::World};
+use crate::{
+    completion::Took,
+    disk::{flight::Settled, members::MIRRORS_MAX},
+    world::World,
+};
 use std::{
     fmt,
     sync::atomic::{

@@ -69,7 +69,7 @@ use crate::{
 };
 use arc_swap::{ArcSwapOption, Guard};
 use marks::Marks;
-pub use places::{Change, MIRRORS_MAX, Mirror, Mirrors};
+pub use places::{Change, Mirror, Mirrors};
 use places::{Changed, Placed};
 use plinth_format::{DiskNumber, checksum::UNKNOWN};
 use rusqlite::{Connection, OptionalExtension, Row, params};

@@ -5,7 +5,10 @@
 //! number, or another one after he has looked, takes the lock.
 
 pub use crate::space::placement::Mirror;
-use crate::sync::lock::{Mutex, MutexGuard};
+use crate::{
+    disk::members::MIRRORS_MAX,
+    sync::lock::{Mutex, MutexGuard},
+};
 use plinth_format::DiskNumber;
 use std::{
     ops::{Deref, DerefMut},
@@ -15,9 +18,6 @@ use std::{
         fence,
     },
 };
-
-/// Mirrors of an extent, at most.
-pub const MIRRORS_MAX: usize = 3;
 
 /// The mirrors of an extent, in the order of its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,11 +11,11 @@ use crate::{
         counters::IoClient,
         flight::{Flight, Settled},
         member::{LOOK_AGAIN, Member},
+        members::MIRRORS_MAX,
         read_policy::{self, ReadGauge, Reading},
     },
     error::FileError,
-    extent::data::Data,
-    extent::{Extent, MIRRORS_MAX, Mirror},
+    extent::{Extent, Mirror, data::Data},
     planted::{self, Bug},
     sync::buffer::Buffer,
 };

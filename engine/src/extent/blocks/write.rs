@@ -13,11 +13,11 @@ use crate::{
     disk::{
         flight::{Flight, Settled},
         member::Member,
+        members::MIRRORS_MAX,
         troubles::Trouble,
     },
     error::FileError,
-    extent::data::Data,
-    extent::{Extent, MIRRORS_MAX, Mirror, activity::Active},
+    extent::{Extent, Mirror, activity::Active, data::Data},
     membership::voters::Refusal,
     planted::{self, Bug},
     sync::buffer::Slice,

@@ -9,11 +9,11 @@ use crate::{
         counters::IoClient,
         flight::{Flight, Settled},
         member::Member,
+        members::MIRRORS_MAX,
     },
     error::FileError,
     event::Severity,
-    extent::data::Data,
-    extent::{Extent, MIRRORS_MAX, Mirror, Sums},
+    extent::{Extent, Mirror, Sums, data::Data},
 };
 use smallvec::SmallVec;
 use std::sync::{Arc, atomic::Ordering};
