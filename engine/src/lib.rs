@@ -2,17 +2,22 @@
 //!
 //! The engine has no clock, thread, socket or file of its own: see [`world`].
 //!
+//! Its rooms stand one above the other, and none uses one above it (`rooms.rs`). From `extent` on each has an
+//! owner that holds the one below and derefs to it:
+//!
 //! ```text
-//!   session   what front ends call           group     what operators call
-//!      |                                        |
-//!   files     names and attributes           mount, resync, recovery, check
-//!   file_read, file_io   reads; writes, syncs   |
-//!      |                                        |
-//!   extents   where a file's bytes are       choose    which membership, which disk counts
-//!   blocks    blocks on all mirrors          voters    recording memberships and stamps
-//!   activity  where writes are under way     store     the catalog on disks
-//!      |                                        |
-//!   member    one disk: I/O, deadline        catalog   SQLite on the store
+//!   group        Group       mounting, dismounting, tasks, statements of operators
+//!   views                    rows that tell of the moment
+//!   check        Upkeep      checks, scrubs, reminders
+//!   movement     Movement    mirrors that move; disks that come, go and return
+//!   files        FileSystem  names, attributes, reads, writes, syncs; sessions of front ends
+//!   extent       Data        bytes on all mirrors, where writes are under way, recovery, repairs
+//!   catalog                  SQLite on the group's own disks
+//!   membership               which membership, which disk counts; recording it
+//!   space                    what is free, and which disks get a mirror
+//!   disk                     one disk: I/O, deadline, header
+//!   (words)                  api, admin, error, event, world: what all of them talk in
+//!   sync                     locks, buffers
 //! ```
 
 pub mod admin;
